@@ -1,0 +1,1 @@
+"""Upreel's window: shows what the engine says and sends it commands; the only place with Qt."""

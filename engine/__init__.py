@@ -1,0 +1,1 @@
+"""Upreel's engine: everything but the window; it knows nothing of Qt."""

@@ -1,0 +1,111 @@
+"""What the engine is told: frozen, picklable dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.settings.schema import JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Something to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Command):
+    """Load the heavy libraries now; answered by EngineReady. Sent after the first paint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddJob(Command):
+    """Probe a file and put it into the queue; answered by JobQueued or JobRejected."""
+
+    job_id: str
+    source: Path
+    settings: JobSettings = field(default_factory=JobSettings)
+    output: Path | None = None  # None: beside the source, named by the target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptJob(Command):
+    """Put an unfinished job of an earlier run into the queue."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJob(Command):
+    """New settings for a job that has not started; answered by PlanChosen."""
+
+    job_id: str
+    settings: JobSettings
+    output: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveJob(Command):
+    """Take a job that does not run out of the queue and delete its finished segments."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveJob(Command):
+    """Put a waiting job to another place in the queue."""
+
+    job_id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryJob(Command):
+    """Let a failed or cancelled job wait again; finished segments are used."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQueue(Command):
+    """Run waiting jobs, one after the other, also those added later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopQueue(Command):
+    """Start no further job; the running one goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob(Command):
+    """Halt the running job within one tile."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob(Command):
+    """Let a paused job go on."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob(Command):
+    """Stop a job within one tile; its finished segments stay until it is removed."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowFrame(Command):
+    """Answered by PreviewReady: the frame at a time, from the source and, if done, the result."""
+
+    job_id: str
+    seconds: float
+    longest_side: int = 1920  # px; larger pictures are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown(Command):
+    """End the engine: a running job is left as it is, to be resumed at the next start."""

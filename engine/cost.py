@@ -1,0 +1,43 @@
+"""Bytes a piece of work needs: parts that add up and peaks that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Memory of one piece of work, in bytes."""
+
+    weights: int = 0
+    activations: int = 0
+    workspace: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes needed at once."""
+        return self.weights + self.activations + self.workspace
+
+    def __add__(self, other: Cost) -> Cost:
+        """Both at the same time."""
+        return Cost(
+            weights=self.weights + other.weights,
+            activations=self.activations + other.activations,
+            workspace=self.workspace + other.workspace,
+        )
+
+    def then(self, other: Cost) -> Cost:
+        """One after the other: the larger of each part."""
+        return Cost(
+            weights=max(self.weights, other.weights),
+            activations=max(self.activations, other.activations),
+            workspace=max(self.workspace, other.workspace),
+        )
+
+    def scaled(self, factor: float) -> Cost:
+        """All activations and workspace times `factor`; weights stay."""
+        return Cost(
+            weights=self.weights,
+            activations=round(self.activations * factor),
+            workspace=round(self.workspace * factor),
+        )

@@ -1,0 +1,220 @@
+"""The one hierarchy of errors that reach a user: a stable code, one clear sentence, a hint.
+
+A foreign exception is translated once, where it enters. ValueError and TypeError are mistakes of
+ours and never part of this hierarchy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+class EngineError(Exception):
+    """Something went wrong that a user can understand.
+
+    Attributes:
+        code: Stable name in kebab-case; tests and translations use it.
+        message: What happened, in one sentence.
+        hint: What to do next; may be empty.
+        params: Numbers and names of the message, for translations.
+    """
+
+    code: ClassVar[str] = "engine-error"
+
+    def __init__(self, message: str, *, hint: str = "", **params: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.params = params
+
+    def info(self) -> ErrorInfo:
+        """The same as plain data, for events."""
+        return ErrorInfo(
+            code=self.code,
+            message=self.message,
+            hint=self.hint,
+            params={name: str(value) for name, value in self.params.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorInfo:
+    """An error as plain data: what an event or a file carries."""
+
+    code: str
+    message: str
+    hint: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+
+
+class InputError(EngineError):
+    """The source cannot be used."""
+
+    code = "input-error"
+
+
+class SourceMissing(InputError):
+    """There is no such file."""
+
+    code = "source-missing"
+
+
+class SourceUnreadable(InputError):
+    """The file is there but this user may not read it, or the disk fails."""
+
+    code = "source-unreadable"
+
+
+class UnreadableMedia(InputError):
+    """The file is no video or picture, is empty, or is damaged beyond use."""
+
+    code = "unreadable-media"
+
+
+class TruncatedMedia(InputError):
+    """The file ends, or is damaged, before its time is over."""
+
+    code = "truncated-media"
+
+
+class UnsupportedMedia(InputError):
+    """A file we can read but not use: no picture, unknown codec, impossible size."""
+
+    code = "unsupported-media"
+
+
+class OutputError(EngineError):
+    """The result cannot be written."""
+
+    code = "output-error"
+
+
+class OutputExists(OutputError):
+    """A file of that name is already there."""
+
+    code = "output-exists"
+
+
+class OutputIsInput(OutputError):
+    """The result would replace its own source."""
+
+    code = "output-is-input"
+
+
+class OutputUnwritable(OutputError):
+    """The folder is missing, read-only or not ours."""
+
+    code = "output-unwritable"
+
+
+class DiskFull(OutputError):
+    """No space left while writing, or too little before the start."""
+
+    code = "disk-full"
+
+
+class EncoderMissing(OutputError):
+    """This machine has no encoder for the wanted codec."""
+
+    code = "encoder-missing"
+
+
+class ContainerMismatch(OutputError):
+    """The container cannot take the wanted codec or one of the streams."""
+
+    code = "container-mismatch"
+
+
+class WeightsError(EngineError):
+    """Files with numbers of a model are missing or wrong."""
+
+    code = "weights-error"
+
+
+class WeightsMissing(WeightsError):
+    """The file is not on this machine."""
+
+    code = "weights-missing"
+
+
+class HashMismatch(WeightsError):
+    """The file is not the published one."""
+
+    code = "hash-mismatch"
+
+
+class UnknownKeys(WeightsError):
+    """Tensors are missing, left over or misshapen."""
+
+    code = "unknown-keys"
+
+
+class HardwareError(EngineError):
+    """The machine lacks something."""
+
+    code = "hardware-error"
+
+
+class NoUsableGpu(HardwareError):
+    """No card, or none that can do this."""
+
+    code = "no-usable-gpu"
+
+
+class CapacityError(EngineError):
+    """Too little memory."""
+
+    code = "capacity-error"
+
+
+class PlanDoesNotFit(CapacityError):
+    """Not even the smallest plan fits."""
+
+    code = "plan-does-not-fit"
+
+
+class OutOfMemory(CapacityError):
+    """The device or the machine refused memory while running."""
+
+    code = "out-of-memory"
+
+
+class SettingsError(EngineError):
+    """A setting has an impossible value or an unknown name."""
+
+    code = "settings-error"
+
+
+class JobError(EngineError):
+    """Something about a job."""
+
+    code = "job-error"
+
+
+class UnknownJob(JobError):
+    """There is no job of that name."""
+
+    code = "unknown-job"
+
+
+class CheckpointMismatch(JobError):
+    """Source, settings or weights changed since the job was interrupted."""
+
+    code = "checkpoint-mismatch"
+
+
+class EngineStopped(JobError):
+    """The engine thread has ended."""
+
+    code = "engine-stopped"
+
+
+class InternalError(EngineError):
+    """A mistake of ours; the log has the traceback."""
+
+    code = "internal-error"
+
+
+class Cancelled(Exception):
+    """The user asked to stop; not an error."""

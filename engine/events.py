@@ -1,0 +1,209 @@
+"""What the engine says: frozen, picklable dataclasses without tensors; the union is `Event`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.errors import ErrorInfo
+from engine.geometry import Box, Size
+from engine.media import MediaInfo
+from engine.plan import Notice, Plan
+from engine.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something worth saying."""
+
+    at: float = field(default_factory=time.monotonic)  # s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent(Event):
+    """Something about one job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A small picture as plain bytes: RGB, 8 bit, rows without padding."""
+
+    size: Size
+    rgb: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued(JobEvent):
+    """A source was read and waits; `picture` is a small one of it."""
+
+    media: MediaInfo
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRejected(JobEvent):
+    """A source cannot be used; there is no such job."""
+
+    source: str
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRemoved(JobEvent):
+    """The job left the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChosen(JobEvent):
+    """What will be done; said again whenever the settings change."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDowngraded(JobEvent):
+    """The plan became smaller while running, and why."""
+
+    plan: Plan
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted(JobEvent):
+    """The job runs; `done` frames come from an earlier run."""
+
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStarted(JobEvent):
+    """A stage begins: "prepare", "run", "mux" or "verify"."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageProgress(JobEvent):
+    """How far a stage is."""
+
+    stage: str  # "read", "upscale", "write", "mux", "verify"
+    done: int  # units of this stage: frames, or bytes for "mux"
+    total: int  # 0 while unknown
+    frames_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileDone(JobEvent):
+    """A tile of a frame is finished; `box` lies in the result of `canvas` size."""
+
+    frame: int
+    tile: int
+    tiles: int
+    box: Box
+    canvas: Size
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewReady(JobEvent):
+    """Source beside result of one frame; `result` is None where it is not made yet."""
+
+    frame: int
+    seconds: float  # time stamp of the frame in the source
+    source: Picture
+    result: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDone(JobEvent):
+    """A piece is closed and survives a crash."""
+
+    segment: int
+    frames_done: int
+    frames_total: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(JobEvent):
+    """Something went differently from what the plan said."""
+
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPaused(JobEvent):
+    """Nothing runs until the job is resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResumed(JobEvent):
+    """The job goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinished(JobEvent):
+    """The result is there and was verified."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(JobEvent):
+    """The job ended with an error; finished segments stay."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelled(JobEvent):
+    """The user stopped the job; finished segments stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One card at one moment; MB are 2**20 bytes."""
+
+    name: str
+    total_mb: int
+    ours_mb: int
+    others_mb: int
+    load_percent: int
+    temperature_c: int
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry(Event):
+    """How the machine feels, about once a second. `gpu` is None without an NVIDIA card."""
+
+    gpu: GpuReading | None
+    ram_total_mb: int
+    ram_ours_mb: int
+    ram_others_mb: int
+    cpu_percent: float  # of all cores, whole machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReady(Event):
+    """Heavy libraries are loaded; jobs start without delay from now on."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineClosed(Event):
+    """The last event."""
+
+
+class EventSink(Protocol):
+    """Whoever takes events; called from any thread, returns at once."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        ...

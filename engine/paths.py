@@ -1,0 +1,50 @@
+"""Where things are: resources of the program, jobs, logs and cache; overridable by environment.
+
+`UPREEL_RESOURCES`, `UPREEL_DATA` and `UPREEL_CACHE` name other folders.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import platformdirs
+
+APP = "Upreel"
+
+
+def resources() -> Path:
+    """Folder of icons, weights and the sample clip: source tree, editable install or frozen."""
+    named = os.environ.get("UPREEL_RESOURCES")
+    if named:
+        return Path(named)
+    frozen = getattr(sys, "_MEIPASS", None)
+    return Path(frozen or Path(__file__).parents[1]) / "resources"
+
+
+def resource(*parts: str) -> Path:
+    """One file of the resources."""
+    return resources().joinpath(*parts)
+
+
+def data_folder() -> Path:
+    """Folder of this user's jobs, settings and models."""
+    named = os.environ.get("UPREEL_DATA")
+    return Path(named) if named else Path(platformdirs.user_data_dir(APP, appauthor=False))
+
+
+def cache_folder() -> Path:
+    """Folder of what can be made again: measured speeds, compiled kernels."""
+    named = os.environ.get("UPREEL_CACHE")
+    return Path(named) if named else Path(platformdirs.user_cache_dir(APP, appauthor=False))
+
+
+def jobs_folder() -> Path:
+    """Folder with one folder for each job."""
+    return data_folder() / "jobs"
+
+
+def logs_folder() -> Path:
+    """Folder of the logs."""
+    return data_folder() / "logs"

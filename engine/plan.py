@@ -1,0 +1,118 @@
+"""What will be done: every number decided before the start. Plain data, shown in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from engine.geometry import FrameSpan, Size
+from engine.media import Chroma, ColourTags
+
+Severity = Literal["info", "warning", "refusal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing the user should know before the start; `code` is for translations and tests."""
+
+    code: str
+    severity: Severity
+    message: str
+    hint: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPlan:
+    """How the picture is redrawn."""
+
+    model: str  # "lite", "none"
+    form: str = ""  # of Lite: "faithful" or "restore"
+    scale: int = 1  # of the model itself; the rest is resized afterwards
+    weights: str = ""  # file name in resources/weights, "" for none
+    weights_sha256: str = ""
+    device: str = "cpu"
+    dtype: str = "float32"
+    clip_frames: int = 1
+    tile: Size = Size(0, 0)  # in source pixels, halo included
+    overlap: int = 0  # px
+    tiles: int = 1  # per frame
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PicturePlan:
+    """How the new picture is written."""
+
+    size: Size  # of the result as stored
+    codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
+    encoder: str  # FFmpeg's name, e.g. "libx264"
+    pixel_format: str  # e.g. "yuv420p10le"
+    chroma: Chroma
+    bit_depth: int
+    has_alpha: bool = False
+    tags: ColourTags = field(default_factory=ColourTags)
+    sample_aspect: Fraction = Fraction(1)
+    rotation: int = 0  # clockwise degrees, kept as metadata: pixels stay as stored
+    is_mirrored: bool = False
+    frame_rate: Fraction = Fraction(25)  # nominal, frames/s
+    time_base: Fraction = Fraction(1, 1000)
+    options: dict[str, str] = field(default_factory=dict)  # of the encoder
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassPlan:
+    """What happens to one other stream: copied unchanged, or left out and why."""
+
+    index: int  # in the source
+    kind: str
+    codec: str
+    copied: bool
+    why: str = ""  # when left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """Predicted memory and time of one stage."""
+
+    stage: str  # "read", "upscale", "restore", "write"
+    peak_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is decided before a job starts."""
+
+    source: Path
+    output: Path
+    container: str  # "mp4", "mkv", "mov", "image", "sequence"
+    source_size: Size
+    span: FrameSpan  # frames of the source; stop may be an estimate
+    start: Fraction | None = None  # s, None for the first frame
+    stop: Fraction | None = None
+    model: ModelPlan
+    picture: PicturePlan
+    streams: tuple[PassPlan, ...] = ()
+    segment_frames: int = 120
+    stages: tuple[StagePlan, ...] = ()
+    peak_bytes: int = 0
+    budget_bytes: int = 0
+    seconds: float = 0.0
+    seconds_error: float = 0.0  # plus or minus
+    output_bytes: int = 0
+    free_disk_bytes: int = 0
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def frames(self) -> int:
+        """Frames to do; an estimate where the container does not count them."""
+        return len(self.span)
+
+    @property
+    def fits(self) -> bool:
+        """False when a notice refuses to start."""
+        return all(notice.severity != "refusal" for notice in self.notices)

@@ -1,0 +1,187 @@
+"""Every setting once: type, default, unit, limits and description.
+
+The command line's `--set`, the checks, the window's pages and the manual all read these fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
+
+from engine.errors import SettingsError
+from engine.geometry import Size
+
+CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
+CONTAINERS = ("auto", "mp4", "mkv", "mov")
+MODELS = ("auto", "lite", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a field means; kept in the metadata of the dataclass field."""
+
+    description: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+def setting(default: Any, description: str, **details: Any) -> Any:
+    """A dataclass field with its Setting."""
+    return field(default=default, metadata={"setting": Setting(description=description, **details)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """What the user wants of one job. Zero or "auto" leaves the choice to the planner."""
+
+    model: str = setting("auto", "Model that redraws the picture.", choices=MODELS)
+    scale: int = setting(2, "How many times as wide and high.", unit="x", low=1, high=4)
+    height: int = setting(
+        0, "Height of the result instead of a scale.", unit="px", low=0, high=16384
+    )
+    width: int = setting(0, "Width of the result, with a height.", unit="px", low=0, high=16384)
+    form: str = setting(
+        "auto",
+        "Lite: keep a clean source as it is, or also remove compression and noise.",
+        choices=("auto", "faithful", "restore"),
+    )
+    device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
+    tile: int = setting(0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096)
+    overlap: int = setting(16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256)
+    codec: str = setting("auto", "Codec of the picture.", choices=CODECS)
+    encoder: str = setting(
+        "auto", "Encode on the processor or on the card.", choices=("auto", "cpu", "nvenc")
+    )
+    crf: int = setting(16, "Quality of the file: lower is better and larger.", low=0, high=51)
+    speed: str = setting(
+        "auto",
+        "How much time the encoder takes for a smaller file.",
+        choices=("auto", "fast", "medium", "slow"),
+    )
+    bit_depth: int = setting(
+        0, "Bits of each colour value; 0 as the source.", unit="bit", low=0, high=12
+    )
+    chroma: str = setting(
+        "auto", "Colour resolution of the file.", choices=("auto", "420", "422", "444")
+    )
+    container: str = setting("auto", "Kind of file.", choices=CONTAINERS)
+    start: str = setting("", "Begin at this time, as 12.5 or 1:02:03.5.", unit="s")
+    stop: str = setting("", "End before this time.", unit="s")
+    segment_seconds: float = setting(
+        5.0, "Length of the pieces a job can be resumed at.", unit="s", low=0.5, high=60.0
+    )
+    overwrite: bool = setting(False, "Replace a file of the same name.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def target(self) -> Size | None:
+        """Exact size of the result where both sides are given."""
+        return Size(self.width, self.height) if self.width and self.height else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What holds for every job on this machine."""
+
+    threads: int = setting(
+        0, "Processor threads of the model; 0 as many as cores.", low=0, high=256
+    )
+    memory_share: float = setting(
+        0.7, "Part of the free memory that a job may take.", low=0.1, high=0.95
+    )
+    tile_previews: bool = setting(True, "Send a small picture of every finished tile.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def describe(settings: type[Any]) -> dict[str, Setting]:
+    """Name and meaning of every setting of a settings class, in reading order."""
+    return {f.name: f.metadata["setting"] for f in fields(settings)}
+
+
+def check(settings: Any) -> None:
+    """Refuse values outside limits and choices.
+
+    Raises:
+        SettingsError: Names the setting, its value and what is allowed.
+    """
+    types = get_type_hints(type(settings))
+    for name, about in describe(type(settings)).items():
+        value = getattr(settings, name)
+        wanted = types[name]
+        ok = isinstance(value, (int, float) if wanted is float else wanted)
+        if not ok or (wanted is not bool and isinstance(value, bool)):
+            raise SettingsError(
+                f"{name} must be a {wanted.__name__}, not {value!r}.", setting=name, value=value
+            )
+        if about.choices and value not in about.choices:
+            allowed = ", ".join(about.choices)
+            raise SettingsError(
+                f"{name} cannot be {value!r}.",
+                hint=f"Choose one of: {allowed}.",
+                setting=name,
+                value=value,
+                allowed=allowed,
+            )
+        if (about.low is not None and value < about.low) or (
+            about.high is not None and value > about.high
+        ):
+            raise SettingsError(
+                f"{name} cannot be {value}.",
+                hint=f"Choose a value from {about.low:g} to {about.high:g}.",
+                setting=name,
+                value=value,
+                low=about.low,
+                high=about.high,
+            )
+
+
+def with_text(settings: Any, assignments: list[str]) -> Any:
+    """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
+
+    Raises:
+        SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
+    """
+    types = get_type_hints(type(settings))
+    changes: dict[str, Any] = {}
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not separator:
+            raise SettingsError(f"{text!r} is not name=value.", hint="Write for example crf=18.")
+        if name not in types:
+            near = difflib.get_close_matches(name, types, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(types)}."
+            raise SettingsError(f"There is no setting {name!r}.", hint=hint, setting=name)
+        changes[name] = _parse(name, value.strip(), types[name])
+    return dataclasses.replace(settings, **changes)
+
+
+def _parse(name: str, text: str, wanted: type[Any]) -> Any:
+    if wanted is bool:
+        words = {
+            "1": True,
+            "true": True,
+            "yes": True,
+            "on": True,
+            "0": False,
+            "false": False,
+            "no": False,
+            "off": False,
+        }
+        if text.lower() in words:
+            return words[text.lower()]
+        raise SettingsError(f"{name} cannot be {text!r}.", hint="Choose yes or no.", setting=name)
+    try:
+        return wanted(text)
+    except ValueError as err:
+        raise SettingsError(
+            f"{name} cannot be {text!r}.", hint=f"It must be a {wanted.__name__}.", setting=name
+        ) from err

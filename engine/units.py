@@ -1,0 +1,91 @@
+"""Bytes, seconds and frame rates to and from text."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from engine.errors import SettingsError
+
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+
+def bytes_text(count: float) -> str:
+    """Bytes as people read them, in decimal units: "1.3 GB", "212 MB", "512 B"."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            value = count / size
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of "16GiB", "800 MB" or "1024".
+
+    Raises:
+        SettingsError: Not a size.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _BYTE_UNITS:
+        raise SettingsError(f"{text!r} is not a size.", hint="Write for example 16GiB or 800MB.")
+    return round(float(match[1]) * _BYTE_UNITS[match[2].lower()])
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time for people: "45 s", "3 min 20 s", "2 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return (
+            f"{whole // 60} min {whole % 60:02d} s" if whole < 600 else f"{round(whole / 60)} min"
+        )
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def clock_text(seconds: float | Fraction) -> str:
+    """A moment in a film: "00:01:58.040"."""
+    milliseconds = round(seconds * 1000)
+    minutes, milliseconds = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{milliseconds // 1000:02d}.{milliseconds % 1000:03d}"
+
+
+def parse_clock(text: str) -> Fraction:
+    """Exact seconds of "12.5", "1:02.5", "01:02:03.250" or a fraction "1001/24".
+
+    Raises:
+        SettingsError: Not a time, or a negative one.
+    """
+    parts = text.strip().split(":")
+    try:
+        if len(parts) > 3 or not all(parts):
+            raise ValueError(text)
+        seconds = Fraction(0)
+        for part in parts:
+            seconds = seconds * 60 + Fraction(part)
+    except (ValueError, ZeroDivisionError) as err:
+        raise SettingsError(
+            f"{text!r} is not a time.", hint="Write seconds (12.5) or h:mm:ss.s (0:01:02.5)."
+        ) from err
+    if seconds < 0:
+        raise SettingsError(f"{text!r} lies before the start.", hint="Times count from 0.")
+    return seconds
+
+
+def rate_text(rate: Fraction | None) -> str:
+    """Frames per second for people: "25", "23.976"; "unknown" for None."""
+    if rate is None:
+        return "unknown"
+    return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"
