@@ -1,0 +1,1 @@
+"""Between the engine threads and Qt."""

@@ -1,0 +1,80 @@
+"""Languages of the window: catalogues keyed by the English text, switched while it is open."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from PySide6.QtCore import QCoreApplication, QLocale, QObject, QTranslator
+
+from engine import paths
+
+_log = logging.getLogger(__name__)
+
+CONTEXT = "Upreel"
+LANGUAGES = {"en": "EN", "zh_CN": "中文"}  # what the switch shows: each in itself
+
+
+def tr(source: str, **values: object) -> str:
+    """`source` in the current language, with `{name}` replaced by values."""
+    text = QCoreApplication.translate(CONTEXT, source)
+    return text.format(**values) if values else text
+
+
+def mark(source: str) -> str:
+    """Mark a text of a table for the catalogue; it is translated when it is shown."""
+    return source
+
+
+class Catalogue(QTranslator):
+    """Translations of one language from `resources/i18n/<language>*.json`."""
+
+    def __init__(self, language: str, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.texts = read_catalogue(language)
+
+    def isEmpty(self) -> bool:
+        """Qt ignores translators that say they are empty."""
+        return not self.texts
+
+    def translate(
+        self, context: str, source: str, disambiguation: str | None = None, n: int = -1
+    ) -> str:
+        """The text in this language, or "" which makes Qt show the English one."""
+        return self.texts.get(source, "")
+
+
+def read_catalogue(language: str) -> dict[str, str]:
+    """English text to translated text; empty for English, which needs none."""
+    texts: dict[str, str] = {}
+    for path in sorted(paths.resource("i18n").glob(f"{language}*.json")):
+        try:
+            texts.update(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError) as err:
+            _log.warning("%s cannot be read: %s", path.name, err)
+    return texts
+
+
+def system_language() -> str:
+    """The language of this user's desktop, where we have it; else English."""
+    return "zh_CN" if QLocale.system().language() == QLocale.Language.Chinese else "en"
+
+
+class Languages:
+    """Installs one catalogue at a time; widgets hear of it by QEvent.LanguageChange."""
+
+    def __init__(self, app: QCoreApplication) -> None:
+        self._app = app
+        self._installed: Catalogue | None = None
+        self.current = "en"
+
+    def use(self, language: str) -> None:
+        """Switch; an unknown language (an old settings file) means English."""
+        if self._installed is not None:
+            self._app.removeTranslator(self._installed)
+            self._installed = None
+        self.current = language if language in LANGUAGES else "en"
+        catalogue = Catalogue(self.current)
+        if not catalogue.isEmpty():
+            self._installed = catalogue
+            self._app.installTranslator(catalogue)

@@ -1,0 +1,1 @@
+"""What the machine does: gauges, plan, log."""

@@ -1,0 +1,1 @@
+"""Editors built from engine.settings.schema."""

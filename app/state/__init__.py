@@ -1,0 +1,1 @@
+"""Item models fed by signals; views read nothing else."""

@@ -1,0 +1,144 @@
+"""Theme to style sheet. Widgets say what they are by the property `kind`; looks live here."""
+
+from __future__ import annotations
+
+from app.theme import tokens
+from app.theme.tokens import Theme, mixed
+
+
+def style_sheet(theme: Theme) -> str:
+    """The style sheet of the whole program."""
+    return "\n".join(part(theme) for part in (_surfaces, _labels, _buttons, _fields, _others))
+
+
+def _surfaces(t: Theme) -> str:
+    return f"""
+QMainWindow, QDialog {{ background: {t.background}; }}
+QWidget#topStrip {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
+QWidget#footStrip {{ background: {t.surface_1}; border-top: 1px solid {t.line}; }}
+QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
+QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
+QFrame[kind="card"] {{
+  background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.CARD_RADIUS}px; }}
+QFrame[kind="rule"] {{ background: {t.line}; border: none; max-height: 1px; min-height: 1px; }}
+QFrame[kind="chip"] {{
+  background: {t.surface_2}; border: 1px solid {t.line}; border-radius: 15px; }}
+QFrame[kind="segments"] {{
+  background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.RADIUS + 2}px; }}
+QScrollArea, QScrollArea > QWidget > QWidget#scrolled {{ background: transparent; border: none; }}
+QDockWidget {{ color: {t.text_1}; }}
+QDockWidget::title {{
+  background: {t.surface_1}; padding: 8px 12px; border-top: 1px solid {t.line}; }}
+QToolTip {{
+  background: {t.surface_3}; color: {t.text_1}; border: 1px solid {t.line};
+  padding: 4px 8px; }}
+"""
+
+
+def _labels(t: Theme) -> str:
+    return f"""
+QLabel {{ background: transparent; color: {t.text_1}; }}
+QLabel:disabled {{ color: {mixed(t.text_2, t.surface_1, 0.6)}; }}
+QLabel[kind="secondary"] {{ color: {t.text_2}; font-size: {tokens.SMALL_PX}px; }}
+QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
+QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
+QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}
+QLabel[kind="figure"] {{ font-size: {tokens.FIGURE_PX}px; font-weight: 700; }}
+QLabel[kind="good"] {{ color: {t.accent}; font-weight: 600; }}
+QLabel[kind="warning"] {{ color: {t.warning}; font-weight: 600; }}
+QLabel[kind="error"] {{ color: {t.error}; font-weight: 600; }}
+"""
+
+
+def _buttons(t: Theme) -> str:
+    hover = mixed(t.text_1, t.surface_2, 0.08)
+    faded = mixed(t.text_2, t.surface_2, 0.55)
+    return f"""
+QPushButton, QToolButton {{
+  background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
+  border-radius: {tokens.RADIUS}px; padding: 6px 12px; }}
+QPushButton:hover, QToolButton:hover {{ background: {hover}; }}
+QPushButton:pressed, QToolButton:pressed {{ background: {t.surface_3}; }}
+QPushButton:focus, QToolButton:focus {{ border: 2px solid {t.accent}; padding: 5px 11px; }}
+QPushButton:disabled, QToolButton:disabled {{ color: {faded}; background: {t.surface_2}; }}
+QPushButton[kind="primary"] {{
+  background: {t.accent}; color: {t.on_accent}; border: 1px solid {t.accent};
+  border-radius: 10px; font-size: 15px; font-weight: 600; padding: 10px 20px; }}
+QPushButton[kind="primary"]:hover {{ background: {t.accent_hover}; }}
+QPushButton[kind="primary"]:focus {{
+  border: 2px solid {t.text_1}; padding: 9px 19px; }}
+QPushButton[kind="primary"]:disabled {{
+  background: {t.surface_3}; color: {t.text_2}; border-color: {t.surface_3}; }}
+QPushButton[kind="large"] {{ border-radius: 10px; font-size: 15px; padding: 10px 16px; }}
+QPushButton[kind="large"]:focus {{ padding: 9px 15px; }}
+QPushButton[kind="quiet"], QToolButton[kind="quiet"] {{
+  background: transparent; border: 1px solid transparent; color: {t.text_2}; }}
+QPushButton[kind="quiet"]:hover, QToolButton[kind="quiet"]:hover {{
+  background: {hover}; color: {t.text_1}; }}
+QPushButton[kind="quiet"]:focus, QToolButton[kind="quiet"]:focus {{
+  border: 2px solid {t.accent}; }}
+QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
+QPushButton[kind="segment"] {{
+  background: transparent; border: 1px solid transparent; color: {t.text_2};
+  border-radius: 7px; padding: 5px 4px; }}
+QPushButton[kind="segment"]:hover {{ color: {t.text_1}; }}
+QPushButton[kind="segment"]:checked {{
+  background: {t.surface_3}; color: {t.text_1}; font-weight: 600; }}
+QPushButton[kind="segment"]:focus {{ border: 2px solid {t.accent}; padding: 4px 3px; }}
+QPushButton[kind="segment"]:disabled {{ color: {faded}; }}
+QToolButton::menu-indicator {{ image: none; width: 0; }}
+"""
+
+
+def _fields(t: Theme) -> str:
+    faded = mixed(t.text_2, t.surface_2, 0.55)
+    return f"""
+QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox {{
+  background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
+  border-radius: {tokens.RADIUS}px; padding: 0 10px; min-height: {tokens.CONTROL_HEIGHT - 2}px;
+  selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QComboBox:hover, QLineEdit:hover, QSpinBox:hover, QDoubleSpinBox:hover {{
+  border-color: {mixed(t.text_2, t.line, 0.35)}; }}
+QComboBox:focus, QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus {{
+  border: 2px solid {t.accent}; padding: 0 9px; min-height: {tokens.CONTROL_HEIGHT - 4}px; }}
+QComboBox:disabled, QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled {{
+  color: {faded}; }}
+QComboBox::drop-down {{ border: none; width: 28px; }}
+QComboBox::down-arrow {{ image: none; }}
+QComboBox QAbstractItemView {{
+  background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
+  selection-background-color: {t.surface_3}; selection-color: {t.text_1};
+  outline: none; padding: 4px; }}
+QComboBox QAbstractItemView::item {{ min-height: 28px; padding: 0 6px; border-radius: 6px; }}
+QSlider {{ min-height: 22px; }}
+QSlider::groove:horizontal {{ height: 4px; background: {t.surface_3}; border-radius: 2px; }}
+QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
+QSlider::handle:horizontal {{
+  width: 16px; height: 16px; margin: -6px 0; border-radius: 8px; background: {t.text_1}; }}
+QSlider::handle:horizontal:focus {{
+  border: 2px solid {t.accent}; background: {t.surface_1}; width: 12px; height: 12px; }}
+QSlider::sub-page:horizontal:disabled {{ background: {faded}; }}
+QSlider::handle:horizontal:disabled {{ background: {faded}; }}
+"""
+
+
+def _others(t: Theme) -> str:
+    return f"""
+QListView {{ background: transparent; border: none; outline: none; }}
+QPlainTextEdit {{
+  background: {t.background}; color: {t.text_2}; border: none;
+  selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QMenu {{
+  background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line}; padding: 4px; }}
+QMenu::item {{ padding: 6px 24px 6px 12px; border-radius: 6px; }}
+QMenu::item:selected {{ background: {t.surface_3}; }}
+QMenu::item:disabled {{ color: {mixed(t.text_2, t.surface_2, 0.55)}; }}
+QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
+QMenu::icon {{ padding-left: 8px; }}
+QScrollBar:vertical {{ background: transparent; width: 10px; margin: 2px; }}
+QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 2px; }}
+QScrollBar::handle {{ background: {t.surface_3}; border-radius: 3px; min-height: 28px; }}
+QScrollBar::handle:hover {{ background: {t.line}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+"""
