@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +45,13 @@ class Report:
     def problems(self) -> tuple[Check, ...]:
         """The checks that failed."""
         return tuple(check for check in self.checks if not check.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorLine:
+    """One thing the self-test looked at on this machine."""
+
+    name: str  # "torch", "encoder libx264"
+    state: Literal["ok", "warning", "problem"]
+    message: str  # what was found
+    hint: str = ""  # what helps, when it is not ok
