@@ -1,0 +1,85 @@
+"""Quiet, closed-off tests: no network, own folders, fixed seeds, no stray errors in the log."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+class NetworkForbidden(RuntimeError):
+    """A test wanted to talk to another machine."""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path_factory.mktemp("upreel")
+    monkeypatch.setenv("UPREEL_DATA", str(folder / "data"))
+    monkeypatch.setenv("UPREEL_CACHE", str(folder / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seeds() -> None:
+    random.seed(20260101)
+    np.random.seed(20260101)
+    torch = sys.modules.get("torch")  # never loaded here: most tests do without it
+    if torch is not None:
+        torch.manual_seed(20260101)
+        torch.set_num_threads(2)
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.socket.connect
+
+    def connect(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0]):
+            raise NetworkForbidden(f"A test tried to reach {address}.")
+        real(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(record)
+
+
+@pytest.fixture(autouse=True)
+def expected_log_errors() -> Iterator[list[str]]:
+    """Fails a test that logs an error; a test that means to appends a part of its message here."""
+    handler, expected = _Errors(), list[str]()
+    logging.getLogger().addHandler(handler)
+    yield expected
+    logging.getLogger().removeHandler(handler)
+    texts = [f"{record.name}: {record.getMessage()}" for record in handler.seen]
+    stray = [text for text in texts if not any(part in text for part in expected)]
+    assert not stray, f"unexpected errors in the log: {stray}"
+
+
+@pytest.fixture
+def samples() -> Path:
+    """Folder of the sample clip that comes with the program."""
+    return Path(__file__).parents[1] / "resources" / "samples"
