@@ -1,0 +1,1 @@
+"""Families of models; a family never imports another family."""

@@ -1,0 +1,47 @@
+"""What every model promises, so that pipeline and planner need not know which one it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.geometry import Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What sizes a model takes."""
+
+    multiple_of: int = 1  # px, both sides of a tile
+    minimum: Size = Size(1, 1)
+
+
+class FrameUpscaler(Protocol):
+    """A model that enlarges frames one by one, all in one call."""
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides."""
+        ...
+
+    @property
+    def halo(self) -> int:
+        """Input pixels around a pixel that its result depends on: tiles sharing them are exact."""
+        ...
+
+    def upscale(self, frames: Tensor) -> Tensor:
+        """Enlarge frames.
+
+        Args:
+            frames: [T, 3, h, w] float32, RGB, nominally 0 to 1.
+
+        Returns:
+            [T, 3, scale*h, scale*w] float32 on the same device, not clipped.
+
+        Raises:
+            torch.OutOfMemoryError: The device refused; the caller takes smaller tiles.
+        """
+        ...

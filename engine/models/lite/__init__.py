@@ -1,0 +1,1 @@
+"""Lite: the built-in small convolutional upscaler."""

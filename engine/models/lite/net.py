@@ -1,0 +1,145 @@
+"""The Lite network: bicubic base plus a small convolutional residual, all at source size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from engine.errors import UnknownKeys, WeightsMissing
+from engine.models.lite.config import COLOURS, KERNEL, LiteConfig, config_from_shapes
+
+_BASE_REACH = 2  # source px that the bicubic base looks to each side
+
+
+class LiteNet(nn.Module):
+    """Upscale frames by `config.scale`.
+
+    The frame is extended once by its edge px and then shrinks by one px in each convolution:
+    borders are treated like the inside, and a tile cut with `receptive_radius` px around it
+    gives exactly the px of the whole frame.
+    """
+
+    def __init__(self, config: LiteConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(inner, outer, KERNEL) for inner, outer in config.widths()
+        )
+
+    @property
+    def receptive_radius(self) -> int:
+        """Source px a tile needs around it to equal the whole frame."""
+        return self.config.receptive_radius
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Upscale frames.
+
+        Args:
+            frames: [N, 3, h, w], float32, RGB in [0, 1], any memory format.
+
+        Returns:
+            [N, 3, scale*h, scale*w], float32, RGB in [0, 1].
+
+        The residual is computed in the dtype of the weights, the base always in float32.
+        Memory: see cost.py.
+        """
+        reach = self.receptive_radius
+        extended = F.pad(frames, (reach,) * 4, mode="replicate")
+        return self.inside(extended).clamp_(0, 1)
+
+    def inside(self, frames: Tensor) -> Tensor:
+        """Upscale without extension: [N, 3, h, w] -> [N, 3, scale*(h-2r), scale*(w-2r)], unclamped.
+
+        r is `receptive_radius`. Training uses it on cuttings, whose real surroundings are known.
+        """
+        frames = frames.contiguous(memory_format=torch.channels_last)
+        crop = self.receptive_radius - _BASE_REACH
+        middle = frames[:, :, crop : frames.shape[2] - crop, crop : frames.shape[3] - crop]
+        base = _bicubic_phases(middle, self.config.scale)
+        residual = self._residual(frames)
+        return F.pixel_shuffle(base.add_(residual), self.config.scale)
+
+    def _residual(self, frames: Tensor) -> Tensor:
+        """[N, 3, h, w] -> [N, 3*scale**2, h-2r, w-2r] in the dtype of the weights."""
+        *hidden, last = self.convolutions
+        features = frames.to(dtype=last.weight.dtype)
+        for convolution in hidden:
+            features = F.relu(convolution(features), inplace=True)
+        return torch.as_tensor(last(features))
+
+
+def _bicubic_phases(frames: Tensor, scale: int) -> Tensor:
+    """Bicubic enlargement as the input of a pixel shuffle, without the outer two px.
+
+    [N, 3, h, w] float32 -> [N, 3*scale**2, h-4, w-4]. One 5x5 convolution gives all phases; it
+    takes a quarter of the time of `interpolate` on a processor. On a GPU convolutions may round
+    to TF32, so there `interpolate` does it.
+    """
+    if frames.device.type == "cpu":
+        return F.conv2d(frames, bicubic_kernel(scale))
+    size = (frames.shape[2] * scale, frames.shape[3] * scale)
+    large = F.interpolate(frames, size, mode="bicubic", align_corners=False, antialias=True)
+    border = _BASE_REACH * scale
+    inner = large[:, :, border : size[0] - border, border : size[1] - border]
+    return F.pixel_unshuffle(inner, scale)
+
+
+def bicubic_kernel(scale: int) -> Tensor:
+    """Kernel [3*scale**2, 3, 5, 5], float32: half-pixel centres, a = -0.5, as in Pillow."""
+    taps = torch.zeros(scale, 2 * _BASE_REACH + 1)
+    for phase in range(scale):
+        centre = (phase + 0.5) / scale - 0.5
+        for tap in range(-_BASE_REACH, _BASE_REACH + 1):
+            taps[phase, tap + _BASE_REACH] = _cubic(abs(tap - centre))
+    both = torch.einsum("ai,bj->abij", taps, taps).reshape(scale * scale, 5, 5)
+    kernel = torch.zeros(COLOURS, scale * scale, COLOURS, 5, 5)
+    for colour in range(COLOURS):
+        kernel[colour, :, colour] = both
+    flat = kernel.reshape(COLOURS * scale * scale, COLOURS, 5, 5)
+    return flat.contiguous(memory_format=torch.channels_last)
+
+
+def _cubic(x: float, a: float = -0.5) -> float:
+    if x < 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    if x < 2:
+        return a * (x**3 - 5 * x**2 + 8 * x - 4)
+    return 0.0
+
+
+def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
+    """Read weights strictly; the network is ready for inference on the CPU.
+
+    Args:
+        path: Safetensors file.
+        dtype: Of the residual: float32, or bfloat16 where the processor computes in it.
+
+    Raises:
+        WeightsMissing: There is no such file.
+        UnknownKeys: No safetensors file, or tensors missing, left over or misshapen.
+    """
+    if not path.is_file():
+        raise WeightsMissing(
+            f"The weights file {path.name} is missing.",
+            hint="Install the program again.",
+            path=str(path),
+        )
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise UnknownKeys(
+            f"The weights file {path.name} is damaged.",
+            hint="Install the program again.",
+            path=str(path),
+        ) from error
+    config = config_from_shapes({name: tuple(value.shape) for name, value in tensors.items()})
+    with torch.device("meta"):
+        net = LiteNet(config)
+    net.load_state_dict(tensors, strict=True, assign=True)
+    net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return net.requires_grad_(False).eval()

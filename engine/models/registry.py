@@ -1,0 +1,72 @@
+"""The models there are: what they are called, which files they need, what they cost.
+
+Loads without torch; `build` imports a model's module when it is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import WeightsMissing
+from engine.paths import resource
+from engine.plan import ModelPlan
+
+if TYPE_CHECKING:
+    from engine.models.contracts import FrameUpscaler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """One model as the planner sees it."""
+
+    id: str
+    title: str
+    scales: tuple[int, ...]  # factors it was made for; others are reached by resizing
+    forms: tuple[str, ...] = ("",)
+
+    def weights_name(self, scale: int, form: str) -> str:
+        """File name of the numbers for one factor and form; "" when it needs none."""
+        return f"{self.id}_x{scale}_{form}.safetensors" if self.forms != ("",) else ""
+
+
+LITE = ModelSpec(id="lite", title="Lite", scales=(2, 4), forms=("faithful", "restore"))
+NONE = ModelSpec(id="none", title="No model", scales=(1,))
+SPECS = {spec.id: spec for spec in (LITE, NONE)}
+
+
+def weights_path(name: str) -> Path:
+    """Where the numbers of a built-in model lie.
+
+    Raises:
+        WeightsMissing: The program's own files are incomplete.
+    """
+    path = resource("weights", name)
+    if not path.is_file():
+        raise WeightsMissing(
+            f"The model file {name} is missing.", hint="Install Upreel again.", file=name
+        )
+    return path
+
+
+@cache
+def weights_sha256(name: str) -> str:
+    """SHA-256 of a built-in model's numbers: part of what a checkpoint depends on."""
+    return hashlib.sha256(weights_path(name).read_bytes()).hexdigest() if name else ""
+
+
+def build(plan: ModelPlan) -> FrameUpscaler | None:
+    """The model of a plan, on its device, ready to run; None for "none".
+
+    Raises:
+        WeightsMissing, UnknownKeys: The numbers are not there or not right.
+    """
+    if plan.model == NONE.id:
+        return None
+    from engine.models.lite.net import load_lite
+    from engine.models.lite.upscaler import LiteUpscaler
+
+    return LiteUpscaler(load_lite(weights_path(plan.weights)), plan)

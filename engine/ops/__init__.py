@@ -1,0 +1,1 @@
+"""Functions on tensors: told device and backend, never choosing."""

@@ -1,0 +1,1 @@
+"""How a frame is cut into tiles and put together again."""
