@@ -1,0 +1,87 @@
+"""What the window knows of one job, and what its state allows."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from PySide6.QtGui import QImage
+
+from engine.errors import ErrorInfo
+from engine.events import Picture
+from engine.media import MediaInfo
+from engine.plan import Notice, Plan
+from engine.report import Report
+from engine.settings.schema import JobSettings
+
+
+class JobState(enum.Enum):
+    """Where a job stands, as the user sees it."""
+
+    READING = "reading"
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+    @property
+    def is_active(self) -> bool:
+        """True for the one job that holds the engine."""
+        return self in (JobState.RUNNING, JobState.PAUSED)
+
+    @property
+    def can_change(self) -> bool:
+        """True while other choices can still be made."""
+        return self in (JobState.READING, JobState.WAITING)
+
+    @property
+    def can_retry(self) -> bool:
+        """True when the job may wait again."""
+        return self in (JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRow:
+    """One row of the queue; changed by QueueModel only."""
+
+    job_id: str
+    source: Path
+    settings: JobSettings = field(default_factory=JobSettings)
+    output: Path | None = None
+    state: JobState = JobState.READING
+    media: MediaInfo | None = None
+    picture: Picture | None = None
+    thumbnail: QImage | None = None
+    plan: Plan | None = None
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    frames_per_second: float = 0.0
+    seconds_left: float = 0.0
+    report: Report | None = None
+    error: ErrorInfo | None = None
+    warnings: tuple[Notice, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Finished part, 0 to 1."""
+        if self.state is JobState.DONE:
+            return 1.0
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    @property
+    def result(self) -> Path | None:
+        """The finished file, once there is one."""
+        if self.report is not None:
+            return self.report.output
+        return None
+
+
+def image_of(picture: Picture) -> QImage:
+    """A QImage that owns its pixels."""
+    width, height = picture.size.width, picture.size.height
+    return QImage(picture.rgb, width, height, 3 * width, QImage.Format.Format_RGB888).copy()

@@ -1,0 +1,83 @@
+"""What happened, in sentences with the time of day."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from PySide6.QtCore import QObject, Signal
+
+from app.i18n import tr
+from engine import events
+
+KEPT_LINES = 1000
+
+
+class LogModel(QObject):
+    """The last lines of the log; `line_added` brings each new one."""
+
+    line_added = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._names: dict[str, str] = {}
+
+    def on_event(self, event: events.Event) -> None:
+        """Write a line for what is worth reading afterwards."""
+        if isinstance(event, events.JobQueued):
+            self._names[event.job_id] = event.media.path.name
+        text = self._sentence(event)
+        if text:
+            name = self._names.get(event.job_id, "") if isinstance(event, events.JobEvent) else ""
+            self.add(f"{name}: {text}" if name else text)
+
+    def add(self, text: str) -> None:
+        """Write a line of the window itself."""
+        line = f"{time.strftime('%H:%M:%S')}  {text}"
+        self.lines.append(line)
+        self.line_added.emit(line)
+
+    def _sentence(self, event: events.Event) -> str:
+        match event:
+            case events.EngineReady():
+                return tr("The engine is ready after {seconds} s.", seconds=f"{event.seconds:.1f}")
+            case events.JobQueued():
+                return tr("added to the queue")
+            case events.JobRejected():
+                return f"{event.source}: {event.error.message}"
+            case events.JobStarted():
+                if event.done:
+                    return tr(
+                        "continued after {done} of {total} frames",
+                        done=event.done,
+                        total=event.total,
+                    )
+                return tr("started")
+            case events.PlanDowngraded():
+                return tr("a smaller plan was chosen: {why}", why=event.why)
+            case events.SegmentDone():
+                return tr(
+                    "piece {number} is safe on disk, {done} of {total} frames",
+                    number=event.segment + 1,
+                    done=event.frames_done,
+                    total=event.frames_total,
+                )
+            case events.Warned():
+                return event.notice.message
+            case events.JobPaused():
+                return tr("paused")
+            case events.JobResumed():
+                return tr("resumed")
+            case events.JobFinished():
+                passed = sum(check.passed for check in event.report.checks)
+                return tr(
+                    "finished, {passed} of {total} checks passed",
+                    passed=passed,
+                    total=len(event.report.checks),
+                )
+            case events.JobFailed():
+                return f"{event.error.message} {event.error.hint}".strip()
+            case events.JobCancelled():
+                return tr("cancelled")
+        return ""

@@ -1,0 +1,187 @@
+"""The queue as an item model: rows change when the engine says so, views read nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+    Signal,
+)
+
+from app import wording
+from app.state.job_row import JobRow, JobState, image_of
+from engine import events
+from engine.settings.schema import JobSettings
+
+JOB_ROLE = Qt.ItemDataRole.UserRole + 1
+Index = QModelIndex | QPersistentModelIndex
+_STAGES_WITH_FRAMES = ("upscale", "write")
+
+
+class QueueModel(QAbstractListModel):
+    """Jobs in the order in which they run; each row is a JobRow."""
+
+    job_changed = Signal(str)  # job_id
+    queue_changed = Signal()  # a job came, went, moved or reached another state
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[JobRow] = []
+
+    # Qt's side
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        """Number of jobs."""
+        return 0 if parent.isValid() else len(self._rows)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """The row itself, or words for people and screen readers."""
+        if not index.isValid():
+            return None
+        row = self._rows[index.row()]
+        if role == JOB_ROLE:
+            return row
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.source.name
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return str(row.source)
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return f"{row.source.name}, {wording.from_to(row)}, {wording.state(row)}"
+        return None
+
+    # The window's side
+
+    @property
+    def rows(self) -> tuple[JobRow, ...]:
+        """All jobs in their order."""
+        return tuple(self._rows)
+
+    @property
+    def active(self) -> JobRow | None:
+        """The job that runs or is paused."""
+        return next((row for row in self._rows if row.state.is_active), None)
+
+    def find(self, job_id: str) -> JobRow | None:
+        """The row of a job; None once it has left the queue."""
+        return next((row for row in self._rows if row.job_id == job_id), None)
+
+    def count(self, *states: JobState) -> int:
+        """How many jobs are in one of these states."""
+        return sum(row.state in states for row in self._rows)
+
+    def position(self, job_id: str) -> int:
+        """Row number of a job; -1 when it is not there."""
+        return next((i for i, row in enumerate(self._rows) if row.job_id == job_id), -1)
+
+    def add(
+        self, job_id: str, source: Path, settings: JobSettings, output: Path | None = None
+    ) -> None:
+        """A card for a file that the engine is about to read."""
+        at = len(self._rows)
+        self.beginInsertRows(QModelIndex(), at, at)
+        self._rows.append(JobRow(job_id=job_id, source=source, settings=settings, output=output))
+        self.endInsertRows()
+        self.queue_changed.emit()
+
+    def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
+        """Remember other choices for a job; the engine's new plan follows."""
+        row = self.find(job_id)
+        if row is not None:
+            row.settings, row.output = settings, output
+            self._tell(row)
+
+    def forget(self, job_id: str) -> None:
+        """Take a row away."""
+        at = self.position(job_id)
+        if at < 0:
+            return
+        self.beginRemoveRows(QModelIndex(), at, at)
+        del self._rows[at]
+        self.endRemoveRows()
+        self.queue_changed.emit()
+
+    def move(self, job_id: str, to: int) -> bool:
+        """Put a row to another place; False when it is there already."""
+        at = self.position(job_id)
+        to = max(0, min(to, len(self._rows) - 1))
+        if at < 0 or at == to:
+            return False
+        below = to + 1 if to > at else to
+        self.beginMoveRows(QModelIndex(), at, at, QModelIndex(), below)
+        self._rows.insert(to, self._rows.pop(at))
+        self.endMoveRows()
+        self.queue_changed.emit()
+        return True
+
+    # The engine's side
+
+    def on_event(self, event: events.Event) -> None:
+        """Bring a row up to date; events of unknown jobs are not ours to judge."""
+        if not isinstance(event, events.JobEvent):
+            return
+        if isinstance(event, events.JobRemoved):
+            self.forget(event.job_id)
+            return
+        row = self.find(event.job_id)
+        if row is None:
+            return
+        before = row.state
+        _apply(row, event)
+        self._tell(row)
+        if row.state is not before:
+            self.queue_changed.emit()
+
+    def _tell(self, row: JobRow) -> None:
+        index = self.index(self.position(row.job_id))
+        self.dataChanged.emit(index, index)
+        self.job_changed.emit(row.job_id)
+
+
+def _apply(row: JobRow, event: events.JobEvent) -> None:
+    match event:
+        case events.JobQueued():
+            row.media, row.state, row.error = event.media, JobState.WAITING, None
+            if event.picture is not None:
+                row.picture, row.thumbnail = event.picture, image_of(event.picture)
+        case events.JobRejected():
+            row.state, row.error = JobState.REJECTED, event.error
+        case events.PlanChosen():
+            row.plan, row.error = event.plan, None
+        case events.PlanDowngraded():
+            row.plan = event.plan
+        case events.JobStarted():
+            row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
+            row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
+        case events.StageStarted():
+            row.stage = event.stage
+        case events.StageProgress():
+            _apply_progress(row, event)
+        case events.Warned():
+            row.warnings = (*row.warnings, event.notice)
+        case events.JobPaused():
+            row.state = JobState.PAUSED
+        case events.JobResumed():
+            row.state = JobState.RUNNING
+        case events.JobFinished():
+            row.state, row.report, row.seconds_left = JobState.DONE, event.report, 0.0
+        case events.JobFailed():
+            row.state, row.error, row.seconds_left = JobState.FAILED, event.error, 0.0
+        case events.JobCancelled():
+            row.state, row.seconds_left = JobState.CANCELLED, 0.0
+
+
+def _apply_progress(row: JobRow, event: events.StageProgress) -> None:
+    """Frames count for the bar; joining and checking are told in words instead."""
+    if event.stage not in _STAGES_WITH_FRAMES:
+        return
+    if event.stage == "write" or row.stage == "prepare":
+        row.stage = "run"
+    row.done = max(row.done, event.done)
+    row.total = event.total or row.total
+    row.frames_per_second = event.frames_per_second or row.frames_per_second
+    row.seconds_left = event.seconds_left or row.seconds_left

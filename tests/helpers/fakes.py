@@ -1,0 +1,322 @@
+"""FakeEngine: takes commands, keeps them, and says what the test tells it to say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from engine import commands, events
+from engine.errors import EngineStopped, ErrorInfo
+from engine.geometry import Box, FrameSpan, Size
+from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
+from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
+from engine.report import Check, Report
+from engine.settings.schema import JobSettings
+
+GIB = 2**30
+
+
+def make_media(path: Path, *, size: Size = Size(480, 270), frames: int = 240) -> MediaInfo:
+    """A film of 24 frames a second with one sound track."""
+    return MediaInfo(
+        path=path,
+        kind="video",
+        container="mov,mp4,m4a,3gp,3g2,mj2",
+        bytes=4_200_000,
+        video=VideoInfo(
+            index=0,
+            codec="h264",
+            size=size,
+            pixel_format="yuv420p",
+            chroma="420",
+            bit_depth=8,
+            frame_rate=Fraction(24),
+            time_base=Fraction(1, 12288),
+            frame_count=frames,
+            duration=Fraction(frames, 24),
+            tags=ColourTags(matrix="bt709", range="tv", primaries="bt709", transfer="bt709"),
+        ),
+        streams=(StreamInfo(index=1, kind="audio", codec="aac", channels=2, sample_rate=48000),),
+    )
+
+
+def result_size(source: Size, settings: JobSettings) -> Size:
+    """What the planner would choose, roughly: exact size, height or factor."""
+    if settings.target is not None:
+        return settings.target
+    if settings.height:
+        width = round(source.width * settings.height / source.height / 2) * 2
+        return Size(width, settings.height)
+    return source.scaled(settings.scale)
+
+
+def make_plan(
+    media: MediaInfo,
+    settings: JobSettings | None = None,
+    *,
+    output: Path | None = None,
+    notices: tuple[Notice, ...] = (),
+    needed: int = round(1.2 * GIB),
+    budget: int = round(5.4 * GIB),
+) -> Plan:
+    """A plan with plausible figures."""
+    settings = settings or JobSettings()
+    size = result_size(media.video.size, settings)
+    frames = media.video.frame_count
+    seconds = frames * size.pixels / 6e6
+    container = settings.container if settings.container != "auto" else "mp4"
+    tag = f"{settings.height}p" if settings.height else f"x{settings.scale}"
+    target = output or media.path.with_name(f"{media.path.stem}_{tag}.{container}")
+    return Plan(
+        source=media.path,
+        output=target,
+        container=container,
+        source_size=media.video.size,
+        span=FrameSpan(0, frames),
+        model=ModelPlan(
+            model="none" if settings.model == "none" else "lite",
+            form="restore" if settings.form == "auto" else settings.form,
+            scale=2,
+            tile=Size(256, 256),
+            overlap=settings.overlap,
+            tiles=4,
+            clip_frames=4,
+            threads=2,
+        ),
+        picture=PicturePlan(
+            size=size,
+            codec="h264" if settings.codec == "auto" else settings.codec,
+            encoder="libx264",
+            pixel_format="yuv420p",
+            chroma="420",
+            bit_depth=8,
+            frame_rate=Fraction(24),
+        ),
+        streams=(PassPlan(index=1, kind="audio", codec="aac", copied=True),),
+        segment_frames=120,
+        stages=(
+            StagePlan(stage="read", peak_bytes=needed // 5, seconds=seconds * 0.1),
+            StagePlan(stage="upscale", peak_bytes=needed, seconds=seconds),
+            StagePlan(stage="write", peak_bytes=needed // 2, seconds=seconds * 0.6),
+        ),
+        peak_bytes=needed,
+        budget_bytes=budget,
+        seconds=seconds,
+        seconds_error=seconds * 0.12,
+        output_bytes=frames * size.pixels // 60,
+        free_disk_bytes=212 * 10**9,
+        notices=notices,
+    )
+
+
+CHECKS = (
+    ("readable", "The result opens and plays to its end."),
+    ("frame-count", "240 frames in, 240 out."),
+    ("frame-order", "Frames are in their order."),
+    ("time-stamps", "Every time stamp is the source's."),
+    ("size", "The picture is 960x540."),
+    ("tags", "Colour tags are the source's."),
+    ("streams", "1 of 1 other streams is there."),
+    ("stream-content", "Sound packets are byte for byte the same."),
+    ("sound-timing", "Sound starts where it did."),
+    ("chapters", "No chapters in, none out."),
+    ("metadata", "Metadata is kept."),
+    ("likeness", "The result shows the same pictures (0.987)."),
+    ("black", "No black frames that the source does not have."),
+)
+
+
+def make_report(plan: Plan, *, failed: tuple[str, ...] = ()) -> Report:
+    """A report on every check, with some of them failed."""
+    checks = tuple(
+        Check(code=code, passed=code not in failed, message=text) for code, text in CHECKS
+    )
+    return Report(
+        source=plan.source,
+        output=plan.output,
+        checks=checks,
+        frames_in=plan.frames,
+        frames_out=plan.frames,
+        likeness_mean=0.987,
+        likeness_min=0.961,
+        seconds=plan.seconds,
+        peak_bytes=plan.peak_bytes,
+    )
+
+
+def grey(size: Size = Size(96, 54), level: int = 128) -> events.Picture:
+    """A flat picture."""
+    return events.Picture(size=size, rgb=bytes([level]) * (3 * size.pixels))
+
+
+class FakeEngine:
+    """The face of engine.api.Engine without threads: events are said inside `send`.
+
+    `commands` is what was asked; `reject` names files that cannot be read. A running job stands
+    still until `advance`, `finish` or `fail` is called.
+    """
+
+    def __init__(self, sink: events.EventSink) -> None:
+        self.sink = sink
+        self.commands: list[commands.Command] = []
+        self.reject: dict[str, ErrorInfo] = {}
+        self.media: dict[str, MediaInfo] = {}  # by file name, else make_media
+        self.pictures: dict[str, events.Picture] = {}  # by file name, else grey
+        self.notices: tuple[Notice, ...] = ()
+        self.left_over: tuple[object, ...] = ()  # what `unfinished` gives
+        self.plans: dict[str, Plan] = {}
+        self.queue: list[str] = []
+        self.running: str | None = None
+        self.is_started = self.is_closed = False
+
+    # The face of Engine
+
+    def start(self) -> None:
+        """Nothing needs to be started."""
+        self.is_started = True
+
+    def close(self, timeout_s: float = 20.0) -> None:
+        """Say the last event."""
+        self.is_closed = True
+        self.sink.emit(events.EngineClosed())
+
+    def unfinished(self) -> tuple[object, ...]:
+        """Jobs of an earlier run."""
+        return self.left_over
+
+    def send(self, command: commands.Command) -> None:
+        """Keep the command and answer as the engine would, at once."""
+        if self.is_closed:
+            raise EngineStopped("The engine has ended.")
+        self.commands.append(command)
+        match command:
+            case commands.Prepare():
+                self.sink.emit(events.EngineReady(seconds=0.4))
+            case commands.AddJob():
+                self._add(command)
+            case commands.ChangeJob():
+                self._change(command)
+            case commands.RemoveJob(job_id=job_id):
+                self._forget(job_id)
+                self.sink.emit(events.JobRemoved(job_id=job_id))
+            case commands.RetryJob(job_id=job_id):
+                self.queue.append(job_id)
+                media = self.media[self.plans[job_id].source.name]
+                self.sink.emit(events.JobQueued(job_id=job_id, media=media))
+            case commands.StartQueue():
+                self._start_next()
+            case commands.PauseJob(job_id=job_id):
+                self.sink.emit(events.JobPaused(job_id=job_id))
+            case commands.ResumeJob(job_id=job_id):
+                self.sink.emit(events.JobResumed(job_id=job_id))
+            case commands.CancelJob(job_id=job_id):
+                self._forget(job_id)
+                self.sink.emit(events.JobCancelled(job_id=job_id))
+
+    # What a test makes happen
+
+    def asked(self, kind: type[commands.Command]) -> list[commands.Command]:
+        """Every command of one class so far."""
+        return [command for command in self.commands if isinstance(command, kind)]
+
+    def advance(self, done: int, *, fps: float = 11.6) -> None:
+        """The running job has finished `done` frames."""
+        job_id = self._running()
+        total = self.plans[job_id].frames
+        self.sink.emit(events.StageStarted(job_id=job_id, stage="run"))
+        self.sink.emit(
+            events.StageProgress(
+                job_id=job_id,
+                stage="write",
+                done=done,
+                total=total,
+                frames_per_second=fps,
+                seconds_left=(total - done) / fps,
+            )
+        )
+
+    def tile(self, frame: int, tile: int, picture: events.Picture | None = None) -> None:
+        """A tile of the running job, one of four, is finished."""
+        job_id = self._running()
+        size = self.plans[job_id].picture.size
+        half = Size(size.width // 2, size.height // 2)
+        box = Box((tile % 2) * half.width, (tile // 2) * half.height, half.width, half.height)
+        self.sink.emit(
+            events.TileDone(
+                job_id=job_id,
+                frame=frame,
+                tile=tile,
+                tiles=4,
+                box=box,
+                canvas=size,
+                picture=picture or grey(),
+            )
+        )
+
+    def finish(self, *, failed: tuple[str, ...] = ()) -> None:
+        """The running job ends well; the next one starts."""
+        job_id = self._running()
+        self._forget(job_id)
+        report = make_report(self.plans[job_id], failed=failed)
+        self.sink.emit(events.JobFinished(job_id=job_id, report=report))
+        self._start_next()
+
+    def fail(self, error: ErrorInfo) -> None:
+        """The running job ends badly."""
+        job_id = self._running()
+        self._forget(job_id)
+        self.sink.emit(events.JobFailed(job_id=job_id, error=error))
+
+    def say_telemetry(self, gpu: events.GpuReading | None = None) -> None:
+        """One reading of the machine."""
+        self.sink.emit(
+            events.Telemetry(
+                gpu=gpu, ram_total_mb=16384, ram_ours_mb=1240, ram_others_mb=5120, cpu_percent=94.0
+            )
+        )
+
+    def _running(self) -> str:
+        assert self.running is not None, "no job runs"
+        return self.running
+
+    def _add(self, command: commands.AddJob) -> None:
+        name = command.source.name
+        if name in self.reject:
+            self.sink.emit(
+                events.JobRejected(
+                    job_id=command.job_id, source=str(command.source), error=self.reject[name]
+                )
+            )
+            return
+        media = self.media.setdefault(name, make_media(command.source))
+        self.queue.append(command.job_id)
+        self.sink.emit(
+            events.JobQueued(
+                job_id=command.job_id, media=media, picture=self.pictures.get(name, grey())
+            )
+        )
+        self._plan(command.job_id, media, command.settings, command.output)
+
+    def _change(self, command: commands.ChangeJob) -> None:
+        media = self.media[self.plans[command.job_id].source.name]
+        self._plan(command.job_id, media, command.settings, command.output)
+
+    def _plan(
+        self, job_id: str, media: MediaInfo, settings: JobSettings, output: Path | None
+    ) -> None:
+        plan = make_plan(media, settings, output=output, notices=self.notices)
+        self.plans[job_id] = plan
+        self.sink.emit(events.PlanChosen(job_id=job_id, plan=plan))
+
+    def _forget(self, job_id: str) -> None:
+        if job_id in self.queue:
+            self.queue.remove(job_id)
+        if self.running == job_id:
+            self.running = None
+
+    def _start_next(self) -> None:
+        if self.running is not None or not self.queue:
+            return
+        self.running = self.queue[0]
+        total = self.plans[self.running].frames
+        self.sink.emit(events.JobStarted(job_id=self.running, total=total))
