@@ -1,0 +1,88 @@
+"""Cards, processor and memory of this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from engine.hardware import nvml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """An NVIDIA card as its driver describes it; bytes, free at the moment of asking."""
+
+    name: str
+    total_bytes: int
+    free_bytes: int
+    driver: str
+    capability: tuple[int, int] | None  # of CUDA, e.g. (12, 0); None where NVML is too old
+
+
+@cache
+def cpu_name() -> str:
+    """The processor as its maker calls it, e.g. "AMD Ryzen 7 7700"."""
+    if sys.platform == "win32":
+        return _windows_cpu_name() or platform.processor()
+    return _linux_cpu_name() or platform.processor() or platform.machine()
+
+
+def cpu_threads() -> int:
+    """Threads of the processor that this process may use, at least 1."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def ram() -> tuple[int, int]:
+    """Main memory in bytes: all of it, and what can be taken without swapping."""
+    memory = psutil.virtual_memory()
+    return memory.total, memory.available
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """All NVIDIA cards, in the driver's order; () without a card or a driver."""
+    driver = nvml.text(nvml.ask("nvmlSystemGetDriverVersion"))
+    found = []
+    for handle in nvml.handles():
+        memory = nvml.memory(handle, frozenset())
+        capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+        if memory is not None:
+            found.append(
+                Gpu(
+                    name=nvml.text(nvml.ask("nvmlDeviceGetName", handle)),
+                    total_bytes=memory.total,
+                    free_bytes=memory.total - memory.used,
+                    driver=driver,
+                    capability=tuple(capability) if capability else None,
+                )
+            )
+    return tuple(found)
+
+
+def _linux_cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "")
+
+
+def _windows_cpu_name() -> str:
+    if sys.platform != "win32":
+        return ""
+    import winreg
+
+    place = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
+            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
+    except OSError:
+        return ""
