@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from engine.errors import Cancelled
 
@@ -14,6 +15,13 @@ class Control:
         self._cancelled = threading.Event()
         self._running = threading.Event()
         self._running.set()
+        self._paused_at = 0.0
+        self._paused_s = 0.0
+
+    @property
+    def paused_seconds(self) -> float:
+        """Seconds spent paused so far, finished pauses only."""
+        return self._paused_s
 
     @property
     def is_cancelled(self) -> bool:
@@ -32,11 +40,14 @@ class Control:
 
     def pause(self) -> None:
         """Halt at the next check."""
-        if not self._cancelled.is_set():
+        if not self._cancelled.is_set() and self._running.is_set():
+            self._paused_at = time.monotonic()
             self._running.clear()
 
     def resume(self) -> None:
         """Go on."""
+        if self.is_paused:
+            self._paused_s += time.monotonic() - self._paused_at
         self._running.set()
 
     def check(self) -> None:

@@ -37,7 +37,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued(JobEvent):
-    """A source was read and waits; `picture` is a small one of it."""
+    """A source was read and waits; a small picture follows on ShowFrame."""
 
     media: MediaInfo
     picture: Picture | None = None
@@ -61,6 +61,13 @@ class PlanChosen(JobEvent):
     """What will be done; said again whenever the settings change."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFailed(JobEvent):
+    """These settings cannot be planned; the job keeps its last plan and cannot start."""
+
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

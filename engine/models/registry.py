@@ -6,12 +6,14 @@ Loads without torch; `build` imports a model's module when it is called.
 from __future__ import annotations
 
 import hashlib
+import json
+import struct
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import WeightsMissing
+from engine.errors import UnknownKeys, WeightsMissing
 from engine.paths import resource
 from engine.plan import ModelPlan
 
@@ -56,6 +58,25 @@ def weights_path(name: str) -> Path:
 def weights_sha256(name: str) -> str:
     """SHA-256 of a built-in model's numbers: part of what a checkpoint depends on."""
     return hashlib.sha256(weights_path(name).read_bytes()).hexdigest() if name else ""
+
+
+@cache
+def weights_shapes(name: str) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a built-in model's tensors, read from the head of its file.
+
+    Raises:
+        WeightsMissing: The file is not there.
+        UnknownKeys: It is no safetensors file.
+    """
+    try:
+        with weights_path(name).open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            head = json.loads(file.read(min(length, 2**20)))
+        return {key: tuple(about["shape"]) for key, about in head.items() if key != "__metadata__"}
+    except (struct.error, ValueError, KeyError, AttributeError) as err:
+        raise UnknownKeys(
+            f"The model file {name} is damaged.", hint="Install Upreel again.", file=name
+        ) from err
 
 
 def build(plan: ModelPlan) -> FrameUpscaler | None:

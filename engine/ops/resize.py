@@ -1,4 +1,4 @@
-"""Resizing in float32 with antialiasing: the exact size of the result after a model's own factor."""
+"""Resizing in float32 with antialiasing: to the exact size after a model's own factor."""
 
 from __future__ import annotations
 

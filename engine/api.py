@@ -1,0 +1,140 @@
+"""The front door: class Engine and the few questions that need no thread. Loads without torch.
+
+The window and the command line use nothing else of the engine but row 0.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.commands import Command, Shutdown
+from engine.errors import EngineError, EngineStopped
+from engine.events import EventSink
+from engine.jobs.checkpoint import Checkpoint
+from engine.jobs.engine_thread import EngineThread
+from engine.jobs.store import JobStore
+from engine.media import MediaInfo
+from engine.paths import jobs_folder as default_jobs_folder
+from engine.pipeline.prepare import Machine, make_plan
+from engine.plan import Plan
+from engine.report import Report
+from engine.settings.schema import EngineSettings, JobSettings
+
+__all__ = ["Engine", "UnfinishedJob", "plan", "probe", "unfinished", "verify"]
+
+
+class Engine:
+    """Runs jobs in threads of its own; says everything through one sink.
+
+    Events come from several threads: a sink only puts them into a queue.
+    """
+
+    def __init__(
+        self,
+        sink: EventSink,
+        *,
+        settings: EngineSettings | None = None,
+        jobs_folder: Path | None = None,
+    ) -> None:
+        machine = Machine(
+            settings=settings or EngineSettings(),
+            jobs_folder=jobs_folder or default_jobs_folder(),
+        )
+        self._thread = EngineThread(sink, machine)
+
+    def start(self) -> None:
+        """Begin to answer commands."""
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Hand over a command; returns at once.
+
+        Raises:
+            EngineStopped: The engine has ended.
+        """
+        if not self._thread.is_alive():
+            raise EngineStopped("The engine is not running.", hint="Start Upreel again.")
+        self._thread.send(command)
+
+    def close(self, timeout_s: float = 20.0) -> bool:
+        """Stop: a running job is left at its last segment. True when all threads ended in time."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.send(Shutdown())
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedJob:
+    """A job of an earlier run that can go on."""
+
+    job_id: str
+    source: Path
+    output: Path
+    frames_done: int
+    frames_total: int
+
+
+def probe(source: Path) -> MediaInfo:
+    """What a file is.
+
+    Raises:
+        InputError: It cannot be used.
+    """
+    from engine.video.probe import probe as probe_file
+
+    return probe_file(source)
+
+
+def plan(
+    source: Path,
+    settings: JobSettings,
+    output: Path | None = None,
+    *,
+    engine_settings: EngineSettings | None = None,
+) -> Plan:
+    """What would be done, without doing it.
+
+    Raises:
+        InputError: The source cannot be used.
+        SettingsError, OutputError, HardwareError: These settings are impossible here.
+    """
+    machine = Machine(
+        settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
+    )
+    return make_plan(probe(source), settings, output, machine)
+
+
+def verify(source: Path, output: Path) -> Report:
+    """Compare a result with its source.
+
+    Raises:
+        InputError: One of them cannot be read at all.
+    """
+    from engine.pipeline.verify import verify as verify_files
+
+    return verify_files(source, output)
+
+
+def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
+    """Jobs that were begun and can go on; notes that cannot be read are left out."""
+    store = JobStore(jobs_folder or default_jobs_folder())
+    found = []
+    for job_id in store.ids():
+        try:
+            stored = store.load(job_id)
+        except EngineError:
+            continue
+        done = sum(record.frames for record in Checkpoint(store.folder(job_id)).records)
+        found.append(
+            UnfinishedJob(
+                job_id=job_id,
+                source=stored.media.path,
+                output=stored.plan.output,
+                frames_done=done,
+                frames_total=max(done, stored.plan.frames),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Jobs: their states, their order, what survives a crash, and the thread that runs them."""

@@ -1,0 +1,109 @@
+"""Finished segments in a job's folder: one small note beside each file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from engine.errors import CheckpointMismatch, SourceMissing
+from engine.jobs.store import StoredJob, fingerprint, write_json
+from engine.models import registry
+from engine.pipeline.segments import SegmentRecord
+from engine.plain import from_plain, to_plain
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpoint:
+    """Implements pipeline.segments.SegmentLog on disk.
+
+    A segment counts when its note is there and names the size its file has. A note is written
+    after its file was closed, so killing the program at any moment leaves whole segments only.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._records = _whole_records(folder)
+
+    @property
+    def records(self) -> list[SegmentRecord]:
+        """Finished segments, in order, without gaps."""
+        return self._records
+
+    @property
+    def is_complete(self) -> bool:
+        """True when the last frame of the source is among them."""
+        try:
+            return int(self._end.read_text(encoding="ascii")) == len(self._records)
+        except (OSError, ValueError):
+            return False
+
+    def path(self, number: int) -> Path:
+        """File of a segment."""
+        return _segment(self._folder, number)
+
+    def add(self, record: SegmentRecord) -> None:
+        """Keep a segment whose file is closed."""
+        write_json(_note(self._folder, record.number), to_plain(record))
+        self._records.append(record)
+
+    def complete(self) -> None:
+        """The source has no more frames."""
+        write_json(self._end, len(self._records))
+
+    @property
+    def _end(self) -> Path:
+        return self._folder / "complete"
+
+
+def check_unchanged(stored: StoredJob) -> None:
+    """Refuse to join segments that do not belong together.
+
+    Raises:
+        SourceMissing: The source is gone.
+        CheckpointMismatch: The source or the model's numbers have changed since.
+    """
+    if not stored.media.path.is_file():
+        raise SourceMissing(
+            f"{stored.media.path} is not there any more.",
+            hint="Connect its drive or put it back, then resume.",
+            path=stored.media.path,
+        )
+    if fingerprint(stored.media.path) != stored.fingerprint:
+        raise CheckpointMismatch(
+            f"{stored.media.path.name} has changed since the job began.",
+            hint="Remove the job and start it anew.",
+            what="source",
+        )
+    model = stored.plan.model
+    if registry.weights_sha256(model.weights) != model.weights_sha256:
+        raise CheckpointMismatch(
+            "The model has changed since the job began.",
+            hint="Remove the job and start it anew.",
+            what="weights",
+        )
+
+
+def _whole_records(folder: Path) -> list[SegmentRecord]:
+    records: list[SegmentRecord] = []
+    while _note(folder, len(records)).is_file():
+        number = len(records)
+        try:
+            text = _note(folder, number).read_text(encoding="utf-8")
+            record = from_plain(SegmentRecord, json.loads(text))
+            if _segment(folder, number).stat().st_size != record.bytes:
+                raise ValueError("another size")
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            logger.warning("segment %d is made again: %s", number, err)
+            break
+        records.append(record)
+    return records
+
+
+def _segment(folder: Path, number: int) -> Path:
+    return folder / f"segment_{number:06d}.mkv"
+
+
+def _note(folder: Path, number: int) -> Path:
+    return folder / f"segment_{number:06d}.json"

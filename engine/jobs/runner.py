@@ -1,0 +1,53 @@
+"""What a job's own thread does, from the checkpoint to the published result."""
+
+from __future__ import annotations
+
+from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
+from engine.hardware.power import keep_awake
+from engine.jobs.checkpoint import Checkpoint
+from engine.jobs.job import Job
+from engine.jobs.store import JobStore
+from engine.log import job_log
+from engine.pipeline.prepare import Machine, check_plan, make_plan
+from engine.report import Report
+
+
+def prepared() -> None:
+    """Load the heavy libraries: the first job then starts without delay."""
+    import engine.pipeline.run  # noqa: F401
+
+
+def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Report:
+    """Run a job, from its last checkpoint where it has one.
+
+    Raises:
+        EngineError: What stopped it.
+        Cancelled: The user did.
+    """
+    if job.plan_error is not None:
+        raise job.plan_error
+    events.emit(StageStarted(job_id=job.id, stage="prepare"))
+    checkpoint = Checkpoint(store.folder(job.id))
+    if not checkpoint.records:
+        job.plan = make_plan(job.media, job.settings, job.output, machine)
+        events.emit(PlanChosen(job_id=job.id, plan=job.plan))
+    check_plan(job.media, job.plan, overwrite=job.settings.overwrite)
+    folder = store.save(job)
+    done = sum(record.frames for record in checkpoint.records)
+    events.emit(JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
+    from engine.pipeline.context import Context
+    from engine.pipeline.run import run_job
+
+    context = Context(
+        job_id=job.id,
+        media=job.media,
+        plan=job.plan,
+        control=job.control,
+        events=events,
+        tile_pictures=machine.settings.tile_previews,
+    )
+    with job_log(folder), keep_awake():
+        report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
+    job.plan = context.plan
+    store.remove(job.id)
+    return report

@@ -1,0 +1,145 @@
+"""One folder for each job that has begun; its `job.json` says what the job is."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import CheckpointMismatch, DiskFull, OutputUnwritable, UnknownJob
+from engine.jobs.job import Job
+from engine.media import MediaInfo
+from engine.plain import from_plain, to_plain
+from engine.plan import Plan
+from engine.settings.schema import JobSettings
+
+VERSION = 1
+_FILE = "job.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Tells whether a source is still the one that a job began with."""
+
+    bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """What `job.json` holds."""
+
+    id: str
+    version: int
+    media: MediaInfo
+    settings: JobSettings
+    output: Path | None
+    plan: Plan
+    fingerprint: Fingerprint
+
+
+class JobStore:
+    """The folder of job folders."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folder(self, job_id: str) -> Path:
+        """Folder of one job; need not exist.
+
+        Raises:
+            UnknownJob: The name could lead out of the folder.
+        """
+        if not job_id or Path(job_id).name != job_id or job_id in (".", ".."):
+            raise UnknownJob(f"{job_id!r} is no name of a job.", job=job_id)
+        return self._root / job_id
+
+    def save(self, job: Job) -> Path:
+        """Write a job down before it begins; returns its folder.
+
+        Raises:
+            DiskFull, OutputUnwritable: The program's own folder cannot take it.
+        """
+        folder = self.folder(job.id)
+        stored = StoredJob(
+            id=job.id,
+            version=VERSION,
+            media=job.media,
+            settings=job.settings,
+            output=job.output,
+            plan=job.plan,
+            fingerprint=fingerprint(job.media.path),
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / _FILE, to_plain(stored))
+        except OSError as err:
+            kind = DiskFull if err.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
+            raise kind(
+                f"The job folder {folder} cannot be written: {err.strerror}.",
+                hint="Free some space on that disk or see the doctor command.",
+                path=folder,
+            ) from err
+        return folder
+
+    def load(self, job_id: str) -> StoredJob:
+        """Read a job back.
+
+        Raises:
+            UnknownJob: There is no such job.
+            CheckpointMismatch: Its file is damaged or of another version.
+        """
+        try:
+            data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
+            stored = from_plain(StoredJob, data)
+        except FileNotFoundError as err:
+            raise UnknownJob(
+                f"There is no unfinished job {job_id}.", hint="`resume` lists them.", job=job_id
+            ) from err
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            raise CheckpointMismatch(
+                f"The notes of job {job_id} cannot be read.",
+                hint="Start the job anew from its source.",
+                job=job_id,
+            ) from err
+        if stored.version != VERSION:
+            raise CheckpointMismatch(
+                f"Job {job_id} was begun by another version of Upreel.",
+                hint="Start the job anew from its source.",
+                job=job_id,
+            )
+        return stored
+
+    def ids(self) -> list[str]:
+        """Names of all jobs that are not finished, oldest first."""
+        if not self._root.is_dir():
+            return []
+        found = [f for f in self._root.iterdir() if (f / _FILE).is_file()]
+        return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
+
+    def remove(self, job_id: str) -> None:
+        """Delete a job's folder with its segments; nothing happens when there is none."""
+        shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+
+def fingerprint(source: Path) -> Fingerprint:
+    """Size and time of change; zeros when the file is gone."""
+    try:
+        about = source.stat()
+    except OSError:
+        return Fingerprint(bytes=0, modified_ns=0)
+    return Fingerprint(bytes=about.st_size, modified_ns=about.st_mtime_ns)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write a file in one step: after a crash there is the old one or the new one."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(data, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

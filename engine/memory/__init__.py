@@ -1,0 +1,1 @@
+"""What may be used, and the plan that fits into it."""

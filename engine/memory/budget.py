@@ -1,0 +1,53 @@
+"""What a job may use of this machine, measured once before planning."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.hardware import devices
+from engine.settings.schema import EngineSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits of one job."""
+
+    ram_bytes: int  # that may be taken, all of the program included
+    threads: int  # of the processor
+    has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
+    cuda: bool = False  # a card that the installed torch can use
+    vram_bytes: int = 0
+    free_output_bytes: int = 0  # on the disk of the result
+    free_jobs_bytes: int = 0  # on the disk of the job folder
+    same_disk: bool = True
+
+
+def measure_budget(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
+    """Look at the machine; takes milliseconds and loads neither torch nor a driver.
+
+    Args:
+        settings: Share of memory and number of threads.
+        output: Where the result will be; need not exist.
+        jobs: Folder of the job folders; need not exist.
+    """
+    _, available = devices.ram()
+    out_folder, jobs_folder = _existing(output), _existing(jobs)
+    return Budget(
+        ram_bytes=round(available * settings.memory_share),
+        threads=settings.threads or devices.cpu_threads(),
+        has_fast_bf16=devices.cpu_has_bf16(),
+        free_output_bytes=shutil.disk_usage(out_folder).free,
+        free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
+        same_disk=os.stat(out_folder).st_dev == os.stat(jobs_folder).st_dev,  # noqa: PTH116
+    )
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder that is there."""
+    path = path.absolute()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path

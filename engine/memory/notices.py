@@ -1,0 +1,122 @@
+"""What a user should know before the start, in words, with a code for translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.geometry import Size
+from engine.media import MediaInfo
+from engine.memory.budget import Budget
+from engine.plan import Notice, Plan
+from engine.units import bytes_text
+from engine.video import codecs
+
+_SPARE_BYTES = 200 * 10**6  # left free on every disk
+
+
+def notices_of(plan: Plan, media: MediaInfo, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
+    """Everything worth knowing about this plan, refusals first.
+
+    Args:
+        plan: With its predictions.
+        media: The source.
+        budget: What the machine has.
+        wanted: Size asked for, before the codec rounded it.
+    """
+    found = [
+        *_memory(plan, budget),
+        *_disk(plan, budget),
+        *_source(media),
+        *_size(plan, wanted),
+        *codecs.stream_notices(media, plan.container),
+    ]
+    order = {"refusal": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda notice: order[notice.severity]))
+
+
+def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    if plan.peak_bytes > budget.ram_bytes:
+        yield Notice(
+            code="plan-does-not-fit",
+            severity="refusal",
+            message=f"This needs {bytes_text(plan.peak_bytes)} of memory; "
+            f"{bytes_text(budget.ram_bytes)} may be used.",
+            hint="Close other programs or choose a smaller result.",
+            params={"needed": str(plan.peak_bytes), "allowed": str(budget.ram_bytes)},
+        )
+
+
+def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    needed = plan.output_bytes + _SPARE_BYTES
+    if budget.same_disk:
+        needed += plan.output_bytes
+    for name, free, need in (
+        ("result", budget.free_output_bytes, needed),
+        ("job folder", budget.free_jobs_bytes, plan.output_bytes + _SPARE_BYTES),
+    ):
+        if free < need:
+            yield Notice(
+                code="disk-may-fill",
+                severity="warning",
+                message=f"The disk of the {name} has {bytes_text(free)} free; "
+                f"about {bytes_text(need)} will be needed.",
+                hint="Free some space or choose another folder.",
+                params={"free": str(free), "needed": str(need), "disk": name},
+            )
+
+
+def _source(media: MediaInfo) -> Iterator[Notice]:
+    video = media.video
+    if video.hdr:
+        yield Notice(
+            code="hdr-tags-only",
+            severity="warning",
+            message=f"This is an HDR picture ({video.hdr.upper()}): it is upscaled as it is, in 10 "
+            "bit with the same colour tags; mastering and light-level data are not carried over.",
+            hint="Compare a short part on your HDR screen first.",
+            params={"hdr": video.hdr},
+        )
+    if video.is_interlaced:
+        yield Notice(
+            code="interlaced-as-frames",
+            severity="warning",
+            message="This video is interlaced: the two fields of a frame are treated as one "
+            "picture, so combs on moving edges will be enlarged with it.",
+            hint="Deinterlace it first for the best result.",
+            params={"order": video.field_order},
+        )
+    if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
+        standard = "BT.601" if video.size.height <= 576 else "BT.709"
+        yield Notice(
+            code="colours-guessed",
+            severity="info",
+            message=f"The file does not say how its colours are meant: {standard} is assumed.",
+            params={"standard": standard},
+        )
+
+
+def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
+    size = plan.picture.size
+    if size != wanted:
+        yield Notice(
+            code="size-rounded",
+            severity="info",
+            message=f"{plan.picture.codec} needs even sides: the result has {size} pixels "
+            f"instead of {wanted}.",
+            params={"size": str(size), "wanted": str(wanted)},
+        )
+    factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
+    if factor < 1:
+        yield Notice(
+            code="target-is-smaller",
+            severity="info",
+            message="The result is smaller than the source: it is resized, no model redraws it.",
+        )
+    elif plan.model.model != "none" and factor > plan.model.scale:
+        yield Notice(
+            code="beyond-model",
+            severity="info",
+            message=f"The model enlarges {plan.model.scale} times; the rest up to "
+            f"{factor:.1f} times is a plain resize.",
+            params={"factor": f"{factor:.1f}"},
+        )

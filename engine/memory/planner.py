@@ -1,0 +1,141 @@
+"""Settings, media and budget to the Plan that fits: pure, deterministic, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from engine.errors import SettingsError, UnsupportedMedia
+from engine.geometry import FrameSpan, Size
+from engine.media import MediaInfo, VideoInfo
+from engine.memory import predict
+from engine.memory.budget import Budget
+from engine.memory.model_choice import choose_model
+from engine.memory.notices import notices_of
+from engine.memory.rates import Rates
+from engine.memory.target import default_output, stored_target, target_aspect
+from engine.plan import ModelPlan, Notice, Plan
+from engine.settings.schema import JobSettings
+from engine.units import parse_clock
+from engine.video import codecs
+
+LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is wanted: a source, settings and, where the user named one, a result."""
+
+    media: MediaInfo
+    settings: JobSettings
+    output: Path | None = None
+
+
+def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
+    """Decide everything before the start.
+
+    Returns:
+        A plan. One that cannot start says why in a notice of severity "refusal".
+
+    Raises:
+        SettingsError: Impossible times or sizes.
+        UnsupportedMedia: The result would be larger than any file can hold.
+        EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
+        NoUsableGpu: A card was asked for and there is none.
+    """
+    media, settings = request.media, request.settings
+    container = codecs.choose_container(media, settings, request.output)
+    wanted = stored_target(media.video, settings)
+    picture = codecs.plan_picture(media, settings, wanted, container)
+    _check_size(picture.size)
+    picture = replace(
+        picture,
+        sample_aspect=target_aspect(media.video, picture.size),
+        threads=budget.threads,
+    )
+    start, stop = _trim(settings)
+    plan = Plan(
+        source=media.path,
+        output=request.output or default_output(media, settings, container),
+        container=container,
+        source_size=media.video.size,
+        span=FrameSpan(0, _frames(media.video, start, stop)),
+        start=start,
+        stop=stop,
+        model=choose_model(media.video, picture, settings, budget),
+        picture=picture,
+        streams=codecs.plan_streams(media, container),
+        segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
+        budget_bytes=budget.ram_bytes,
+    )
+    return _predicted(_fitted(plan, budget), media, budget, rates, wanted)
+
+
+def _fitted(plan: Plan, budget: Budget) -> Plan:
+    """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller."""
+    while predict.peak_bytes(plan) > budget.ram_bytes:
+        smaller = smaller_model(plan.model)
+        if smaller is None:
+            break
+        plan = replace(plan, model=smaller)
+    return plan
+
+
+def smaller_model(model: ModelPlan) -> ModelPlan | None:
+    """The next smaller way to run the same model; None at the floor."""
+    if model.clip_frames > 1:
+        return replace(model, clip_frames=model.clip_frames // 2)
+    least = max(64, 4 * model.overlap)
+    if model.model == "none" or max(model.tile.width, model.tile.height) <= least:
+        return None
+    tile = Size(max(least, model.tile.width // 2), max(least, model.tile.height // 2))
+    return replace(model, tile=tile)
+
+
+def _predicted(plan: Plan, media: MediaInfo, budget: Budget, rates: Rates, wanted: Size) -> Plan:
+    """The plan with peak, time, size and notices."""
+    plan = replace(plan, model=replace(plan.model, tiles=predict.tiles_per_frame(plan)))
+    seconds = predict.seconds(plan, budget.threads, rates)
+    plan = replace(
+        plan,
+        stages=predict.stages(plan, budget.threads, rates),
+        peak_bytes=predict.peak_bytes(plan),
+        seconds=seconds,
+        seconds_error=seconds * (0.15 if rates.is_measured(predict.kind(plan)) else 0.5),
+        output_bytes=predict.output_bytes(plan, media),
+        free_disk_bytes=budget.free_output_bytes,
+    )
+    notices: tuple[Notice, ...] = notices_of(plan, media, budget, wanted)
+    return replace(plan, notices=notices)
+
+
+def _check_size(size: Size) -> None:
+    if max(size.width, size.height) > LARGEST_SIDE:
+        raise UnsupportedMedia(
+            f"A result of {size} pixels is too large.",
+            hint=f"Choose a smaller scale or height; {LARGEST_SIDE} px a side is the most.",
+            size=size,
+        )
+
+
+def _trim(settings: JobSettings) -> tuple[Fraction | None, Fraction | None]:
+    start = parse_clock(settings.start) if settings.start else None
+    stop = parse_clock(settings.stop) if settings.stop else None
+    if stop is not None and stop <= (start or 0):
+        raise SettingsError(
+            "The end lies before the start.", hint="Choose a later end.", start=start, stop=stop
+        )
+    return start, stop
+
+
+def _frames(video: VideoInfo, start: Fraction | None, stop: Fraction | None) -> int:
+    """Frames to do; an estimate when trimmed or when the container does not count them."""
+    if (start is None and stop is None) or video.frame_rate is None:
+        return max(1, video.frame_count)
+    end = stop
+    if video.duration is not None:
+        end = min(stop, video.duration) if stop is not None else video.duration
+    if end is None:
+        return max(1, video.frame_count)
+    return max(1, round((end - (start or 0)) * video.frame_rate))

@@ -1,0 +1,65 @@
+"""What size comes out, and what the result is called."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from engine.geometry import Size
+from engine.media import MediaInfo, VideoInfo
+from engine.settings.schema import JobSettings
+
+_SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
+_KEPT_PICTURES = {".png", ".tif", ".tiff"}
+
+
+def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
+    """Size of the result as stored: the user speaks of the picture as seen, after rotation."""
+    if settings.target is not None:
+        turned = video.rotation in (90, 270)
+        return settings.target.transposed() if turned else settings.target
+    if settings.height:
+        factor = Fraction(settings.height, video.seen_size.height)
+        return Size(_nearest(video.size.width * factor), _nearest(video.size.height * factor))
+    return video.size if settings.model == "none" else video.size.scaled(settings.scale)
+
+
+def target_aspect(video: VideoInfo, size: Size) -> Fraction:
+    """Width of a pixel over its height that keeps the shape of the picture as seen."""
+    shape = video.sample_aspect * Fraction(video.size.width, video.size.height)
+    aspect = shape * Fraction(size.height, size.width)
+    rounding = abs(aspect / video.sample_aspect - 1)
+    if rounding < Fraction(2, min(size.width, size.height)):
+        return video.sample_aspect  # the target has the source's shape, up to whole pixels
+    if abs(aspect - 1) < Fraction(2, min(size.width, size.height)):
+        return Fraction(1)
+    return aspect.limit_denominator(1000)
+
+
+def default_output(media: MediaInfo, settings: JobSettings, container: str) -> Path:
+    """Beside the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
+    stem = media.path.stem
+    if media.kind == "sequence":
+        stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
+    name = f"{stem}_{_label(settings)}"
+    if container == "sequence":
+        return media.path.parent / name
+    if container == "image":
+        suffix = media.path.suffix.lower()
+        return media.path.with_name(name + (suffix if suffix in _KEPT_PICTURES else ".png"))
+    suffix = _SUFFIX[container]
+    if container == "mp4" and media.path.suffix.lower() == ".m4v":
+        suffix = media.path.suffix
+    return media.path.with_name(name + suffix)
+
+
+def _label(settings: JobSettings) -> str:
+    if settings.target is not None:
+        return str(settings.target)
+    if settings.height:
+        return f"{settings.height}p"
+    return "copy" if settings.model == "none" else f"x{settings.scale}"
+
+
+def _nearest(value: Fraction) -> int:
+    return max(1, round(value))

@@ -1,0 +1,72 @@
+"""From a source and settings to a plan for this machine and this moment; loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.errors import OutputError, PlanDoesNotFit
+from engine.media import MediaInfo
+from engine.memory.budget import measure_budget
+from engine.memory.planner import Request, plan_job
+from engine.memory.rates import load_rates
+from engine.memory.target import default_output
+from engine.pipeline.output import check_output
+from engine.plan import Notice, Plan
+from engine.settings.schema import EngineSettings, JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where jobs run: settings of the program and the folder of job folders."""
+
+    settings: EngineSettings
+    jobs_folder: Path
+
+
+def make_plan(
+    media: MediaInfo, settings: JobSettings, output: Path | None, machine: Machine
+) -> Plan:
+    """Plan a job; a result that cannot be written is a refusal in the plan, not an error.
+
+    Args:
+        media: The source.
+        settings: What is wanted.
+        output: File of the result, a folder to put it into, or None for beside the source.
+        machine: Where it will run.
+
+    Raises:
+        EngineError: As memory.planner.plan_job.
+    """
+    named = None if output is None or output.is_dir() else output
+    request = Request(media=media, settings=settings, output=named)
+    budget = measure_budget(machine.settings, output or media.path, machine.jobs_folder)
+    plan = plan_job(request, budget, load_rates())
+    if named is None and output is not None and plan.container != "sequence":
+        plan = replace(plan, output=output / default_output(media, settings, plan.container).name)
+    try:
+        check_output(media, plan.output, overwrite=settings.overwrite)
+    except OutputError as err:
+        info = err.info()
+        refusal = Notice(
+            code=info.code,
+            severity="refusal",
+            message=info.message,
+            hint=info.hint,
+            params=info.params,
+        )
+        plan = replace(plan, notices=(refusal, *plan.notices))
+    return plan
+
+
+def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
+    """Last look before the start.
+
+    Raises:
+        OutputError: The result cannot be written.
+        PlanDoesNotFit: Another notice refuses to start.
+    """
+    check_output(media, plan.output, overwrite=overwrite)
+    for notice in plan.notices:
+        if notice.severity == "refusal":
+            raise PlanDoesNotFit(notice.message, hint=notice.hint, **notice.params)

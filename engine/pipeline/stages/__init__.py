@@ -1,0 +1,1 @@
+"""One stage each: read, upscale, restore, write."""

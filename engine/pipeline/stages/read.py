@@ -1,0 +1,50 @@
+"""First stage: frames of the source, gathered into clips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.control import Control
+from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.stream import Stream
+from engine.plan import Plan
+from engine.video.decode import FrameMark, FrameReader
+from engine.video.frames import PlanarFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """Frames that a model takes together."""
+
+    first: int  # number of its first frame, counted from the job's first
+    frames: tuple[PlanarFrame, ...]
+
+
+def read(
+    reader: FrameReader,
+    plan: Plan,
+    finished: list[SegmentRecord],
+    target: Stream[Clip],
+    control: Control,
+) -> None:
+    """Send the frames that are not finished yet, `plan.model.clip_frames` at a time.
+
+    No clip reaches over the end of a segment, so that a resumed job makes the same clips.
+    """
+    done = sum(record.frames for record in finished)
+    if finished:
+        mark = FrameMark(count=done, pts=finished[-1].pts[-1], crc=finished[-1].crc)
+        frames = reader.iter_after(mark)
+    else:
+        frames = iter(reader)
+    waiting: list[PlanarFrame] = []
+    for number, frame in enumerate(frames, start=done):
+        control.check()
+        waiting.append(frame)
+        ends_segment = (number + 1) % plan.segment_frames == 0
+        if len(waiting) == plan.model.clip_frames or ends_segment:
+            target.put(Clip(first=number + 1 - len(waiting), frames=tuple(waiting)))
+            done, waiting = number + 1, []
+    if waiting:
+        target.put(Clip(first=done, frames=tuple(waiting)))
+    target.close()

@@ -1,0 +1,100 @@
+"""Last stage: the encoder, one closed segment after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.control import Control
+from engine.events import SegmentDone
+from engine.pipeline.context import Context
+from engine.pipeline.segments import SegmentLog, SegmentRecord
+from engine.pipeline.stages.restore import Planes
+from engine.pipeline.stream import Stream
+from engine.video.encode import SegmentWriter
+from engine.video.frames import PlanarFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneClip:
+    """Frames ready for the encoder, beside those of the source."""
+
+    frames: tuple[PlanarFrame, ...]
+    planes: list[Planes]
+
+
+@dataclass(slots=True)
+class _Open:
+    """The segment that is being written."""
+
+    number: int
+    writer: SegmentWriter
+    frames: list[tuple[int, int]] = field(default_factory=list)  # pts, duration
+    last: PlanarFrame | None = None
+
+
+class Write:
+    """Encodes frames and closes a segment every `plan.segment_frames` frames."""
+
+    def __init__(self, context: Context, log: SegmentLog) -> None:
+        self._context = context
+        self._log = log
+        self._done = sum(record.frames for record in log.records)
+        self._next = len(log.records)
+
+    @property
+    def frames_done(self) -> int:
+        """Frames handed to the encoder, those of earlier runs included."""
+        return self._done
+
+    def run(self, source: Stream[DoneClip]) -> None:
+        """Write everything that comes; an unfinished segment is thrown away on an error."""
+        segment: _Open | None = None
+        try:
+            for clip in source:
+                for frame, planes in zip(clip.frames, clip.planes, strict=True):
+                    segment = segment or self._open()
+                    self._write(segment, frame, planes, self._context.control)
+                    if self._done % self._context.plan.segment_frames == 0:
+                        self._close(segment)
+                        segment = None
+            if segment is not None:
+                self._close(segment)
+        except BaseException:
+            if segment is not None:
+                segment.writer.abort()
+            raise
+        self._log.complete()
+
+    def _open(self) -> _Open:
+        number = self._next
+        return _Open(number, SegmentWriter(self._log.path(number), self._context.plan.picture))
+
+    def _write(self, segment: _Open, frame: PlanarFrame, planes: Planes, control: Control) -> None:
+        control.check()
+        segment.writer.write(planes, len(segment.frames))
+        segment.frames.append((frame.pts, frame.duration))
+        segment.last = frame
+        self._done += 1
+
+    def _close(self, segment: _Open) -> None:
+        written = segment.writer.close()
+        self._log.add(
+            SegmentRecord(
+                number=segment.number,
+                pts=tuple(pts for pts, _ in segment.frames),
+                durations=tuple(duration for _, duration in segment.frames),
+                bytes=written,
+                crc=segment.last.crc if segment.last is not None else 0,
+            )
+        )
+        self._next += 1
+        context = self._context
+        context.events.emit(
+            SegmentDone(
+                job_id=context.job_id,
+                segment=segment.number,
+                frames_done=self._done,
+                frames_total=max(self._done, context.plan.frames),
+                bytes=written,
+            )
+        )

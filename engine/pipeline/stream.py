@@ -1,0 +1,114 @@
+"""Bounded queues between threads, and the group of threads that they join."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+_POLL_S = 0.1
+
+
+class StreamAborted(Exception):
+    """Another thread of the group failed; this one just ends."""
+
+
+class _End:
+    """Last item of a stream."""
+
+
+class Stream(Generic[T]):
+    """A bounded queue from one thread to another; peak memory is `capacity` items.
+
+    The writer calls `put` and at last `close`; the reader iterates. When the group is aborted both
+    get StreamAborted instead of waiting for ever.
+    """
+
+    def __init__(self, capacity: int, aborted: threading.Event) -> None:
+        self._queue: queue.Queue[T | _End] = queue.Queue(capacity)
+        self._aborted = aborted
+
+    def put(self, item: T) -> None:
+        """Hand over one item; waits while the queue is full."""
+        self._put(item)
+
+    def close(self) -> None:
+        """Say that nothing follows."""
+        self._put(_End())
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            item = self._get()
+            if isinstance(item, _End):
+                return
+            yield item
+
+    def _put(self, item: T | _End) -> None:
+        while True:
+            self._check()
+            try:
+                self._queue.put(item, timeout=_POLL_S)
+            except queue.Full:
+                continue
+            return
+
+    def _get(self) -> T | _End:
+        while True:
+            self._check()
+            try:
+                return self._queue.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+
+    def _check(self) -> None:
+        if self._aborted.is_set():
+            raise StreamAborted
+
+
+class Workers:
+    """Threads that end together: the first error of any of them ends all and is raised by `join`.
+
+    Use as a context manager around the work of the calling thread, which counts as one of them.
+    """
+
+    def __init__(self) -> None:
+        self.aborted = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def stream(self, capacity: int, kind: type[T]) -> Stream[T]:
+        """A stream of `kind` that ends with this group."""
+        del kind  # for the reader and the type checker only
+        return Stream(capacity, self.aborted)
+
+    def start(self, name: str, work: Callable[[], None]) -> None:
+        """Run `work` in a thread of its own."""
+        thread = threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._fail(error)
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as err:  # noqa: BLE001 - raised again in the thread that joins
+            self._fail(err)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._error is None and not isinstance(error, StreamAborted):
+                self._error = error
+        self.aborted.set()
