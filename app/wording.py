@@ -39,7 +39,7 @@ def target(row: JobRow) -> str:
 
 
 def from_to(row: JobRow) -> str:
-    """Source and result, "640×360 → 1280×720"; only the second half while the file is being read."""
+    """Source and result sizes; only the second half while the file is being read."""
     if row.media is None:
         return f"→ {target(row)}"
     return f"{size(row.media.video.seen_size)} → {target(row)}"

@@ -1,0 +1,158 @@
+"""All choices for one job, from the most important to the folded ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.i18n import tr
+from app.jobs import output_form, target_form
+from app.jobs.more_choices import MoreChoices
+from app.jobs.output_form import OutputForm
+from app.jobs.target_form import TargetForm
+from app.settings.editors import make_editor
+from app.settings.names import choice_of, name_of
+from app.state.job_row import JobRow
+from app.widgets.controls import ElidedLabel
+from app.widgets.segmented import SegmentedControl
+from engine.settings.schema import JobSettings
+
+SHOWN_ABOVE = (*target_form.FIELDS, *output_form.FIELDS, "model", "form")
+_WAIT_MS = 200  # after the last change, before the engine plans anew
+_FORMS = ("auto", "faithful", "restore")
+
+
+class ChoicesForm(QWidget):
+    """Shows and edits the settings of the selected job, or of the next files."""
+
+    changed = Signal(object, object)  # JobSettings, Path | None
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("scrolled")
+        self.settings = JobSettings()
+        self.output: Path | None = None
+        self._job_id = ""
+        self._heading, self._subject = QLabel(), ElidedLabel()
+        self._heading.setProperty("kind", "section")
+        self._subject.setProperty("kind", "secondary")
+        self._locked = QLabel()
+        self._locked.setProperty("kind", "secondary")
+        self._locked.setWordWrap(True)
+        self._target = TargetForm()
+        self._model_label, self._form_label = QLabel(), QLabel()
+        self._model = make_editor("model")
+        self._form = SegmentedControl(_FORMS)
+        self._form.setObjectName("setting-form")
+        self.file = OutputForm()
+        self._more = MoreChoices(SHOWN_ABOVE)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_WAIT_MS)
+        self._timer.timeout.connect(lambda: self.changed.emit(self.settings, self.output))
+        self._lay_out()
+        self._connect()
+        self.show_job(None, JobSettings())
+        self.retranslate_ui()
+
+    def show_job(self, row: JobRow | None, settings: JobSettings) -> None:
+        """Show a job, or `settings` for the next files when there is none."""
+        job_id = row.job_id if row is not None else ""
+        is_other = job_id != self._job_id
+        if is_other and self._timer.isActive():
+            self._timer.stop()
+        if is_other or not self._timer.isActive():
+            self.settings = row.settings if row is not None else settings
+            self.output = row.output if row is not None else None
+            self._show_values(is_other)
+        self._job_id = job_id
+        self._subject.setText(row.source.name if row is not None else tr("for the next files"))
+        can_change = row is None or row.state.can_change
+        for part in (self._target, self._model, self._form, self.file, self._more):
+            part.setEnabled(can_change)
+        self._locked.setVisible(not can_change)
+        self.file.show_output(row.plan if row is not None else None)
+
+    def flush(self) -> None:
+        """Say a pending change at once: somebody presses Start."""
+        if self._timer.isActive():
+            self._timer.stop()
+            self.changed.emit(self.settings, self.output)
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._heading.setText(tr("What comes out"))
+        self._locked.setText(tr("Choices are fixed once a film was started."))
+        self._model_label.setText(name_of("model"))
+        self._form_label.setText(name_of("form"))
+        self._form.set_labels({key: choice_of(key) for key in _FORMS})
+        self._form.set_tips(
+            {
+                "auto": tr("Chosen by the quality of the source"),
+                "faithful": tr("For clean sources: sharpen, change nothing else"),
+                "restore": tr("Also removes compression and noise"),
+            }
+        )
+        self._form.setAccessibleName(name_of("form"))
+        self._model.retranslate_ui()
+        if not self._job_id:
+            self._subject.setText(tr("for the next files"))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.retranslate_ui()
+
+    def _show_values(self, is_other: bool) -> None:
+        show_target = self._target.show_preset if is_other else self._target.show_settings
+        show_target(self.settings)
+        self._model.set_value(self.settings.model)
+        self._form.set_current(self.settings.form)
+        self._show_form()
+        self.file.show_settings(self.settings)
+        self._more.show_settings(self.settings)
+
+    def _show_form(self) -> None:
+        """Only Lite has a faithful and a restoring form."""
+        for part in (self._form_label, self._form):
+            part.setVisible(self.settings.model != "none")
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self._heading)
+        head.addWidget(self._subject, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 14, 16, 12)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self._locked)
+        column.addWidget(self._target)
+        column.addSpacing(6)
+        for part in (self._model_label, self._model, self._form_label, self._form):
+            column.addWidget(part)
+        column.addSpacing(6)
+        column.addWidget(self.file)
+        column.addSpacing(6)
+        column.addWidget(self._more)
+        column.addStretch(1)
+
+    def _connect(self) -> None:
+        self._target.changed.connect(self._apply)
+        self.file.changed.connect(self._apply)
+        self.file.output_chosen.connect(self._choose_output)
+        self._model.changed.connect(lambda name, value: self._apply({name: value}))
+        self._more.changed.connect(lambda name, value: self._apply({name: value}))
+        self._form.chosen.connect(lambda value: self._apply({"form": value}))
+
+    def _apply(self, values: dict[str, object]) -> None:
+        self.settings = dataclasses.replace(self.settings, **values)
+        self._show_form()
+        self._timer.start()
+
+    def _choose_output(self, output: Path | None) -> None:
+        self.output = output
+        self._timer.start()

@@ -1,0 +1,109 @@
+"""Every setting that is not shown above, folded away; built from the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.i18n import mark, tr
+from app.settings.editors import Editor, make_editor
+from app.settings.names import name_of
+from app.theme.icons import icon
+from engine.settings import schema
+
+_GROUPS = {
+    mark("Part of the film"): ("start", "stop"),
+    mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
+    mark("Computing"): ("device", "tile", "overlap", "segment_seconds"),
+}
+_REST = mark("Others")
+
+
+class MoreChoices(QWidget):
+    """A fold: a button, and below it one row per setting."""
+
+    changed = Signal(str, object)  # name, value
+
+    def __init__(self, shown_above: Iterable[str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._button = QPushButton()
+        self._button.setObjectName("moreChoices")
+        self._button.setProperty("kind", "fold")
+        self._button.setCheckable(True)
+        self._body = QWidget()
+        self.editors: dict[str, Editor] = {}
+        self._headings: dict[str, QLabel] = {}
+        self._labels: dict[str, QLabel] = {}
+        self._fill(set(shown_above))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self._button)
+        column.addWidget(self._body)
+        self._body.setVisible(False)
+        self._button.toggled.connect(self._unfold)
+        self.retranslate_ui()
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job."""
+        for name, editor in self.editors.items():
+            editor.set_value(getattr(settings, name))
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._button.setText(tr("More choices"))
+        self._button.setIcon(icon("up" if self._button.isChecked() else "down", size=16))
+        for source, heading in self._headings.items():
+            heading.setText(tr(source))
+        for name, label in self._labels.items():
+            label.setText(name_of(name))
+            self.editors[name].retranslate_ui()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _unfold(self, is_open: bool) -> None:
+        self._body.setVisible(is_open)
+        self.retranslate_ui()
+
+    def _fill(self, shown_above: set[str]) -> None:
+        grid = QGridLayout(self._body)
+        grid.setContentsMargins(0, 0, 0, 4)
+        grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(0, 1)
+        for heading, names in groups(shown_above).items():
+            self._headings[heading] = QLabel()
+            self._headings[heading].setProperty("kind", "section")
+            grid.addWidget(self._headings[heading], grid.rowCount(), 0, 1, 2)
+            for name in names:
+                self._add_row(grid, name)
+
+    def _add_row(self, grid: QGridLayout, name: str) -> None:
+        editor = make_editor(name)
+        editor.changed.connect(self.changed)
+        editor.setFixedWidth(150)
+        label = QLabel()
+        label.setBuddy(editor.control)
+        at = grid.rowCount()
+        grid.addWidget(label, at, 0)
+        grid.addWidget(editor, at, 1, Qt.AlignmentFlag.AlignRight)
+        self.editors[name], self._labels[name] = editor, label
+
+
+def groups(shown_above: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Every setting of a job that is not shown above, once, under a heading."""
+    hidden = set(shown_above)
+    names = [name for name in schema.describe(schema.JobSettings) if name not in hidden]
+    result = {
+        heading: tuple(name for name in members if name in names)
+        for heading, members in _GROUPS.items()
+    }
+    known = {name for members in _GROUPS.values() for name in members}
+    result[_REST] = tuple(name for name in names if name not in known)
+    return {heading: members for heading, members in result.items() if members}

@@ -1,0 +1,190 @@
+"""Kind of file, codec, quality, name and folder of the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSlider,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import wording
+from app.i18n import tr
+from app.settings.editors import Editor, make_editor
+from app.settings.names import name_of, quality_of
+from app.theme.icons import icon
+from app.widgets.controls import ElidedLabel
+from engine.plan import Plan
+from engine.settings import schema
+
+FIELDS = ("container", "codec", "crf")  # the settings that this form edits
+_NAME_CHARACTERS_REFUSED = set('<>:"/\\|?*')
+
+
+class OutputForm(QWidget):
+    """Edits the file that comes out; name and folder start from the plan."""
+
+    changed = Signal(dict)  # name -> value
+    output_chosen = Signal(object)  # Path of the result, None: as the planner names it
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._output: Path | None = None  # shown: of the plan
+        self._folder: Path | None = None
+        self._editors: dict[str, Editor] = {n: make_editor(n) for n in ("container", "codec")}
+        self._file_label, self._quality_label = QLabel(), QLabel()
+        self._quality_words = QLabel()
+        self._quality = _WheellessSlider(Qt.Orientation.Horizontal)
+        self._quality.setObjectName("setting-crf")
+        about = schema.describe(schema.JobSettings)["crf"]
+        self._worst = int(about.high or 51)
+        self._quality.setRange(0, self._worst)  # to the right is better: worst - crf
+        self._name_label = QLabel()
+        self._name = QLineEdit()
+        self._name.setObjectName("outputName")
+        self._browse = QToolButton()
+        self._browse.setObjectName("outputFolder")
+        self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        self._where.setProperty("kind", "secondary")
+        self._lay_out()
+        self._connect()
+        self.retranslate_ui()
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job."""
+        for name, editor in self._editors.items():
+            editor.set_value(getattr(settings, name))
+        self._quality.blockSignals(True)
+        self._quality.setValue(self._worst - settings.crf)
+        self._quality.blockSignals(False)
+        self._say_quality()
+
+    def show_output(self, plan: Plan | None) -> None:
+        """Show where the result of a plan will lie; None while there is no plan."""
+        self._output = plan.output if plan is not None else None
+        for part in (self._name, self._browse):
+            part.setEnabled(plan is not None)
+        if plan is None:
+            self._name.clear()
+            self._where.setText(tr("Beside the source"))
+            return
+        self._folder = plan.output.parent
+        if not self._name.hasFocus():
+            self._name.setText(plan.output.name)
+        beside = plan.output.parent == plan.source.parent
+        self._where.setText(
+            tr("Beside the source") if beside else wording.folder(plan.output.parent)
+        )
+
+    def edit_name(self) -> None:
+        """Put the cursor into the name, before its ending: "choose another name"."""
+        self._name.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._name.setSelection(0, len(Path(self._name.text()).stem))
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._file_label.setText(tr("File"))
+        self._quality_label.setText(name_of("crf"))
+        self._name_label.setText(tr("Name of the result"))
+        self._name.setPlaceholderText(tr("Named after the source"))
+        self._name.setAccessibleName(tr("Name of the result"))
+        self._quality.setAccessibleName(name_of("crf"))
+        self._quality.setToolTip(tr(schema.describe(schema.JobSettings)["crf"].description))
+        self._browse.setIcon(icon("folder"))
+        self._browse.setToolTip(tr("Choose another folder"))
+        self._browse.setAccessibleName(tr("Choose another folder"))
+        for editor in self._editors.values():
+            editor.retranslate_ui()
+        self._say_quality()
+        if self._output is None:
+            self._where.setText(tr("Beside the source"))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _lay_out(self) -> None:
+        kinds = QHBoxLayout()
+        kinds.setSpacing(8)
+        for editor in self._editors.values():
+            kinds.addWidget(editor, 1)
+        quality = QHBoxLayout()
+        quality.addWidget(self._quality_label)
+        quality.addStretch()
+        quality.addWidget(self._quality_words)
+        name = QHBoxLayout()
+        name.setSpacing(8)
+        name.addWidget(self._name, 1)
+        name.addWidget(self._browse)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addWidget(self._file_label)
+        column.addLayout(kinds)
+        column.addSpacing(8)
+        column.addLayout(quality)
+        column.addWidget(self._quality)
+        column.addSpacing(6)
+        column.addWidget(self._name_label)
+        column.addLayout(name)
+        column.addWidget(self._where)
+
+    def _connect(self) -> None:
+        for editor in self._editors.values():
+            editor.changed.connect(lambda name, value: self.changed.emit({name: value}))
+        self._quality.valueChanged.connect(self._say_quality)
+        self._quality.valueChanged.connect(
+            lambda value: self.changed.emit({"crf": self._worst - value})
+        )
+        self._name.editingFinished.connect(self._rename)
+        self._browse.clicked.connect(self._choose_folder)
+
+    def _say_quality(self) -> None:
+        crf = self._worst - self._quality.value()
+        self._quality_words.setText(f"{quality_of(crf)} · {crf}")
+
+    def _rename(self) -> None:
+        if self._output is None or self._folder is None:
+            return
+        name = self._name.text().strip()
+        if name == self._output.name:
+            return
+        if not name:
+            self.output_chosen.emit(None)
+        elif not _NAME_CHARACTERS_REFUSED & set(name):
+            self.output_chosen.emit(self._folder / with_ending(name, self._output.suffix))
+        else:
+            self._name.setText(self._output.name)
+
+    def _choose_folder(self) -> None:
+        if self._output is None:
+            return
+        chosen = QFileDialog.getExistingDirectory(
+            self, tr("Folder of the result"), str(self._folder)
+        )
+        if chosen:
+            self.output_chosen.emit(Path(chosen) / self._output.name)
+
+
+class _WheellessSlider(QSlider):
+    """The wheel scrolls the page and never changes the value."""
+
+    def wheelEvent(self, event: object) -> None:
+        event.ignore()  # type: ignore[attr-defined]
+
+
+def with_ending(name: str, ending: str) -> str:
+    """`name` with the ending of a film where it has none that we write."""
+    if Path(name).suffix.lower() in (".mp4", ".mkv", ".mov", ".png", ".tif", ".tiff"):
+        return name
+    return name + ending

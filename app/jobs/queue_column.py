@@ -1,0 +1,146 @@
+"""The left column: how many jobs, cards, drop zone, and jobs left over from the last time."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import tr
+from app.jobs.queue_view import QueueView
+from app.state.queue_model import QueueModel
+from app.theme import tokens
+from app.theme.icons import icon
+from app.widgets.drop_zone import DropZone
+
+
+class QueueColumn(QWidget):
+    """Shows the queue and asks for more files."""
+
+    files_wanted = Signal()
+    folder_wanted = Signal()
+    continue_wanted = Signal()  # unfinished jobs of an earlier run
+    discard_wanted = Signal()
+
+    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("queueColumn")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFixedWidth(tokens.QUEUE_WIDTH)
+        self._model = model
+        self._left_over = 0
+        self.view = QueueView(model, self)
+        self._heading = QLabel()
+        self._heading.setProperty("kind", "section")
+        self._add = QPushButton()
+        self._add.setObjectName("addFiles")
+        self._folder = QToolButton()
+        self._folder.setObjectName("addFolder")
+        self._drop = DropZone(self)
+        self._drop.setObjectName("dropZone")
+        self._banner = _Banner(self)
+        self._lay_out()
+        self._add.clicked.connect(self.files_wanted)
+        self._folder.clicked.connect(self.folder_wanted)
+        self._drop.clicked.connect(self.files_wanted)
+        self._banner.accepted.connect(self.continue_wanted)
+        self._banner.declined.connect(self.discard_wanted)
+        model.queue_changed.connect(self._show_count)
+        self.retranslate_ui()
+        self.view.setVisible(False)
+
+    def offer_unfinished(self, count: int) -> None:
+        """Ask whether jobs of an earlier run shall go on; 0 takes the question away."""
+        self._left_over = count
+        self._banner.setVisible(count > 0)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._add.setText(tr("Add files"))
+        self._add.setIcon(icon("add", size=16))
+        self._add.setToolTip(tr("Add films or pictures (Ctrl+O)"))
+        self._folder.setIcon(icon("folder"))
+        self._folder.setToolTip(tr("Add every film of a folder (Ctrl+Shift+O)"))
+        self._folder.setAccessibleName(tr("Add a folder"))
+        self._drop.set_texts(
+            tr("Drop films, pictures or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
+        )
+        self.view.setAccessibleName(tr("Queue"))
+        self._banner.set_texts(
+            tr("Unfinished from last time: {count}", count=self._left_over),
+            tr("They go on where they stopped."),
+        )
+        self._show_count()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _show_count(self) -> None:
+        count = self._model.rowCount()
+        self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self._heading)
+        head.addStretch()
+        head.addWidget(self._add)
+        head.addWidget(self._folder)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 12, 12, 12)
+        column.setSpacing(12)
+        column.addLayout(head)
+        column.addWidget(self._banner)
+        column.addWidget(self.view)
+        column.addWidget(self._drop)
+        column.addStretch(1)
+        self._banner.setVisible(False)
+
+
+class _Banner(QFrame):
+    """A question with two answers that does not stand in the way."""
+
+    accepted = Signal()
+    declined = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("unfinishedBanner")
+        self._title, self._text = QLabel(), QLabel()
+        self._title.setProperty("kind", "title")
+        self._text.setProperty("kind", "secondary")
+        self._text.setWordWrap(True)
+        self._yes, self._no = QPushButton(), QPushButton()
+        self._yes.setObjectName("continueUnfinished")
+        self._no.setObjectName("discardUnfinished")
+        self._no.setProperty("kind", "quiet")
+        row = QHBoxLayout()
+        row.addWidget(self._yes)
+        row.addWidget(self._no)
+        row.addStretch()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 10, 12, 10)
+        column.setSpacing(6)
+        for part in (self._title, self._text):
+            column.addWidget(part)
+        column.addLayout(row)
+        self._yes.clicked.connect(self.accepted)
+        self._no.clicked.connect(self.declined)
+
+    def set_texts(self, title: str, text: str) -> None:
+        self._title.setText(title)
+        self._text.setText(text)
+        self._yes.setText(tr("Continue"))
+        self._no.setText(tr("Discard"))

@@ -1,0 +1,82 @@
+"""A dashed field that invites files; a click or Enter opens the file dialog instead."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+
+from app.theme import tokens
+from app.theme.fonts import interface_font
+from app.theme.icons import pixmap
+
+
+class DropZone(QAbstractButton):
+    """Title, a second line and, when it is large, a picture above them.
+
+    The window takes drops itself; this only shows where.
+    """
+
+    def __init__(self, parent: QWidget | None = None, *, is_large: bool = False) -> None:
+        super().__init__(parent)
+        self._is_large = is_large
+        self._second_line = ""
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_texts(self, title: str, second_line: str) -> None:
+        """New texts; both are read out by screen readers."""
+        self.setText(title)
+        self._second_line = second_line
+        self.setAccessibleName(title)
+        self.setAccessibleDescription(second_line)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """Room for picture and texts."""
+        return QSize(480, 224) if self._is_large else QSize(240, 76)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw border, picture and texts."""
+        theme = tokens.current()
+        active = self.underMouse() or self.hasFocus() or self.isDown()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        border = QPen(
+            QColor(theme.accent if active else tokens.mixed(theme.text_2, theme.line, 0.3))
+        )
+        border.setWidthF(2.0 if self.hasFocus() else 1.25)
+        border.setDashPattern([4, 3])
+        painter.setPen(border)
+        fill = QColor(theme.accent)
+        fill.setAlphaF(0.07 if active else 0.0)
+        painter.setBrush(fill)
+        radius = 16 if self._is_large else tokens.CARD_RADIUS - 2
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), radius, radius)
+        self._paint_texts(painter)
+
+    def _paint_texts(self, painter: QPainter) -> None:
+        theme = tokens.current()
+        room = self.rect().adjusted(12, 0, -12, 0)
+        centre = room.center().y()
+        title_y = centre - 20
+        title_px, second_px = tokens.BODY_PX, tokens.SMALL_PX
+        if self._is_large:
+            mark = pixmap("film", theme.accent, 48)
+            painter.drawPixmap(room.center().x() - 24, centre - 76, mark)
+            title_y, title_px, second_px = centre - 4, 20, 14
+        title_font = interface_font(title_px, QFont.Weight.DemiBold)
+        self._line(painter, title_font, theme.text_1, title_y, self.text())
+        second_y = title_y + (36 if self._is_large else 20)
+        self._line(painter, interface_font(second_px), theme.text_2, second_y, self._second_line)
+
+    def _line(self, painter: QPainter, font: QFont, colour: str, top: int, text: str) -> None:
+        painter.setFont(font)
+        painter.setPen(QColor(colour))
+        metrics = painter.fontMetrics()
+        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.width() - 24)
+        place = self.rect().adjusted(12, 0, -12, 0)
+        place.setTop(top)
+        place.setHeight(metrics.height())
+        painter.drawText(place, int(Qt.AlignmentFlag.AlignHCenter), shown)
