@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from engine.hardware import devices
+from engine.hardware import devices, features
 from engine.settings.schema import EngineSettings
 
 
@@ -34,15 +36,26 @@ def measure_budget(settings: EngineSettings, output: Path, jobs: Path) -> Budget
         jobs: Folder of the job folders; need not exist.
     """
     _, available = devices.ram()
+    cards = devices.gpus() if _torch_has_cuda() else ()
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
         ram_bytes=round(available * settings.memory_share),
         threads=settings.threads or devices.cpu_threads(),
-        has_fast_bf16=devices.cpu_has_bf16(),
+        has_fast_bf16=features.cpu_has_bf16(),
+        cuda=bool(cards),
+        vram_bytes=max((card.free_bytes for card in cards), default=0),
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=os.stat(out_folder).st_dev == os.stat(jobs_folder).st_dev,  # noqa: PTH116
     )
+
+
+@cache
+def _torch_has_cuda() -> bool:
+    """Whether the installed torch is built for NVIDIA cards, told by its files."""
+    found = importlib.util.find_spec("torch")
+    folder = Path(found.origin).parent / "lib" if found and found.origin else None
+    return folder is not None and any(folder.glob("*torch_cuda*"))
 
 
 def _existing(path: Path) -> Path:

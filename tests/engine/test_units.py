@@ -1,0 +1,82 @@
+from fractions import Fraction
+
+import pytest
+
+from engine.errors import SettingsError
+from engine.units import bytes_text, clock_text, duration_text, parse_bytes, parse_clock, rate_text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1500, "1.5 kB"),
+        (212e6, "212 MB"),
+        (1.34e9, "1.3 GB"),
+    ],
+)
+def test_bytes_as_people_read_them(count, text):
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("16GiB", 16 * 2**30),
+        ("800 MB", 800 * 10**6),
+        ("1024", 1024),
+        ("1.5kib", 1536),
+    ],
+)
+def test_bytes_from_text(text, count):
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "GB", "12 parsecs", "-3MB"])
+def test_no_size(text):
+    with pytest.raises(SettingsError):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (200, "3 min 20 s"),
+        (1800, "30 min"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_length_of_time(seconds, text):
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("12.5", Fraction(25, 2)),
+        ("1:02.5", Fraction(125, 2)),
+        ("01:02:03.250", Fraction(14893, 4)),
+        ("1001/24", Fraction(1001, 24)),
+        ("0", Fraction(0)),
+    ],
+)
+def test_times_are_exact(text, seconds):
+    assert parse_clock(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "a", "1:2:3:4", "1::2", "-5", "1/0"])
+def test_no_time(text):
+    with pytest.raises(SettingsError):
+        parse_clock(text)
+
+
+def test_clock_and_rate():
+    assert clock_text(Fraction(118040, 1000)) == "00:01:58.040"
+    assert (rate_text(Fraction(25)), rate_text(Fraction(24000, 1001)), rate_text(None)) == (
+        "25",
+        "23.976",
+        "unknown",
+    )
