@@ -36,7 +36,7 @@ class LiteNet(nn.Module):
         return self.config.receptive_radius
 
     def forward(self, frames: Tensor) -> Tensor:
-        """Upscale frames.
+        """Upscale frames and keep the result within [0, 1].
 
         Args:
             frames: [N, 3, h, w], float32, RGB in [0, 1], any memory format.
@@ -47,9 +47,10 @@ class LiteNet(nn.Module):
         The residual is computed in the dtype of the weights, the base always in float32.
         Memory: see cost.py.
         """
-        reach = self.receptive_radius
-        extended = F.pad(frames, (reach,) * 4, mode="replicate")
-        return self.inside(extended).clamp_(0, 1)
+        return self.inside(self._extended(frames)).clamp_(0, 1)
+
+    def _extended(self, frames: Tensor) -> Tensor:
+        return F.pad(frames, (self.receptive_radius,) * 4, mode="replicate")
 
     def inside(self, frames: Tensor) -> Tensor:
         """Upscale without extension: [N, 3, h, w] -> [N, 3, scale*(h-2r), scale*(w-2r)], unclamped.
@@ -66,7 +67,7 @@ class LiteNet(nn.Module):
     def _residual(self, frames: Tensor) -> Tensor:
         """[N, 3, h, w] -> [N, 3*scale**2, h-2r, w-2r] in the dtype of the weights."""
         *hidden, last = self.convolutions
-        features = frames.to(dtype=last.weight.dtype)
+        features = frames.to(next(last.parameters()).dtype)
         for convolution in hidden:
             features = F.relu(convolution(features), inplace=True)
         return torch.as_tensor(last(features))

@@ -48,7 +48,9 @@ def open_pool(folder: Path, *, seed: int, count: int, workers: int) -> Pictures:
         log.info("drawing %d pictures", len(todo) * CHUNK)
         # Spawned, not forked: torch's threads do not survive a fork.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
-            for done, _ in enumerate(executor.map(_draw_to_file, *zip(*todo, strict=True)), start=1):
+            for done, _ in enumerate(
+                executor.map(_draw_to_file, *zip(*todo, strict=True)), start=1
+            ):
                 log.info("chunk %d of %d", done, len(todo))
     return np.concatenate([np.load(path) for path in paths])
 

@@ -22,7 +22,7 @@ OVERSAMPLE = 2
 
 
 class Surfaces:
-    """A set of textures that the scenes of one chunk share, since a texture costs more than a cut."""
+    """Textures that the scenes of one chunk share: drawing one costs more than cutting from it."""
 
     def __init__(self, rng: Rng, *, count: int = 18, size: int = 768) -> None:
         """Draw `count` surfaces [size, size, 3]; memory count * size**2 * 12 bytes."""
@@ -38,7 +38,7 @@ class Surfaces:
         if rng.random() < 0.5:
             part = part[:, ::-1]
         gain = np.exp(rng.normal(0, 0.45) + rng.normal(0, 0.12, 3)).astype(np.float32)
-        return np.clip(_resized(np.ascontiguousarray(part), size) * gain, 0, 1)
+        return _f32(np.clip(_resized(np.ascontiguousarray(part), size) * gain, 0, 1))
 
 
 def random_picture(rng: Rng, surfaces: Surfaces, size: int) -> np.ndarray:
@@ -82,7 +82,7 @@ def leaves(rng: Rng, surfaces: Surfaces, size: int) -> Array:
     slope = (rng.normal(0, 0.5, (2, count + 1)) * (rng.random(count + 1) < 0.6)).astype(np.float32)
     shade = slope[0][owner] * (xs / np.float32(size) - np.float32(0.5))
     shade += slope[1][owner] * (ys / np.float32(size) - np.float32(0.5))
-    return np.clip(colour * np.exp(shade)[..., None], 0, 1).astype(np.float32)
+    return _f32(np.clip(colour * np.exp(shade)[..., None], 0, 1))
 
 
 def _outline(rng: Rng, radius: float, style: Array | np.ndarray) -> np.ndarray:
@@ -108,20 +108,15 @@ def _outline(rng: Rng, radius: float, style: Array | np.ndarray) -> np.ndarray:
         cx = (t - 0.5) * 4 * radius
         cy = bend * radius * (t - 0.5) ** 2 * 2 + radius * 0.15 * np.sin(t * rng.uniform(0, 20))
         half = max(0.7, radius * rng.uniform(0.02, 0.3)) * (1 - rng.uniform(0, 1) * t)
-        points = np.concatenate(
-            [np.stack([cx, cy + half], 1), np.stack([cx, cy - half], 1)[::-1]]
-        )
+        points = np.concatenate([np.stack([cx, cy + half], 1), np.stack([cx, cy - half], 1)[::-1]])
     c, s = np.cos(turn), np.sin(turn)
-    return points @ np.array([[c, s], [-s, c]])
+    return np.asarray(points @ np.array([[c, s], [-s, c]]))
 
 
 def _in_front(rng: Rng, surfaces: Surfaces, behind: Array) -> Array:
     """Lay a second plane over the scene; one of the two planes may be out of focus."""
     size = behind.shape[0]
-    if rng.random() < 0.5:
-        front = leaves(rng, surfaces, size)
-    else:
-        front = surfaces.cut(rng, size)
+    front = leaves(rng, surfaces, size) if rng.random() < 0.5 else surfaces.cut(rng, size)
     field = spectral_noise(rng, size, rng.uniform(2.4, 4.2), stretch=rng.uniform(1, 4))
     mask = (field > rng.normal(0.3, 0.6)).astype(np.float32)
     blur = float(np.exp(rng.uniform(np.log(0.6), np.log(9)))) if rng.random() < 0.7 else 0.0
@@ -143,7 +138,7 @@ def _lit(rng: Rng, linear: Array) -> Array:
         edge = spectral_noise(rng, size, rng.uniform(3.0, 4.5))
         softness = np.float32(np.exp(rng.uniform(np.log(0.02), np.log(1.0))))
         light += np.clip(edge / softness, -0.5, 0.5) * np.float32(rng.uniform(0.2, 1.6))
-    return np.clip(linear * np.exp(light)[..., None], 0, 1.5)
+    return _f32(np.clip(linear * np.exp(light)[..., None], 0, 1.5))
 
 
 def page(rng: Rng, size: int) -> Array:
@@ -165,10 +160,11 @@ def page(rng: Rng, size: int) -> Array:
         elif drawing == 2:
             draw.rectangle(box, outline=colour, width=width)
         else:
-            draw.arc(box, *rng.uniform(0, 360, 2).tolist(), fill=colour, width=width)
+            start, end = rng.uniform(0, 360, 2).tolist()
+            draw.arc(box, start, end, fill=colour, width=width)
     _write(rng, draw, size, ink)
     coded = np.asarray(image, dtype=np.float32) / 255
-    return coded**2
+    return _f32(coded**2)
 
 
 def _written_on(rng: Rng, linear: Array) -> Array:
@@ -202,8 +198,8 @@ def photograph(rng: Rng, linear: Array) -> np.ndarray:
     """Lens, sensor and tone curve: linear scene -> uint8 picture of half its size."""
     if rng.random() < 0.2:
         linear = warped(rng, linear, rng.uniform(0, 20), 3)
-    # Blur at scene scale; the 0.35 px of the sharpest pictures is a good lens with little filter.
-    sigma = OVERSAMPLE * float(np.clip(rng.lognormal(np.log(0.55), 0.42), 0.25, 2.2))
+    # Published photographs are mostly reduced ones: sharp, with power up to the highest frequency.
+    sigma = OVERSAMPLE * float(np.clip(rng.lognormal(np.log(0.33), 0.55), 0.08, 1.8))
     linear = blurred(linear, sigma)
     if rng.random() < 0.08:
         linear = _shaken(rng, linear)
@@ -211,7 +207,7 @@ def photograph(rng: Rng, linear: Array) -> np.ndarray:
     small = linear.reshape(size, OVERSAMPLE, size, OVERSAMPLE, 3).mean(axis=(1, 3))
     exposure = np.float32(rng.lognormal(0.1, 0.35) * 0.30 / (small.mean() + 0.05))
     small = np.clip(small * np.clip(exposure, 0.5, 3.5), 0, 1)
-    noise = rng.exponential(0.006) if rng.random() < 0.6 else 0.0
+    noise = rng.exponential(0.010) if rng.random() < 0.7 else 0.0
     if noise:
         grain = rng.standard_normal(small.shape, dtype=np.float32)
         if rng.random() < 0.7:  # demosaicing and denoising make grain a little soft
@@ -220,10 +216,10 @@ def photograph(rng: Rng, linear: Array) -> np.ndarray:
     coded = np.clip(small, 0, 1) ** np.float32(1 / rng.uniform(1.9, 2.4))
     curve = np.float32(rng.uniform(0, 0.5))
     coded = coded + curve * (coded * coded * (3 - 2 * coded) - coded)
-    if rng.random() < 0.5:
+    if rng.random() < 0.6:
         halo = blurred(coded, float(rng.uniform(0.5, 1.4)))
         coded = coded + np.float32(rng.uniform(0.1, 0.9)) * (coded - halo)
-    return (np.clip(coded, 0, 1) * 255 + 0.5).astype(np.uint8)
+    return np.asarray(np.clip(coded, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def blurred(image: Array, sigma: float) -> Array:
@@ -260,3 +256,7 @@ def _resized(image: Array, size: int) -> Array:
         planes, size=(size, size), mode="bicubic", align_corners=False, antialias=True
     )
     return np.asarray(out[0].numpy().transpose(1, 2, 0), dtype=np.float32)
+
+
+def _f32(values: np.ndarray) -> Array:
+    return np.asarray(values, dtype=np.float32)

@@ -21,7 +21,7 @@ from engine.models.lite.fields import (
 
 
 def natural_colour(rng: Rng) -> Array:
-    """One reflectance [3] in linear light; mostly muted, sometimes strong, log-uniform brightness."""
+    """One reflectance [3] in linear light: mostly muted, of log-uniform brightness."""
     level = np.exp(rng.uniform(np.log(0.02), np.log(0.85)))
     chroma = rng.exponential(0.16)
     warm, green = rng.normal(0.35, 0.8), rng.normal(0, 0.5)
@@ -174,7 +174,7 @@ def _as_bytes(linear: Array) -> np.ndarray:
 
 
 def _from_bytes(image: Image.Image) -> Array:
-    coded = np.asarray(image, dtype=np.float32) / 255
+    coded: Array = np.asarray(image, dtype=np.float32) / np.float32(255)
     return coded * coded
 
 

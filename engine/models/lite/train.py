@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -71,12 +70,11 @@ def cuttings(
         for index in rng.integers(0, len(sources), schedule.batch):
             y, x = (int(v) for v in rng.integers(0, sources.shape[1] - side + 1, 2))
             small = sources[index, y : y + side, x : x + side]
-            large = targets[
-                index, y * scale : (y + side) * scale, x * scale : (x + side) * scale
-            ]
+            large = targets[index, y * scale : (y + side) * scale, x * scale : (x + side) * scale]
             turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
             pairs.append([_turned(part, turns, mirrored) for part in (small, large)])
-        yield _as_batch([p[0] for p in pairs]), _as_batch([p[1] for p in pairs])
+        smalls, larges = zip(*pairs, strict=True)
+        yield _as_batch(smalls), _as_batch(larges)
 
 
 def _turned(part: np.ndarray, turns: int, mirrored: bool) -> np.ndarray:
@@ -84,7 +82,7 @@ def _turned(part: np.ndarray, turns: int, mirrored: bool) -> np.ndarray:
     return part[:, ::-1] if mirrored else part
 
 
-def _as_batch(parts: list[np.ndarray]) -> Tensor:
+def _as_batch(parts: Sequence[np.ndarray]) -> Tensor:
     return torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float().div_(255)
 
 
@@ -139,7 +137,7 @@ def fit(
         keep = min(schedule.ema, (1 + step) / (10 + step))
         for name, value in net.state_dict().items():
             average[name].lerp_(value, 1 - keep)
-        running = running * 0.99 + 0.01 * float(loss)
+        running = running * 0.99 + 0.01 * loss.item()
         if step % 500 == 499:
             log.info("step %d loss %.5f", step + 1, running)
     result_net = LiteNet(net.config)
