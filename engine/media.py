@@ -110,6 +110,8 @@ class MediaInfo:
     metadata: dict[str, str] = field(default_factory=dict)
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
     first_number: int = 0  # of a sequence
+    start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
+    is_cut_short: bool = False  # the container says that the end of the file is missing
 
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:
