@@ -1,0 +1,139 @@
+"""A few calm figures below the picture: speed, time left, time of a frame, memory."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.i18n import tr
+from app.widgets.controls import ElidedLabel
+from engine.units import bytes_text, duration_text
+
+_NOTHING = "–"  # a figure that is not known yet
+
+
+class Figure(QFrame):
+    """A caption, a figure and what belongs to it."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName(f"figure-{name}")
+        self.setProperty("kind", "card")
+        self._caption, self._value, self._detail = ElidedLabel(), QLabel(_NOTHING), ElidedLabel()
+        self._caption.setProperty("kind", "secondary")
+        self._detail.setProperty("kind", "secondary")
+        self._value.setProperty("kind", "figure")
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        row.addWidget(self._value, 0, Qt.AlignmentFlag.AlignBaseline)
+        row.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignBaseline)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 8, 8, 8)
+        column.setSpacing(2)
+        column.addWidget(self._caption)
+        column.addLayout(row)
+
+    @property
+    def text(self) -> str:
+        """Figure and detail, as read."""
+        return f"{self._value.text()} {self._detail.whole}".strip()
+
+    def set_caption(self, caption: str) -> None:
+        """Another language."""
+        self._caption.setText(caption)
+        self._name()
+
+    def show_value(self, value: str, detail: str = "") -> None:
+        """A new figure; "" for none yet."""
+        self._value.setText(value or _NOTHING)
+        self._detail.setText(detail if value else "")
+        self._name()
+
+    def _name(self) -> None:
+        self.setAccessibleName(f"{self._caption.whole}: {self.text}")
+
+
+class FiguresRow(QWidget):
+    """Four figures of the running job."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._figures = {name: Figure(name) for name in ("speed", "left", "frame", "memory")}
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        for figure in self._figures.values():
+            row.addWidget(figure, 1)
+        self.clear()
+
+    def figure(self, name: str) -> Figure:
+        """One of "speed", "left", "frame" and "memory"."""
+        return self._figures[name]
+
+    def clear(self) -> None:
+        """Another job: nothing is known."""
+        self._rate, self._left, self._is_waiting = 0.0, 0.0, False
+        self._planned_seconds = 0.0
+        self._peak_bytes, self._planned_bytes = 0, 0
+        self.retranslate()
+
+    def show_plan(self, seconds: float, peak_bytes: int) -> None:
+        """What the plan predicts."""
+        self._planned_seconds, self._planned_bytes = seconds, peak_bytes
+        self._refresh()
+
+    def show_progress(self, frames_per_second: float, seconds_left: float) -> None:
+        """How fast it goes; zeros are not known and change nothing."""
+        self._rate = frames_per_second or self._rate
+        self._left = seconds_left or self._left
+        self._refresh()
+
+    def show_memory(self, used_bytes: int) -> None:
+        """What our process uses now; the most of it is shown."""
+        if used_bytes > self._peak_bytes:
+            self._peak_bytes = used_bytes
+            self._refresh()
+
+    def _refresh(self) -> None:
+        rate = self._rate
+        shown = f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
+        self._figures["speed"].show_value(shown if rate else "", tr("frames/s"))
+        self._figures["frame"].show_value(*self._frame_text())
+        left = duration_text(self._left) if self._left else ""
+        if not left and self._planned_seconds:
+            left = tr("about {time}", time=duration_text(self._planned_seconds))
+        self._figures["left"].show_value(left)
+        self._show_memory()
+
+    def _frame_text(self) -> tuple[str, str]:
+        if not self._rate:
+            return "", ""
+        if self._rate < 1:
+            return f"{1 / self._rate:.1f} s", ""
+        return f"{1000 / self._rate:.0f} ms", ""
+
+    def _show_memory(self) -> None:
+        planned = bytes_text(self._planned_bytes) if self._planned_bytes else ""
+        if self._peak_bytes:
+            detail = tr("plan {size}", size=planned) if planned else ""
+            self._figures["memory"].show_value(bytes_text(self._peak_bytes), detail)
+        else:
+            self._figures["memory"].show_value(planned, tr("planned"))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.retranslate()
+
+    def retranslate(self) -> None:
+        """All texts anew."""
+        captions = {
+            "speed": tr("Speed"),
+            "left": tr("Time left"),
+            "frame": tr("Each frame"),
+            "memory": tr("Most memory"),
+        }
+        for name, caption in captions.items():
+            self._figures[name].set_caption(caption)
+        self._refresh()

@@ -1,0 +1,145 @@
+"""How a job ended, in two lines, with the buttons that follow from it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.i18n import mark, tr
+from app.theme import tokens
+from app.theme.icons import icon, pixmap
+from app.widgets.controls import ElidedLabel
+from engine.errors import ErrorInfo
+from engine.report import Report
+from engine.units import bytes_text, duration_text
+
+# What each check of a report is called; the details behind the colon are figures.
+CHECK_NAMES = {
+    "readable": mark("Readable"),
+    "frame-count": mark("Number of frames"),
+    "frame-order": mark("Order of frames"),
+    "time-stamps": mark("Times of frames"),
+    "size": mark("Size of the picture"),
+    "tags": mark("Colour tags"),
+    "streams": mark("Sound and subtitles"),
+    "stream-content": mark("Content of sound and subtitles"),
+    "sound-timing": mark("Timing of sound"),
+    "chapters": mark("Chapters"),
+    "metadata": mark("Metadata"),
+    "likeness": mark("Likeness to the source"),
+    "black": mark("Black frames"),
+}
+
+
+class ReportStrip(QFrame):
+    """Done with its checks, done with a named problem, or failed with a hint."""
+
+    open_clicked = Signal()
+    folder_clicked = Signal()
+    report_clicked = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("reportStrip")
+        self.setProperty("kind", "card")
+        self._report: Report | None = None
+        self._error: ErrorInfo | None = None
+        self._icon = QLabel()
+        self._title, self._detail = ElidedLabel(), ElidedLabel()
+        self._title.setObjectName("reportTitle")
+        self._detail.setProperty("kind", "secondary")
+        self._open, self._folder, self._details = QPushButton(), QPushButton(), QPushButton()
+        self._open.setObjectName("openButton")
+        self._folder.setObjectName("folderButton")
+        self._details.setObjectName("reportButton")
+        self._open.clicked.connect(self.open_clicked)
+        self._folder.clicked.connect(self.folder_clicked)
+        self._details.clicked.connect(self.report_clicked)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(self._title)
+        words.addWidget(self._detail)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 10, 12, 10)
+        row.setSpacing(8)
+        row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addSpacing(4)
+        row.addLayout(words, 1)
+        for button in (self._details, self._folder, self._open):
+            row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def show_report(self, report: Report) -> None:
+        """The job is done."""
+        self._report, self._error = report, None
+        self.retranslate()
+
+    def show_error(self, error: ErrorInfo) -> None:
+        """The job ended without a result."""
+        self._report, self._error = None, error
+        self.retranslate()
+
+    @property
+    def text(self) -> str:
+        """Both lines, as read."""
+        return f"{self._title.whole}\n{self._detail.whole}"
+
+    def _fill(self, name: str, kind: str, title: str, detail: str) -> None:
+        theme = tokens.current()
+        colour = {"good": theme.accent, "warning": theme.warning, "error": theme.error}[kind]
+        self._icon.setPixmap(pixmap(name, colour, 24))
+        self._title.setProperty("kind", kind)
+        self._title.style().polish(self._title)  # the style sheet reads `kind` only now
+        self._title.setText(title)
+        self._detail.setText(detail)
+
+    def _fill_report(self, report: Report) -> None:
+        total, problems = len(report.checks), report.problems
+        if not problems:
+            title = tr("Done: all {total} checks passed", total=total)
+            self._fill("check", "good", title, _summary(report))
+            return
+        title = tr(
+            "Done, but {bad} of {total} checks found something", bad=len(problems), total=total
+        )
+        first = problems[0]
+        name = tr(CHECK_NAMES.get(first.code, first.code))
+        self._fill("warning", "warning", title, f"{name}: {first.message}")
+
+    def _fill_error(self, error: ErrorInfo) -> None:
+        self._fill("error", "error", tr(error.message), tr(error.hint) if error.hint else "")
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another language or theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.PaletteChange):
+            self.retranslate()
+
+    def retranslate(self) -> None:
+        """All texts and icons anew."""
+        self._open.setText(tr("Open"))
+        self._open.setIcon(icon("play", size=16))
+        self._open.setToolTip(tr("Play the result with the program that opens such files"))
+        self._folder.setText(tr("Folder"))
+        self._folder.setToolTip(tr("Show the result in its folder"))
+        self._details.setText(tr("Report"))
+        self._details.setToolTip(tr("Every check, with the values of source and result"))
+        for button in (self._open, self._folder, self._details):
+            button.setVisible(self._report is not None)
+        if self._report is not None:
+            self._fill_report(self._report)
+        elif self._error is not None:
+            self._fill_error(self._error)
+
+
+def _summary(report: Report) -> str:
+    """Frames, time, speed and memory of a finished job; what is not known is left out."""
+    parts = []
+    if report.frames_out:
+        parts.append(tr("{count} frames", count=report.frames_out))
+    if report.seconds > 0:
+        parts.append(duration_text(report.seconds))
+        if report.frames_out:
+            parts.append(tr("{rate} frames/s", rate=f"{report.frames_out / report.seconds:.1f}"))
+    if report.peak_bytes:
+        parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))
+    return " · ".join(parts)

@@ -1,0 +1,164 @@
+"""The row above the picture: what is compared, how large, with tiles or without."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLayout, QPushButton, QWidget
+
+from app.i18n import tr
+from app.preview.scene import Mode
+from app.theme.icons import icon
+from app.widgets.controls import ChoiceBox
+from app.widgets.segmented import SegmentedControl
+
+
+class ViewBar(QWidget):
+    """View switch, zoom and the tiles toggle; gives way in three steps where room is short."""
+
+    mode_chosen = Signal(str)  # a Mode
+    fit_chosen = Signal()
+    zoom_chosen = Signal(float)
+    tiles_chosen = Signal(bool)
+    live_chosen = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("viewBar")
+        self._segments = SegmentedControl([str(mode.value) for mode in Mode])
+        self._list = ChoiceBox()  # the same choice where the segments do not fit
+        for mode in Mode:
+            self._list.addItem(str(mode.value), str(mode.value))
+        self._whole, self._fit = QPushButton(), QPushButton()
+        self._live, self._tiles = QPushButton(), QPushButton()
+        self._zoom = QLabel()
+        self._zoom.setProperty("kind", "secondary")
+        names = {"zoomWhole": self._whole, "zoomFit": self._fit}
+        names |= {"liveButton": self._live, "tilesButton": self._tiles}
+        for name, button in names.items():
+            button.setObjectName(name)
+        self._tiles.setCheckable(True)
+        self._tiles.setChecked(True)
+        self._live.hide()
+        self._lay_out()
+        self._connect()
+        self.retranslate()
+
+    def _lay_out(self) -> None:
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        for widget in (self._segments, self._list, self._fit, self._whole, self._zoom):
+            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addStretch(1)
+        row.addWidget(self._live, 0, Qt.AlignmentFlag.AlignVCenter)
+        row.addWidget(self._tiles, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def _connect(self) -> None:
+        self._segments.chosen.connect(self._choose)
+        self._list.activated.connect(lambda index: self._choose(self._list.itemData(index)))
+        self._fit.clicked.connect(self.fit_chosen)
+        self._whole.clicked.connect(lambda: self.zoom_chosen.emit(1.0))
+        self._tiles.toggled.connect(self.tiles_chosen)
+        self._tiles.toggled.connect(self.retranslate)
+        self._live.clicked.connect(self.live_chosen)
+
+    def _choose(self, key: str) -> None:
+        self.set_mode(Mode(key))
+        self.mode_chosen.emit(key)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Show which view is on."""
+        self._segments.set_current(str(mode.value))
+        self._list.setCurrentIndex(list(Mode).index(mode))
+
+    def set_zoom(self, zoom: float) -> None:
+        """Show how large the picture is."""
+        self._zoom.setText(f"{zoom * 100:.0f} %")
+
+    def toggle_tiles(self) -> None:
+        """As a click on the button."""
+        self._tiles.toggle()
+
+    def set_away(self, is_away: bool) -> None:
+        """Offer the way back from a chosen frame to the one in work."""
+        self._live.setVisible(is_away)
+        self._give_way()
+
+    # Room
+
+    def sizeHint(self) -> QSize:
+        """As high as its controls; any width will do."""
+        return QSize(400, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))
+
+    def minimumSizeHint(self) -> QSize:
+        """The drop-down list and three small buttons."""
+        return QSize(300, self.sizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Find out what fits."""
+        super().resizeEvent(event)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Zoom figure goes first, then the text of the toggle, then segments become a list."""
+        needed = 8 * 5
+        needed += sum(w.sizeHint().width() for w in (self._segments, self._fit, self._whole))
+        needed += 56  # the zoom figure at its widest
+        self._tiles.setText(tr("Tiles"))
+        needed += self._tiles.sizeHint().width()
+        needed += self._live.sizeHint().width() + 8 if not self._live.isHidden() else 0
+        short = needed - self.width()
+        self._zoom.setVisible(short <= 0)
+        short -= 64
+        if short > 0:
+            wide = self._tiles.sizeHint().width()
+            self._tiles.setText("")
+            short -= wide - self._tiles.sizeHint().width()
+        self._segments.setVisible(short <= 0)
+        self._list.setVisible(short > 0)
+
+    # Language and theme
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another language or theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.PaletteChange):
+            self.retranslate()
+
+    def retranslate(self) -> None:
+        """All texts and icons anew."""
+        labels = {
+            Mode.ORIGINAL: tr("Original"),
+            Mode.RESULT: tr("Result"),
+            Mode.SPLIT: tr("Split"),
+            Mode.SIDE: tr("Side by side"),
+            Mode.DIFFERENCE: tr("Difference"),
+        }
+        tips = {
+            Mode.ORIGINAL: tr("The source, at the size of the result"),
+            Mode.RESULT: tr("The result; while a job runs, the frame in work"),
+            Mode.SPLIT: tr("Source left of the line, result right of it; drag anywhere"),
+            Mode.SIDE: tr("Both pictures, moved and zoomed together"),
+            Mode.DIFFERENCE: tr("What changed, made brighter; black is unchanged"),
+        }
+        self._segments.set_labels({str(mode.value): text for mode, text in labels.items()})
+        self._segments.set_tips({str(mode.value): text for mode, text in tips.items()})
+        self._segments.setAccessibleName(tr("View"))
+        self._list.setAccessibleName(tr("View"))
+        for index, text in enumerate(labels.values()):
+            self._list.setItemText(index, text)
+        self._buttons_anew()
+        self._give_way()
+
+    def _buttons_anew(self) -> None:
+        self._fit.setText(tr("Fit"))
+        self._fit.setToolTip(tr("Show the whole picture (0)"))
+        self._whole.setText("100 %")
+        self._whole.setToolTip(tr("One pixel of the result on one pixel of the screen (1)"))
+        self._live.setText(tr("Follow"))
+        self._live.setToolTip(tr("Back to the frame in work"))
+        self._tiles.setAccessibleName(tr("Tiles"))
+        self._tiles.setToolTip(tr("Show which tiles of the frame are finished (T)"))
+        self._tiles.setIcon(icon("check" if self._tiles.isChecked() else "tiles", size=16))
