@@ -1,0 +1,69 @@
+"""Where words go: answers to standard output, talk and errors to standard error."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import IO, Any
+
+from engine.cli.encode import encode
+from engine.errors import EngineError, ErrorInfo
+from engine.plan import Notice
+
+
+class Console:
+    """Two streams and the rule which text belongs to which.
+
+    With `json` standard output carries JSON only, and `say` goes to standard error.
+    """
+
+    def __init__(self, out: IO[str], err: IO[str], *, json: bool = False) -> None:
+        self.out = out
+        self.err = err
+        self.json = json
+
+    def say(self, text: str) -> None:
+        """The answer in words."""
+        _write(self.err if self.json else self.out, text)
+
+    def note(self, text: str) -> None:
+        """Talk beside the answer."""
+        _write(self.err, text)
+
+    def data(self, value: Any, **extra: Any) -> None:
+        """One JSON object in one line on standard output; `extra` stands in front."""
+        _write(self.out, json.dumps(extra | encode(value), allow_nan=False))
+
+    def error(self, error: EngineError | ErrorInfo) -> None:
+        """An error as its code, its sentence and what to do next."""
+        self._problem("error", error.code, error.message, error.hint)
+
+    def notice(self, notice: Notice) -> None:
+        """One thing to know, before the start or while running."""
+        word = {"info": "note", "warning": "warning", "refusal": "error"}[notice.severity]
+        self._problem(word, notice.code, notice.message, notice.hint)
+
+    def _problem(self, word: str, code: str, message: str, hint: str) -> None:
+        _write(self.err, f"{word}[{code}]: {message}" + (f"\n  hint: {hint}" if hint else ""))
+
+
+def standard(*, json: bool = False) -> Console:
+    """The process's own streams, in UTF-8 whatever the code page of the window is.
+
+    A windowed program has none: then words go nowhere.
+    """
+    return Console(_utf8(sys.stdout), _utf8(sys.stderr), json=json)
+
+
+def _utf8(stream: Any) -> IO[str]:
+    if stream is None:
+        return io.StringIO()
+    if hasattr(stream, "reconfigure"):  # absent where somebody captures the output
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    return stream  # type: ignore[no-any-return]
+
+
+def _write(stream: IO[str], text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()

@@ -1,0 +1,96 @@
+"""What every command gets: the console and the way to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.cli.console import Console
+from engine.commands import Command
+from engine.events import EventSink
+from engine.media import MediaInfo
+from engine.plan import Plan
+from engine.report import DoctorLine, Report
+from engine.settings.schema import EngineSettings, JobSettings
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+CANCELLED = 130
+
+
+class Unfinished(Protocol):
+    """A job of an earlier run that can go on."""
+
+    @property
+    def job_id(self) -> str: ...  # noqa: D102
+    @property
+    def source(self) -> Path: ...  # noqa: D102
+    @property
+    def output(self) -> Path: ...  # noqa: D102
+    @property
+    def frames_done(self) -> int: ...  # noqa: D102
+    @property
+    def frames_total(self) -> int: ...  # noqa: D102
+
+
+class Front(Protocol):
+    """The verbs of `engine.api.Engine`."""
+
+    def start(self) -> None:
+        """Start the engine thread."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Hand over one command."""
+        ...
+
+    def close(self) -> bool:
+        """End the engine thread; False when it did not end in time."""
+        ...
+
+
+class Services(Protocol):
+    """The engine's front door, `engine.api` in short; tests put a fake in its place."""
+
+    def open(self, sink: EventSink, settings: EngineSettings) -> Front:
+        """An engine that is not started yet."""
+        ...
+
+    def probe(self, source: Path) -> MediaInfo:
+        """Read what a file is."""
+        ...
+
+    def plan(
+        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+    ) -> Plan:
+        """Decide everything without starting."""
+        ...
+
+    def verify(self, source: Path, output: Path) -> Report:
+        """Compare a result with its source."""
+        ...
+
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Jobs that can be resumed."""
+        ...
+
+    def doctor(self) -> Sequence[DoctorLine]:
+        """Run the self-test."""
+        ...
+
+    def bench(
+        self, cases: Sequence[str], quick: bool, tell: Callable[[str], None]
+    ) -> list[dict[str, Any]]:
+        """Measure the cases; `tell` gets a line after each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What every command gets."""
+
+    console: Console
+    services: Services

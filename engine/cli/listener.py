@@ -1,0 +1,195 @@
+"""Runs jobs to their end: hands them to the engine, shows its events, minds Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from engine import commands as c
+from engine import events as e
+from engine.cli import words
+from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
+from engine.cli.progress import Progress, progress_on
+from engine.errors import InternalError
+from engine.plan import Plan
+from engine.report import Report
+from engine.settings.schema import EngineSettings
+
+_WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
+
+
+def run_jobs(
+    context: Context, settings: EngineSettings, jobs: Sequence[c.AddJob | c.AdoptJob]
+) -> int:
+    """Run the jobs one after the other and show what the engine says.
+
+    Returns:
+        Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
+    """
+    events = _Queue()
+    engine = context.services.open(events, settings)
+    listener = _Listener(context, engine, [job.job_id for job in jobs])
+    engine.start()
+    try:
+        with _interrupts(events):
+            for command in (*jobs, c.StartQueue()):
+                engine.send(command)
+            while listener.is_waiting:
+                with contextlib.suppress(queue.Empty):
+                    listener.hear(events.get(timeout=_WAIT_S))
+    finally:
+        listener.progress.clear()
+        engine.close()
+    return listener.finish()
+
+
+class _Queue(queue.SimpleQueue[e.Event]):
+    """An EventSink that keeps everything for the main thread."""
+
+    def emit(self, event: e.Event) -> None:
+        self.put(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Interrupted(e.Event):
+    """Somebody pressed Ctrl-C, or asked the process to end."""
+
+
+class _Listener:
+    """Shows events until every job has ended."""
+
+    def __init__(self, context: Context, engine: Front, job_ids: list[str]) -> None:
+        self.progress: Progress = progress_on(context.console.err)
+        self._console = context.console
+        self._engine = engine
+        self._open = dict.fromkeys(job_ids)
+        self._plans: dict[str, Plan] = {}
+        self._begun: set[str] = set()
+        self._reports: list[Report] = []
+        self._failed = False
+        self._stopping = False
+        self._cancelled: list[str] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """True until every job has ended."""
+        return bool(self._open)
+
+    def hear(self, event: e.Event) -> None:
+        """Show one event."""
+        if isinstance(event, _Interrupted):
+            self._stop()
+            return
+        if self._console.json and not isinstance(event, e.EngineClosed):
+            self._console.data(event, event=type(event).__name__)
+        match event:
+            case e.StageProgress():
+                self.progress.show(event)
+            case e.PlanChosen() | e.PlanDowngraded():
+                self._plans[event.job_id] = event.plan
+                if isinstance(event, e.PlanDowngraded):
+                    self._note(f"Smaller plan: {event.why}")
+            case e.JobStarted():
+                self._started(event)
+            case e.Warned() if not self._stopping:
+                self.progress.clear()
+                self._console.notice(event.notice)
+            case e.JobFinished() | e.JobFailed() | e.JobCancelled() | e.JobRejected():
+                self._ended(event)
+            case e.EngineClosed():
+                raise InternalError(
+                    "The engine ended before its jobs.",
+                    hint="Run `python -m engine resume --all` to go on.",
+                )
+
+    def finish(self) -> int:
+        """Last words and the exit status."""
+        if self._console.json:
+            for report in self._reports:
+                self._console.data(report, event="Report")
+        if self._stopping:
+            begun = [job_id for job_id in self._cancelled if job_id in self._begun]
+            self._console.note("Cancelled." + " Finished parts are kept." * bool(begun))
+            for job_id in begun:
+                self._console.note(f"  go on with: python -m engine resume {job_id}")
+            return CANCELLED
+        proved = all(report.passed for report in self._reports)
+        return DONE if proved and not self._failed and not self._cancelled else FAILED
+
+    def _stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._note("Stopping; press Ctrl-C again to end at once.")
+        for command in (c.StopQueue(), *(c.CancelJob(job_id=job_id) for job_id in self._open)):
+            self._engine.send(command)
+
+    def _started(self, event: e.JobStarted) -> None:
+        self._begun.add(event.job_id)
+        self.progress.clear()
+        plan = self._plans.get(event.job_id)
+        if plan is not None:
+            self._console.say(words.plan_words(plan))
+            for notice in plan.notices:
+                self._console.notice(notice)
+        if event.done:
+            self._console.say(f"Going on after {event.done} of {event.total} frames.")
+
+    def _ended(self, event: e.JobFinished | e.JobFailed | e.JobCancelled | e.JobRejected) -> None:
+        self._open.pop(event.job_id, None)
+        self.progress.clear()
+        match event:
+            case e.JobFinished():
+                self._reports.append(event.report)
+                self._console.say(words.summary_words(event.report))
+            case e.JobCancelled():
+                self._cancelled.append(event.job_id)
+            case e.JobFailed():
+                self._fail(event)
+                if event.job_id in self._begun:
+                    self._console.note(f"  then: python -m engine resume {event.job_id}")
+            case e.JobRejected():
+                self._console.note(f"{event.source}:")
+                self._fail(event)
+
+    def _fail(self, event: e.JobFailed | e.JobRejected) -> None:
+        self._failed = True
+        plan = self._plans.get(event.job_id)
+        if plan is not None:
+            self._console.note(f"{plan.source}:")
+        self._console.error(event.error)
+
+    def _note(self, text: str) -> None:
+        self.progress.clear()
+        self._console.note(text)
+
+
+@contextlib.contextmanager
+def _interrupts(events: _Queue) -> Iterator[None]:
+    """Meanwhile the first Ctrl-C (or kill) is an event, and the second ends the process at once.
+
+    Ending at once is safe: finished segments are on the disk and the checkpoint is never half.
+    """
+    pressed = False
+
+    def press(_number: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            os._exit(CANCELLED)
+        pressed = True
+        events.put(_Interrupted())  # SimpleQueue may be used from a signal handler
+
+    names = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGBREAK"):
+        names.append(signal.SIGBREAK)
+    before = {name: signal.signal(name, press) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,77 @@
+"""From the words of the command line to an exit status; the last place where errors can land."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from engine import log, paths
+from engine.cli import context, parser
+from engine.cli.console import Console, standard
+from engine.cli.context import Context, Services
+from engine.errors import EngineError, InternalError
+
+logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Its words; those of the process when None.
+
+    Returns:
+        Exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled.
+    """
+    return run(sys.argv[1:] if argv is None else argv, _services)
+
+
+def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
+    """As `main`, with an engine of the caller's."""
+    standard()  # help and usage errors are UTF-8 too
+    commands = parser.build()
+    if not argv:
+        commands.print_help(sys.stderr)
+        return context.WRONG_USAGE
+    try:
+        args = commands.parse_args(argv)
+        if not hasattr(args, "run"):
+            commands.error("a command is missing")
+        log.setup()
+        return _command(args, standard(json=args.json), services)
+    except SystemExit as end:  # argparse has said why
+        return end.code if isinstance(end.code, int) else context.FAILED
+
+
+def _command(args: argparse.Namespace, console: Console, services: Callable[[], Services]) -> int:
+    try:
+        return int(args.run(args, Context(console=console, services=services())))
+    except KeyboardInterrupt:
+        console.note("Cancelled.")
+        return context.CANCELLED
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing may be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return context.FAILED
+    except EngineError as err:
+        return _failed(console, err)
+    except Exception:  # the last net: a mistake of ours becomes a code and a log, never a traceback
+        logger.exception("mistake in a command")
+        hint = f"The log in {paths.logs_folder()} tells where; please report it."
+        return _failed(console, InternalError("Something went wrong inside Upreel.", hint=hint))
+
+
+def _failed(console: Console, error: EngineError) -> int:
+    if console.json:
+        console.data({"error": error.info()})
+    console.error(error)
+    return context.FAILED
+
+
+def _services() -> Services:
+    from engine.cli.services import ApiServices
+
+    return ApiServices()

@@ -1,0 +1,104 @@
+"""From the options of `upscale` and `plan` to settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import glob
+import re
+from pathlib import Path
+
+from engine.errors import SettingsError
+from engine.settings.schema import EngineSettings, JobSettings, describe, with_text
+from engine.settings.store import load_engine_settings
+from engine.units import parse_clock
+
+
+def job_settings(args: argparse.Namespace) -> JobSettings:
+    """What the options say of a job; `--set` has the last word.
+
+    Raises:
+        SettingsError: A size, a time or a setting that cannot be.
+    """
+    for text in (args.start, args.stop):
+        if text is not None:
+            parse_clock(text)
+    named = {"model": args.model, "start": args.start, "stop": args.stop, **_target(args)}
+    settings = JobSettings(**{name: value for name, value in named.items() if value is not None})
+    settings = dataclasses.replace(settings, overwrite=args.overwrite)
+    return with_text(settings, [text for text in args.set if not _is_of_engine(text)])  # type: ignore[no-any-return]
+
+
+def engine_settings(args: argparse.Namespace) -> EngineSettings:
+    """This user's settings of the engine with those of `--set`; nobody looks at tile pictures here.
+
+    Raises:
+        SettingsError: A value, or the file, that cannot be.
+    """
+    settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
+    return with_text(settings, [text for text in args.set if _is_of_engine(text)])  # type: ignore[no-any-return]
+
+
+def sources(texts: list[str]) -> list[Path]:
+    """The inputs; patterns like *.mp4 are filled in where the shell does not (Windows)."""
+    found: list[Path] = []
+    for text in texts:
+        is_pattern = bool(re.search(r"[*?]", text)) and not Path(text).exists()
+        matches = sorted(glob.glob(text)) if is_pattern else []  # noqa: PTH207 - also absolute ones
+        found += map(Path, matches or [text])
+    return found
+
+
+def settings_help() -> str:
+    """Every setting that `--set` knows: name, default, what it may be, what it means."""
+    lines = []
+    for kind in (JobSettings, EngineSettings):
+        defaults = kind()
+        for name, about in describe(kind).items():
+            value = getattr(defaults, name)
+            shown = {True: "yes", False: "no", "": "-"}.get(value, value)
+            lines.append(f"  {f'{name}={shown}':<22} {about.description}{_allowed(about)}")
+    return "\n".join(lines)
+
+
+def _allowed(about: object) -> str:
+    choices = getattr(about, "choices", ())
+    if choices:
+        return f" ({', '.join(choices)})"
+    low, high = getattr(about, "low", None), getattr(about, "high", None)
+    unit = getattr(about, "unit", "")
+    return f" ({low:g} to {high:g}{f' {unit}' if unit else ''})" if low is not None else ""
+
+
+def _is_of_engine(text: str) -> bool:
+    return text.partition("=")[0].strip().replace("-", "_") in describe(EngineSettings)
+
+
+def _target(args: argparse.Namespace) -> dict[str, int | None]:
+    if args.size is not None:
+        width, height = _size(args.size)
+        return {"width": width, "height": height}
+    if args.height is not None:
+        if args.height < 1:
+            raise SettingsError(
+                f"A height of {args.height} is no picture.", hint="Write for example --height 1080."
+            )
+        return {"height": args.height}
+    identity = args.model == "none" and args.scale is None
+    return {"scale": 1 if identity else args.scale}
+
+
+def _size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)[xX×](\d+)", text.strip())
+    if match is None:
+        raise SettingsError(
+            f"{text!r} is not a size.", hint="Write width x height: --size 1920x1080.", value=text
+        )
+    width, height = int(match[1]), int(match[2])
+    if width < 1 or height < 1:
+        raise SettingsError(
+            f"A size of {width}x{height} is no picture.",
+            hint="Write for example --size 1920x1080.",
+            value=text,
+        )
+    return width, height

@@ -1,0 +1,145 @@
+"""Every command and option, with help and examples."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from engine.cli import bench, doctor, plan, probe, resume, upscale, verify
+from engine.cli.context import Context
+from engine.cli.options import settings_help
+
+Run = Callable[[argparse.Namespace, Context], int]
+
+_EXAMPLES = """examples:
+  python -m engine upscale holiday.mp4                     twice the size, beside the source
+  python -m engine upscale *.mkv -o done --height 2160     several films, each to 4K, into a folder
+  python -m engine upscale film.mkv --start 1:00 --stop 1:10 --set crf=18
+  python -m engine plan film.mkv --scale 4                 what would be done, and how long it takes
+  python -m engine resume                                  what was interrupted
+
+exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled
+"""
+
+
+def build() -> argparse.ArgumentParser:
+    """The parser; a parsed command has its function in `run`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m engine",
+        description="Upreel upscales and restores video on your own computer.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    add = partial(_add, commands)
+    _upscale(add)
+    _questions(add)
+    _resume(add)
+    _machine(add)
+    return parser
+
+
+def _add(commands: Any, name: str, run: Run, help: str, epilog: str = "") -> Any:
+    command = commands.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.set_defaults(run=run, usage_error=command.error)
+    return command
+
+
+def _upscale(add: Any) -> None:
+    settings = f"settings of --set, with their defaults:\n{settings_help()}\n"
+    command = add(
+        "upscale",
+        upscale.run,
+        "make films or pictures larger",
+        "examples:\n"
+        "  python -m engine upscale holiday.mp4 --scale 4\n"
+        "  python -m engine upscale old.avi -o new.mkv --height 1080 --set form=restore\n"
+        "  python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10\n\n"
+        + settings,
+    )
+    command.add_argument("inputs", nargs="+", metavar="IN", help="film, picture or folder of them")
+    _job_options(command)
+    command = add("plan", plan.run, "tell what upscale would do, without doing it", settings)
+    command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
+    _job_options(command)
+
+
+def _job_options(command: Any) -> None:
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="file or existing folder of the result; default: beside the source, named after size",
+    )
+    command.add_argument("--model", metavar="ID", help="lite, or none to only convert the file")
+    target = command.add_mutually_exclusive_group()
+    target.add_argument(
+        "--scale", type=int, metavar="N", help="how many times as large (default 2)"
+    )
+    target.add_argument("--height", type=int, metavar="PX", help="height of the result, as 1080")
+    target.add_argument("--size", metavar="WxH", help="exact size of the result, as 1920x1080")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any other setting, listed below; may be given several times",
+    )
+    command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
+    command.add_argument("--stop", metavar="T", help="end before this time")
+    command.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    _json(command, "print every event as a line of JSON")
+
+
+def _questions(add: Any) -> None:
+    command = add("probe", probe.run, "tell what a file is")
+    command.add_argument("input", metavar="IN")
+    _json(command)
+    command = add(
+        "verify",
+        verify.run,
+        "compare a result with its source: frames, times, tracks, colours",
+    )
+    command.add_argument("source", metavar="SOURCE")
+    command.add_argument("output", metavar="OUTPUT")
+    _json(command)
+
+
+def _resume(add: Any) -> None:
+    command = add("resume", resume.run, "list interrupted jobs, or continue them")
+    command.add_argument("job", nargs="?", metavar="JOB", help="name, or how it begins")
+    command.add_argument("--all", action="store_true", help="continue all, one after the other")
+    _json(command)
+
+
+def _machine(add: Any) -> None:
+    command = add(
+        "bench",
+        bench.run,
+        "measure the speed of this machine",
+        "examples:\n  python -m engine bench --quick\n  python -m engine bench lite pipeline\n",
+    )
+    command.add_argument(
+        "cases", nargs="*", metavar="CASE", help="lite, pipeline, colour, read, write; default all"
+    )
+    command.add_argument("--quick", action="store_true", help="fewer runs, within a minute")
+    command.add_argument(
+        "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
+    )
+    command.set_defaults(json=False)
+    command = add("doctor", doctor.run, "look whether everything works on this machine")
+    _json(command)
+
+
+def _json(command: Any, help: str = "print one JSON object") -> None:
+    command.add_argument("--json", action="store_true", help=help)

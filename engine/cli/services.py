@@ -1,0 +1,51 @@
+"""The real engine behind the commands; loaded when the command is known: help is instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine import api
+from engine.cli.context import Front, Unfinished
+from engine.events import EventSink
+from engine.media import MediaInfo
+from engine.plan import Plan
+from engine.report import DoctorLine, Report
+from engine.settings.schema import EngineSettings, JobSettings
+
+
+class ApiServices:
+    """`engine.api` as the commands see it."""
+
+    def open(self, sink: EventSink, settings: EngineSettings) -> Front:
+        """An engine that is not started yet."""
+        return api.Engine(sink, settings=settings)
+
+    def probe(self, source: Path) -> MediaInfo:
+        """Read what a file is."""
+        return api.probe(source)
+
+    def plan(
+        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+    ) -> Plan:
+        """Decide everything without starting."""
+        return api.plan(source, job, output, engine_settings=settings)
+
+    def verify(self, source: Path, output: Path) -> Report:
+        """Compare a result with its source."""
+        return api.verify(source, output)
+
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Jobs that can be resumed."""
+        return api.unfinished()
+
+    def doctor(self) -> Sequence[DoctorLine]:
+        """Run the self-test."""
+        return api.doctor()
+
+    def bench(
+        self, cases: Sequence[str], quick: bool, tell: Callable[[str], None]
+    ) -> list[dict[str, Any]]:
+        """Measure the cases."""
+        return api.bench(cases, quick, tell)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.report import DoctorLine
+from tests.helpers.command_line import CommandLine
+
+
+@pytest.mark.parametrize(("state", "status"), [("ok", 0), ("warning", 0), ("problem", 1)])
+def test_doctor_ends_with_1_only_when_something_is_broken(
+    command_line: CommandLine, state: str, status: int
+) -> None:
+    command_line.services.lines = (
+        DoctorLine(name="torch", state="ok", message="2.13"),
+        DoctorLine(name="disk", state=state, message="12 GB free", hint="Free some."),
+    )
+    ended = command_line("doctor")
+    assert ended.status == status
+    assert "hint: Free some." in ended.out
+    (answer,) = command_line("doctor", "--json").objects
+    assert answer["works"] is (status == 0)
+    assert answer["lines"][1]["state"] == state
+
+
+def test_bench_shows_a_table_and_writes_the_figures(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    rows = [
+        {"case": "lite", "size": "480x270", "ms": 41.26},
+        {"case": "lite", "size": "960x540", "ms": 160.0, "note": "tiled"},
+        {"case": "read", "frames_per_second": 210.0},
+    ]
+    command_line.services.rows = rows
+    ended = command_line("bench", "lite", "read", "--quick", "--json", str(tmp_path / "b.json"))
+    assert ended.status == 0
+    assert command_line.services.asked == [(["lite", "read"], True)]
+    assert "  480x270  41.3   \n".replace("   \n", "\n") in ended.out
+    assert "read\n  frames_per_second\n  210.0" in ended.out
+    assert json.loads((tmp_path / "b.json").read_text())["results"] == rows
+    assert "measured" in ended.err
+
+
+def test_bench_into_a_missing_folder_is_an_error(command_line: CommandLine, tmp_path: Path) -> None:
+    ended = command_line("bench", "--json", str(tmp_path / "none" / "b.json"))
+    assert ended.status == 1
+    assert "error[output-unwritable]" in ended.err

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import SourceMissing
+from engine.plan import Notice
+from tests.helpers.command_line import CommandLine
+from tests.helpers.fakes import make_media, make_plan, make_report
+
+
+def test_without_words_help_is_shown_as_wrong_usage(command_line: CommandLine) -> None:
+    ended = command_line()
+    assert ended.status == 2
+    assert ended.out == ""
+    assert "upscale" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fly",
+        "upscale",
+        "upscale a.mp4 --scale many",
+        "upscale a.mp4 --scale 2 --height 720",
+        "upscale a.mp4 --scal 2",
+        "plan",
+        "plan a.mp4 b.mp4",
+        "verify a.mp4",
+        "resume job --all",
+        "upscale a.mp4 b.mp4 -o c.mp4",
+        "--json",
+    ],
+)
+def test_wrong_usage_ends_with_2(command_line: CommandLine, words: str) -> None:
+    ended = command_line(*words.split())
+    assert ended.status == 2
+    assert "usage:" in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize("command", ["", "upscale", "plan", "probe", "verify", "resume", "bench"])
+def test_help_ends_with_0(command_line: CommandLine, command: str) -> None:
+    ended = command_line(*command.split(), "--help")
+    assert ended.status == 0
+    assert "usage: python -m engine" in ended.out
+
+
+def test_help_of_upscale_lists_every_setting(command_line: CommandLine) -> None:
+    text = command_line("upscale", "--help").out
+    for part in ("crf=16", "segment_seconds=5.0", "memory_share=0.7", "h264, hevc"):
+        assert part in text
+
+
+def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
+    command_line.services.error = SourceMissing("There is no a.mp4.", hint="Look for it.")
+    ended = command_line("probe", "a.mp4")
+    assert ended.status == 1
+    assert ended.out == ""
+    assert ended.err == "error[source-missing]: There is no a.mp4.\n  hint: Look for it.\n"
+
+
+def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:
+    command_line.services.error = SourceMissing("There is no a.mp4.", path=Path("a.mp4"))
+    ended = command_line("probe", "a.mp4", "--json")
+    assert ended.status == 1
+    (answer,) = ended.objects
+    assert answer["error"]["code"] == "source-missing"
+    assert answer["error"]["params"] == {"path": "a.mp4"}
+
+
+def test_a_mistake_of_ours_has_no_traceback_but_a_log(
+    command_line: CommandLine, expected_log_errors: list[str]
+) -> None:
+    expected_log_errors.append("mistake in a command")
+    command_line.services.error = KeyError("oops")
+    ended = command_line("probe", "a.mp4")
+    assert ended.status == 1
+    assert "error[internal-error]" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_ctrl_c_while_looking_ends_with_130(command_line: CommandLine) -> None:
+    command_line.services.error = KeyboardInterrupt()
+    assert command_line("probe", "a.mp4").status == 130
+
+
+def test_probe_tells_in_words_and_in_json(command_line: CommandLine) -> None:
+    words = command_line("probe", "a.mp4")
+    assert words.status == 0
+    assert "480x270 h264" in words.out
+    (answer,) = command_line("probe", "a.mp4", "--json").objects
+    assert answer["path"] == "a.mp4"
+    assert answer["video"]["time_base"] == "1/12288"
+    assert answer["video"]["seen_size"] == {"width": 480, "height": 270}
+
+
+def test_plan_tells_what_would_be_done(command_line: CommandLine) -> None:
+    words = command_line("plan", "a.mp4", "--scale", "4", "-o", "b.mkv")
+    assert words.status == 0
+    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio"):
+        assert part in words.out
+    (answer,) = command_line("plan", "a.mp4", "--json").objects
+    assert answer["fits"] is True
+    assert answer["frames"] == 240
+    assert answer["picture"]["frame_rate"] == "24"
+
+
+def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
+    command_line.services.notices = (
+        Notice(code="disk-full", severity="refusal", message="Too big.", hint="Buy."),
+        Notice(code="hdr", severity="warning", message="Bright."),
+    )
+    ended = command_line("plan", "a.mp4")
+    assert ended.status == 1
+    assert "error[disk-full]: Too big.\n  hint: Buy.\nwarning[hdr]: Bright." in ended.err
+
+
+def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:
+    assert command_line("verify", "a.mp4", "b.mp4").status == 0
+    plan = make_plan(make_media(Path("a.mp4")))
+    command_line.services.report = make_report(plan, failed=("frame-count", "black"))
+    ended = command_line("verify", "a.mp4", "b.mp4")
+    assert ended.status == 1
+    assert "BAD  240 frames in, 240 out." in ended.out
+    assert "frame-count, black" in ended.out
+    (answer,) = command_line("verify", "a.mp4", "b.mp4", "--json").objects
+    assert answer["passed"] is False
+
+
+def test_the_reader_of_a_pipe_may_leave() -> None:
+    code = "from engine.cli.main import main; raise SystemExit(main(['upscale', '--help']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import sys; sys.stdin.readline(); {code}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(b"\n")
+    process.stdin.close()
+    process.wait(timeout=30)
+    text = process.stderr.read().decode()
+    process.stderr.close()
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+
+
+def test_paths_of_any_writing_can_be_printed(tmp_path: Path) -> None:
+    """Also on a terminal whose code page has none of the letters."""
+    missing = tmp_path / "影片 🎞.mp4"
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", "resume", str(missing)],
+        capture_output=True,
+        cwd=Path(__file__).parents[3],
+        env={"PYTHONIOENCODING": "ascii", "UPREEL_DATA": str(tmp_path), "PYTHONUTF8": "0"},
+    )
+    assert done.returncode == 1
+    assert "影片 🎞.mp4" in done.stderr.decode("utf-8")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from engine.cli.progress import progress_on
+from engine.events import StageProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def at(done: int, stage: str = "upscale", fps: float = 12.5, left: float = 80.0) -> StageProgress:
+    return StageProgress(
+        job_id="a", stage=stage, done=done, total=100, frames_per_second=fps, seconds_left=left
+    )
+
+
+def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    progress = progress_on(stream)
+    for done in range(1, 101):
+        now[0] += 0.3
+        progress.show(at(done))
+        progress.show(at(done, "read"))
+    progress.show(at(100))
+    progress.show(at(100, "mux", fps=0, left=0))
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 frames/s, 1 min 20 s left"
+    assert lines[-1] == "joining: 100 %"
+    assert len(lines) == 4
+
+
+def test_a_terminal_gets_a_bar_that_goes_away() -> None:
+    stream = Terminal()
+    progress = progress_on(stream)
+    progress.show(at(10))
+    progress.show(at(40))
+    progress.show(at(50, "verify"))
+    progress.clear()
+    progress.clear()
+    text = stream.getvalue()
+    assert "checking" in text
+    assert text.count("\n") <= 3
+    progress.show(at(60))
+    progress.clear()
+    assert "60/100 frames" in stream.getvalue()
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    progress_on(stream).show(at(100))
+    assert stream.getvalue().startswith("upscaling: 100/100 frames, 100 %")

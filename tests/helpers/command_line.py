@@ -1,0 +1,130 @@
+"""Runs commands on a fake engine: what they print, what they send, how they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import commands, events
+from engine.cli.main import run
+from engine.errors import ErrorInfo
+from engine.report import DoctorLine, Report
+from engine.settings.schema import EngineSettings, JobSettings
+from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
+
+
+class ScriptedEngine(FakeEngine):
+    """A FakeEngine whose every job does `script` as soon as it starts; by default it finishes."""
+
+    def __init__(self, sink: events.EventSink, script: Callable[[ScriptedEngine], None]) -> None:
+        super().__init__(sink)
+        self.script = script
+
+    def send(self, command: commands.Command) -> None:
+        if isinstance(command, commands.AdoptJob):
+            media = make_media(Path("old.mp4"))
+            self.media["old.mp4"] = media
+            self.plans[command.job_id] = make_plan(media)
+            self.queue.append(command.job_id)
+            self.sink.emit(events.JobQueued(job_id=command.job_id, media=media))
+        super().send(command)
+
+    def _start_next(self) -> None:
+        before = self.running
+        super()._start_next()
+        if self.running is not None and self.running != before:
+            self.script(self)
+
+
+def finishing(engine: ScriptedEngine) -> None:
+    """The script of a job that ends well."""
+    engine.tile(0, 0)
+    engine.advance(120)
+    engine.say_telemetry()
+    engine.finish()
+
+
+@dataclass
+class FakeServices:
+    """The front door; `engine` is the last engine that was opened."""
+
+    script: Callable[[ScriptedEngine], None] = finishing
+    reject: dict[str, ErrorInfo] = field(default_factory=dict)
+    left_over: tuple[Any, ...] = ()
+    report: Report | None = None
+    error: Exception | None = None
+    notices: tuple[Any, ...] = ()
+    lines: tuple[DoctorLine, ...] = ()
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    engine: ScriptedEngine | None = None
+    settings: EngineSettings | None = None
+    asked: list[Any] = field(default_factory=list)
+
+    def open(self, sink: events.EventSink, settings: EngineSettings) -> ScriptedEngine:
+        self.settings = settings
+        self.engine = ScriptedEngine(sink, self.script)
+        self.engine.reject = self.reject
+        self.engine.notices = self.notices
+        return self.engine
+
+    def probe(self, source: Path) -> Any:
+        self._fail()
+        return make_media(source)
+
+    def plan(
+        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+    ) -> Any:
+        self._fail()
+        self.asked.append((job, output, settings))
+        return make_plan(make_media(source), job, output=output, notices=self.notices)
+
+    def verify(self, source: Path, output: Path) -> Report:
+        self._fail()
+        return self.report or make_report(make_plan(make_media(source), output=output))
+
+    def unfinished(self) -> tuple[Any, ...]:
+        return self.left_over
+
+    def doctor(self) -> tuple[DoctorLine, ...]:
+        return self.lines
+
+    def bench(self, cases: Any, quick: bool, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+        self.asked.append((list(cases), quick))
+        tell("measured")
+        return self.rows
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[Any]:
+        """Each line of standard output as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class CommandLine:
+    """Calls commands and catches what they print."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self.services = FakeServices()
+        self._capture = capture
+
+    def __call__(self, *words: str) -> Ended:
+        status = run(list(words), lambda: self.services)
+        out, err = self._capture.readouterr()
+        return Ended(status, out, err)
