@@ -63,6 +63,8 @@ def _read(kind: Any, data: Any) -> Any:
     if origin is dict:
         return {key: _read(get_args(kind)[1], item) for key, item in data.items()}
     if dataclasses.is_dataclass(kind):
+        if not isinstance(data, dict):
+            raise TypeError(f"{data!r} does not describe a {kind}")
         known = _fields(typing.cast(type[Any], kind))
         return kind(**{k: _read(known[k], v) for k, v in data.items() if k in known})
     if kind is float:

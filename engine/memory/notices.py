@@ -7,27 +7,32 @@ from collections.abc import Iterator
 from engine.geometry import Size
 from engine.media import MediaInfo
 from engine.memory.budget import Budget
+from engine.memory.request import Request
 from engine.plan import Notice, Plan
+from engine.settings.schema import JobSettings
 from engine.units import bytes_text
 from engine.video import codecs
 
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
 
 
-def notices_of(plan: Plan, media: MediaInfo, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
+def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
     """Everything worth knowing about this plan, refusals first.
 
     Args:
         plan: With its predictions.
-        media: The source.
+        request: Source and settings.
         budget: What the machine has.
         wanted: Size asked for, before the codec rounded it.
     """
+    media, settings = request.media, request.settings
     found = [
         *_memory(plan, budget),
         *_disk(plan, budget),
+        *_damage(media, settings),
         *_source(media),
         *_size(plan, wanted),
+        *codecs.picture_notices(media, plan.picture),
         *codecs.stream_notices(media, plan.container),
     ]
     order = {"refusal": 0, "warning": 1, "info": 2}
@@ -65,15 +70,27 @@ def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
             )
 
 
+def _damage(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
+    if media.is_cut_short:
+        yield Notice(
+            code="truncated-media",
+            severity="warning" if settings.accept_damaged else "refusal",
+            message=f"{media.path.name} is cut short: its end is missing.",
+            hint="Copy or download it again, or allow damaged sources to take what is there.",
+            params={"name": media.path.name},
+        )
+
+
 def _source(media: MediaInfo) -> Iterator[Notice]:
     video = media.video
     if video.hdr:
+        name = "PQ (HDR10)" if video.hdr == "pq" else "HLG"
         yield Notice(
             code="hdr-tags-only",
             severity="warning",
-            message=f"This is an HDR picture ({video.hdr.upper()}): it is upscaled as it is, in 10 "
-            "bit with the same colour tags; mastering and light-level data are not carried over.",
-            hint="Compare a short part on your HDR screen first.",
+            message=f"HDR of the kind {name}: brightness and colours are kept as they are and "
+            "tagged; mastering data and dynamic metadata are left out.",
+            hint="Screens then use their defaults for the brightest parts.",
             params={"hdr": video.hdr},
         )
     if video.is_interlaced:
@@ -86,7 +103,8 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
             params={"order": video.field_order},
         )
     if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
-        standard = "BT.601" if video.size.height <= 576 else "BT.709"
+        matrix = codecs.assumed_matrix(video.size)
+        standard = "BT.709" if matrix == "bt709" else "BT.601"
         yield Notice(
             code="colours-guessed",
             severity="info",
@@ -101,8 +119,8 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
         yield Notice(
             code="size-rounded",
             severity="info",
-            message=f"{plan.picture.codec} needs even sides: the result has {size} pixels "
-            f"instead of {wanted}.",
+            message=f"The result is {size}: with colour resolution {plan.picture.chroma} a size of "
+            f"{wanted} cannot be stored.",
             params={"size": str(size), "wanted": str(wanted)},
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)

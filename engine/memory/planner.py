@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
-from engine.media import MediaInfo, VideoInfo
+from engine.media import VideoInfo
 from engine.memory import predict
 from engine.memory.budget import Budget
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
 from engine.memory.rates import Rates
-from engine.memory.target import default_output, stored_target, target_aspect
+from engine.memory.request import Request
+from engine.memory.target import default_output, stored_target
 from engine.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import JobSettings
 from engine.units import parse_clock
 from engine.video import codecs
 
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is wanted: a source, settings and, where the user named one, a result."""
-
-    media: MediaInfo
-    settings: JobSettings
-    output: Path | None = None
 
 
 def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
@@ -47,17 +38,15 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     media, settings = request.media, request.settings
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
-    picture = codecs.plan_picture(media, settings, wanted, container)
-    _check_size(picture.size)
-    picture = replace(
-        picture,
-        sample_aspect=target_aspect(media.video, picture.size),
-        threads=budget.threads,
-    )
+    if media.video.rotation in (90, 270) and not codecs.can_write_rotation(container):
+        wanted = wanted.transposed()  # the pixels are turned instead
+    _check_size(wanted)
+    output = request.output or default_output(media, settings, container)
+    picture = codecs.plan_picture(media, settings, wanted, container, output=output)
     start, stop = _trim(settings)
     plan = Plan(
         source=media.path,
-        output=request.output or default_output(media, settings, container),
+        output=output,
         container=container,
         source_size=media.video.size,
         span=FrameSpan(0, _frames(media.video, start, stop)),
@@ -69,7 +58,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
         budget_bytes=budget.ram_bytes,
     )
-    return _predicted(_fitted(plan, budget), media, budget, rates, wanted)
+    return _predicted(_fitted(plan, budget), request, budget, rates, wanted)
 
 
 def _fitted(plan: Plan, budget: Budget) -> Plan:
@@ -93,7 +82,7 @@ def smaller_model(model: ModelPlan) -> ModelPlan | None:
     return replace(model, tile=tile)
 
 
-def _predicted(plan: Plan, media: MediaInfo, budget: Budget, rates: Rates, wanted: Size) -> Plan:
+def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
     plan = replace(plan, model=replace(plan.model, tiles=predict.tiles_per_frame(plan)))
     seconds = predict.seconds(plan, budget.threads, rates)
@@ -103,10 +92,10 @@ def _predicted(plan: Plan, media: MediaInfo, budget: Budget, rates: Rates, wante
         peak_bytes=predict.peak_bytes(plan),
         seconds=seconds,
         seconds_error=seconds * (0.15 if rates.is_measured(predict.kind(plan)) else 0.5),
-        output_bytes=predict.output_bytes(plan, media),
+        output_bytes=predict.output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
-    notices: tuple[Notice, ...] = notices_of(plan, media, budget, wanted)
+    notices: tuple[Notice, ...] = notices_of(plan, request, budget, wanted)
     return replace(plan, notices=notices)
 
 

@@ -78,7 +78,7 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
     upscale = clip * (source_px * channels * 4 + large)
     if model.model == "lite":
         config = config_from_shapes(registry.weights_shapes(model.weights))
-        cost = lite_cost(config, model.tile, clip, _DTYPE_BYTES[model.dtype])
+        cost = lite_cost(config, model.tile, frames=clip, dtype_bytes=_DTYPE_BYTES[model.dtype])
         upscale += cost.peak_bytes + (2 * clip * large if model.tile != plan.source_size else 0)
     lookahead = _LOOKAHEAD.get(picture.encoder, 8)
     return {

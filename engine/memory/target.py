@@ -24,18 +24,6 @@ def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
     return video.size if settings.model == "none" else video.size.scaled(settings.scale)
 
 
-def target_aspect(video: VideoInfo, size: Size) -> Fraction:
-    """Width of a pixel over its height that keeps the shape of the picture as seen."""
-    shape = video.sample_aspect * Fraction(video.size.width, video.size.height)
-    aspect = shape * Fraction(size.height, size.width)
-    rounding = abs(aspect / video.sample_aspect - 1)
-    if rounding < Fraction(2, min(size.width, size.height)):
-        return video.sample_aspect  # the target has the source's shape, up to whole pixels
-    if abs(aspect - 1) < Fraction(2, min(size.width, size.height)):
-        return Fraction(1)
-    return aspect.limit_denominator(1000)
-
-
 def default_output(media: MediaInfo, settings: JobSettings, container: str) -> Path:
     """Beside the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
     stem = media.path.stem
@@ -47,10 +35,7 @@ def default_output(media: MediaInfo, settings: JobSettings, container: str) -> P
     if container == "image":
         suffix = media.path.suffix.lower()
         return media.path.with_name(name + (suffix if suffix in _KEPT_PICTURES else ".png"))
-    suffix = _SUFFIX[container]
-    if container == "mp4" and media.path.suffix.lower() == ".m4v":
-        suffix = media.path.suffix
-    return media.path.with_name(name + suffix)
+    return media.path.with_name(name + _SUFFIX[container])
 
 
 def _label(settings: JobSettings) -> str:

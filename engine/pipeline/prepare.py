@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import OutputError, PlanDoesNotFit
+from engine.errors import OutputError, PlanDoesNotFit, TruncatedMedia
 from engine.media import MediaInfo
 from engine.memory.budget import measure_budget
-from engine.memory.planner import Request, plan_job
+from engine.memory.planner import plan_job
 from engine.memory.rates import load_rates
+from engine.memory.request import Request
 from engine.memory.target import default_output
 from engine.pipeline.output import check_output
 from engine.plan import Notice, Plan
@@ -64,9 +65,11 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
 
     Raises:
         OutputError: The result cannot be written.
+        TruncatedMedia: The end of the source is missing and that was not allowed.
         PlanDoesNotFit: Another notice refuses to start.
     """
     check_output(media, plan.output, overwrite=overwrite)
     for notice in plan.notices:
         if notice.severity == "refusal":
-            raise PlanDoesNotFit(notice.message, hint=notice.hint, **notice.params)
+            kind = TruncatedMedia if notice.code == TruncatedMedia.code else PlanDoesNotFit
+            raise kind(notice.message, hint=notice.hint, **notice.params)

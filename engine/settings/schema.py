@@ -74,6 +74,7 @@ class JobSettings:
     segment_seconds: float = setting(
         5.0, "Length of the pieces a job can be resumed at.", unit="s", low=0.5, high=60.0
     )
+    accept_damaged: bool = setting(False, "Take what is there of a source that is cut short.")
     overwrite: bool = setting(False, "Replace a file of the same name.")
 
     def __post_init__(self) -> None:
