@@ -26,8 +26,9 @@ SMOKE_TEST_LIMIT_S = 300
 def build() -> None:
     """Make dist/upreel anew."""
     licences = BUILD / "licences" / "THIRD_PARTY_LICENCES.txt"
-    subprocess.run([sys.executable, ROOT / "installer" / "licences.py", licences], check=True)
-    command = [
+    collect: list[str | Path] = [sys.executable, ROOT / "installer" / "licences.py", licences]
+    subprocess.run(collect, check=True)
+    command: list[str | Path] = [
         *(sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN"),
         *("--distpath", ROOT / "dist", "--workpath", BUILD / "pyinstaller"),
         ROOT / "installer" / "app.spec",
@@ -60,9 +61,9 @@ def smoke_test() -> None:
     }
     environment.pop("PYTHONPATH", None)
     started = time.monotonic()
-    command = [PACKED / f"upreel{SUFFIX}", "--smoke-test", "--out", result]
+    test: list[str | Path] = [PACKED / f"upreel{SUFFIX}", "--smoke-test", "--out", result]
     status = subprocess.run(
-        command, check=False, cwd=folder, env=environment, timeout=SMOKE_TEST_LIMIT_S
+        test, check=False, cwd=folder, env=environment, timeout=SMOKE_TEST_LIMIT_S
     ).returncode
     said = result.read_text(encoding="utf-8") if result.is_file() else "it wrote no result"
     if status or not json.loads(said if result.is_file() else "{}").get("ok"):
