@@ -1,0 +1,189 @@
+"""Frames of a film through FFmpeg's demuxers and decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import av
+from av.stream import Discard
+from av.video.stream import VideoStream
+
+from engine.errors import UnreadableMedia
+from engine.media import MediaInfo
+from engine.video.conform import Conformer
+from engine.video.frames import PlanarFrame
+from engine.video.opening import open_input, translated
+from engine.video.times import Timeline
+
+if TYPE_CHECKING:
+    from av import Packet, VideoFrame
+    from av.container import InputContainer
+
+_MAX_STEPS = 8  # seeks towards the beginning before giving up
+
+
+class FilmSource:
+    """One file, decoded; damaged frames are left out and counted.
+
+    Memory: the frames that the decoder holds back, and one.
+    """
+
+    def __init__(self, media: MediaInfo, threads: int) -> None:
+        self._media = media
+        self._threads = threads
+        self._stack = ExitStack()
+        self._conform = Conformer(media.video)
+        self._damaged = 0
+        self._concealed = 0
+        self.problems: list[str] = []
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def frames(self) -> Iterator[PlanarFrame]:
+        """All frames from the first one on; at the end `problems` says whether all were there."""
+        container, stream = self._open()
+        count = 0
+        for frame in self._decoded(self._packets(container, stream), stream):
+            count += 1
+            yield frame
+        self._judge_end(count)
+
+    def frames_before(self, pts: int) -> Iterator[PlanarFrame] | None:
+        """Frames from a key frame on, at least one group of pictures before the one of `pts`.
+
+        That one group more makes frames exact which are shown before their key frame and refer
+        to the group before (open groups of pictures). None where the file cannot seek.
+        """
+        container, stream = self._open()
+        with translated(self._media.path):
+            if not _seek_before(container, stream, pts):
+                return None
+        return self._from_key(container, stream)
+
+    def _from_key(self, container: InputContainer, stream: VideoStream) -> Iterator[PlanarFrame]:
+        packets = _skip_to_key(self._packets(container, stream))
+        yield from self._decoded(packets, stream)
+        self._tell_damage()
+
+    def _open(self) -> tuple[InputContainer, VideoStream]:
+        self.close()
+        path, index = self._media.path, self._media.video.index
+        container = self._stack.enter_context(open_input(path))
+        streams = container.streams
+        stream = streams[index] if index < len(streams) else None
+        if not isinstance(stream, VideoStream):
+            raise UnreadableMedia(
+                f"{path.name} has changed: its picture is no longer there.",
+                hint="Add the file again.",
+                path=path,
+            )
+        for other in streams:
+            if other.index != index:
+                other.discard = Discard.all
+        stream.thread_type = "AUTO"
+        stream.codec_context.thread_count = self._threads
+        return container, stream
+
+    def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
+        """Packets of the film, then an empty one that makes the decoder hand out the rest."""
+        packets = container.demux(stream)
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.error.InvalidDataError:
+                self._tell("The file is damaged: nothing could be read behind the damage.")
+                packet = None
+            except (av.error.FFmpegError, OSError) as err:
+                with translated(self._media.path):
+                    raise err
+            if packet is None:
+                return
+            yield packet
+
+    def _decoded(self, packets: Iterator[Packet], stream: VideoStream) -> Iterator[PlanarFrame]:
+        timeline = Timeline(stream)
+        for packet in packets:
+            for frame in self._decode(stream, packet):
+                self._concealed += frame.is_corrupt
+                pts = timeline.pts_of(frame)
+                yield PlanarFrame(
+                    planes=self._conform(frame), pts=pts, duration=max(0, frame.duration or 0)
+                )
+        if timeline.jumps:
+            self._tell("The clock of the file jumps back; the frames were put one after another.")
+
+    def _decode(self, stream: VideoStream, packet: Packet) -> list[VideoFrame]:
+        try:
+            return stream.decode(packet)
+        except (av.error.InvalidDataError, av.error.EOFError, av.error.PatchWelcomeError):
+            self._damaged += 1
+            return []
+        except av.error.FFmpegError as err:
+            with translated(self._media.path):
+                raise err
+            return []
+
+    def _judge_end(self, count: int) -> None:
+        self._tell_damage()
+        video = self._media.video
+        if video.frame_count_is_exact and count < video.frame_count:
+            self._tell(f"The film ends early: {count} of {video.frame_count} frames were there.")
+        elif self._media.is_cut_short:
+            self._tell(f"The end of the file is missing; {count} frames were there.")
+
+    def _tell_damage(self) -> None:
+        if self._damaged:
+            self._tell(f"{self._damaged} damaged frames could not be decoded.")
+        if self._concealed:
+            self._tell(f"{self._concealed} frames are damaged and may look wrong.")
+        for problem in self._conform.problems:
+            self._tell(problem)
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def _skip_to_key(packets: Iterator[Packet]) -> Iterator[Packet]:
+    for packet in packets:
+        if packet.is_keyframe or packet.size == 0:
+            yield packet
+            break
+    yield from packets
+
+
+def _seek_before(container: InputContainer, stream: VideoStream, pts: int) -> bool:
+    """Put the reading position at the key frame before the one that `pts` needs."""
+    at = pts
+    for _ in range(_MAX_STEPS):
+        key = _key_from(container, stream, at)
+        if key is None:
+            return False
+        shown, stored = key
+        if shown <= pts:
+            break
+        at = min(stored, at) - 1  # it is shown later: what `pts` needs lies before
+    else:
+        return False
+    earlier = _key_from(container, stream, min(stored, shown) - 1)
+    target = min(earlier) if earlier is not None and earlier[0] < shown else min(stored, shown)
+    container.seek(target, stream=stream)
+    return True
+
+
+def _key_from(container: InputContainer, stream: VideoStream, at: int) -> tuple[int, int] | None:
+    """Where seeking to `at` ends: when the first key frame there is shown, and is decoded."""
+    try:
+        container.seek(at, stream=stream)
+        for packet in _skip_to_key(container.demux(stream)):
+            if packet.pts is None and packet.dts is None:
+                return None
+            shown = packet.pts if packet.pts is not None else packet.dts
+            return shown, packet.dts if packet.dts is not None else shown
+    except (av.error.FFmpegError, OSError):
+        return None  # not seekable
+    return None
