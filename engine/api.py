@@ -6,8 +6,10 @@ The window and the command line use nothing else of the engine but row 0.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.commands import Command, Shutdown
 from engine.errors import EngineError, EngineStopped
@@ -19,10 +21,10 @@ from engine.media import MediaInfo
 from engine.paths import jobs_folder as default_jobs_folder
 from engine.pipeline.prepare import Machine, make_plan
 from engine.plan import Plan
-from engine.report import Report
+from engine.report import DoctorLine, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
-__all__ = ["Engine", "UnfinishedJob", "plan", "probe", "unfinished", "verify"]
+__all__ = ["Engine", "UnfinishedJob", "bench", "doctor", "plan", "probe", "unfinished", "verify"]
 
 
 class Engine:
@@ -116,6 +118,26 @@ def verify(source: Path, output: Path) -> Report:
     from engine.pipeline.verify import verify as verify_files
 
     return verify_files(source, output)
+
+
+def doctor() -> tuple[DoctorLine, ...]:
+    """Is everything here that should be? Takes a few seconds."""
+    from engine.doctor import examine
+
+    return examine()
+
+
+def bench(
+    cases: Sequence[str], *, quick: bool = False, tell: Callable[[str], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """Measure on this machine; `tell` gets a line after each case.
+
+    Raises:
+        SettingsError: There is no such case.
+    """
+    from engine.bench.cases import run
+
+    return run(cases, quick=quick, tell=tell)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

@@ -43,7 +43,7 @@ def from_plain(kind: type[T], data: Any) -> T:
 
 
 @cache
-def _fields(kind: type[Any]) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
 
@@ -65,8 +65,9 @@ def _read(kind: Any, data: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         if not isinstance(data, dict):
             raise TypeError(f"{data!r} does not describe a {kind}")
-        known = _fields(typing.cast(type[Any], kind))
-        return kind(**{k: _read(known[k], v) for k, v in data.items() if k in known})
+        make: Any = kind
+        known = _fields(make)
+        return make(**{k: _read(known[k], v) for k, v in data.items() if k in known})
     if kind is float:
         return float(data)
     if kind in (Path, Fraction):

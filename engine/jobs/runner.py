@@ -44,7 +44,7 @@ def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repor
         plan=job.plan,
         control=job.control,
         events=events,
-        tile_pictures=machine.settings.tile_previews,
+        pictures=machine.settings.tile_previews,
     )
     with job_log(folder), keep_awake():
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)

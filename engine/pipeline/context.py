@@ -36,6 +36,6 @@ class Context:
     plan: Plan  # replaced by a smaller one when memory runs out
     control: Control
     events: EventSink
-    tile_pictures: bool = True
+    pictures: bool = True  # False where nobody looks: no previews are made
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))

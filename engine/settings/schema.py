@@ -96,7 +96,7 @@ class EngineSettings:
     memory_share: float = setting(
         0.7, "Part of the free memory that a job may take.", low=0.1, high=0.95
     )
-    tile_previews: bool = setting(True, "Send a small picture of every finished tile.")
+    tile_previews: bool = setting(True, "Send small pictures of what is being made.")
 
     def __post_init__(self) -> None:
         check(self)

@@ -49,7 +49,7 @@ class Device:
             rgb, alpha = frames[:, :3], frames[:, 3:] if frames.shape[1] == 4 else None
             large = self._upscale.run(rgb, clip.first)
             planes, result = self._restore.run(large, alpha)
-            if context.preview_due():
+            if context.pictures and context.preview_due():
                 self._preview(clip, rgb[-1], result[-1])
         return planes
 
@@ -61,7 +61,7 @@ class Device:
             PreviewReady(
                 job_id=context.job_id,
                 frame=clip.first + len(clip.frames) - 1,
-                seconds=float((frame.pts - video.start_pts) * video.time_base),
+                seconds=float(frame.pts * video.time_base - context.media.start),
                 source=seen(
                     source,
                     rotation=video.rotation,

@@ -8,8 +8,8 @@ from engine.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stream import Stream
 from engine.plan import Plan
-from engine.video.decode import FrameMark, FrameReader
-from engine.video.frames import PlanarFrame
+from engine.video.decode import FrameReader
+from engine.video.frames import FrameMark, PlanarFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class Upscale:
         canvas = context.plan.source_size.scaled(scale)
         video = context.media.video
         picture: Picture | None = None
-        if context.tile_pictures and (tiles > 1 or context.picture_due()):
+        if context.pictures and (tiles > 1 or context.picture_due()):
             upright = turn(tile[-1], video.rotation, video.is_mirrored)
             picture = picture_of(upright, _TILE_PICTURE_PX)
         turned = video.rotation in (90, 270)
