@@ -8,8 +8,9 @@ of both files only matters at the end.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -23,7 +24,9 @@ REACH = 24  # frames the result may be ahead of or behind the source
 _STATES = 2 * REACH + 1
 _WORST = 25.0  # cost of showing something else altogether
 _STEP = 8.0  # cost of leaving the order
-_FURTHER = 0.5  # for each frame more at the same place
+_FURTHER = 0.5  # for each frame more that is missing at the same place
+_BACK = 50.0  # at most, for going back by more than one frame
+_BEYOND = _WORST + 0.5  # cost of a frame after the source's end
 _FLOOR = 0.15 / 255  # of full scale: differences below this are never told apart
 _RECENT = 240  # frames that tell how well the result matches at best
 
@@ -34,11 +37,11 @@ class Edit:
 
     "missing": source frames `frame` to `frame + count - 1` are not shown. "doubled": result frame
     `shown_at` shows source frame `frame` again, `count` times. "moved": the result goes back to
-    source frame `frame` at `shown_at`. `clear` is False in a still passage, where any neighbour
-    could be meant.
+    source frame `frame` at `shown_at`. "extra": `count` frames at the end that the source does not
+    have. `clear` is False in a still passage, where any neighbour could be meant.
     """
 
-    kind: Literal["missing", "doubled", "moved"]
+    kind: Literal["missing", "doubled", "moved", "extra"]
     frame: int  # of the source
     shown_at: int  # of the result
     count: int = 1
@@ -53,7 +56,7 @@ class Window:
         self._around = np.zeros((_STATES, cells), dtype=np.float32)
         self._known = np.zeros(_STATES, dtype=bool)
         self.count = 0
-        self.changes: list[float] = []  # of each source frame against the one before, rms
+        self.changes = array("f")  # of each source frame against the one before, rms
         for _ in range(REACH):
             self._shift()
 
@@ -96,7 +99,7 @@ class Order:
         distances[~known] = np.inf
         self._learn_noise(float(distances.min()))
         costs = np.minimum(np.square(distances / self.noise), _WORST)
-        costs[~known] = 2 * _WORST
+        costs[~known] = _BEYOND
         if self._came_from:
             through = self._costs[:, None] + _jumps()
             origin = through.argmin(axis=0)
@@ -121,7 +124,7 @@ class Order:
         if not count:
             return []
         left = source_count - count - (np.arange(_STATES) - REACH)
-        ends = np.where(left >= 0, _jump(np.abs(left)), _STEP * (1 + np.abs(left)))
+        ends = _jump(left)
         state = int((self._costs + ends).argmin())
         states = [0] * count
         for number in range(count - 1, -1, -1):
@@ -130,18 +133,23 @@ class Order:
         return [number + state - REACH for number, state in enumerate(states)]
 
 
-def edits(shown: list[int], source_count: int, changes: list[float], noise: float) -> list[Edit]:
+def edits(
+    shown: list[int], source_count: int, changes: Sequence[float], noise: float
+) -> list[Edit]:
     """What `Order.shown` means in words a person can check."""
     found: list[Edit] = []
-    for at, (before, now) in enumerate(pairwise([-1, *shown, source_count])):
+    real = [frame for frame in shown if frame < source_count]
+    for at, (before, now) in enumerate(pairwise([-1, *real, source_count])):
         step = now - before
-        is_end = at == len(shown)
         if step > 1:
             found.append(Edit(kind="missing", frame=before + 1, shown_at=at, count=step - 1))
-        elif step == 0 and not is_end:
+        elif step == 0:
             found.append(Edit(kind="doubled", frame=now, shown_at=at))
         elif step < 0:
             found.append(Edit(kind="moved", frame=now, shown_at=at))
+    if len(real) < len(shown):
+        surplus = len(shown) - len(real)
+        found.append(Edit(kind="extra", frame=source_count, shown_at=len(real), count=surplus))
     return [_judged(edit, changes, noise) for edit in _joined(found)]
 
 
@@ -159,10 +167,10 @@ def _joined(found: list[Edit]) -> list[Edit]:
     return joined
 
 
-def _judged(edit: Edit, changes: list[float], noise: float) -> Edit:
+def _judged(edit: Edit, changes: Sequence[float], noise: float) -> Edit:
     """Say whether the place is certain: the source changes there by more than noise."""
     near = changes[max(1, edit.frame) : edit.frame + edit.count + 1]
-    clear = bool(near) and max(near) > 2 * noise
+    clear = bool(near) and max(near) > noise
     return Edit(
         kind=edit.kind, frame=edit.frame, shown_at=edit.shown_at, count=edit.count, clear=clear
     )
@@ -173,8 +181,10 @@ def _rms(values: NDArray[np.float32]) -> float:
 
 
 def _jump(frames: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Cost of so many frames missing or shown again at one place."""
-    return np.where(frames > 0, _STEP + _FURTHER * (frames - 1), 0.0)
+    """Cost of so many frames missing at one place; below 0: of going back by so many."""
+    missing = _STEP + _FURTHER * (frames - 1)
+    back = np.where(frames == -1, _STEP, np.minimum(1 - _STEP * frames, _BACK))
+    return np.where(frames > 0, missing, np.where(frames < 0, back, 0.0))
 
 
 _JUMPS: list[NDArray[np.float64]] = []
@@ -184,5 +194,5 @@ def _jumps() -> NDArray[np.float64]:
     """Cost of going from each state to each, [from, to]."""
     if not _JUMPS:
         states = np.arange(_STATES)
-        _JUMPS.append(_jump(np.abs(states[:, None] - states[None, :])))
+        _JUMPS.append(_jump(states[None, :] - states[:, None]))
     return _JUMPS[0]
