@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +104,7 @@ def fit(
     schedule: Schedule,
     seed: int,
     device: torch.device,
+    interim: Callable[[LiteNet], None] | None = None,
 ) -> LiteNet:
     """Train in place; returns the running average of the weights as a new float32 network.
 
@@ -114,6 +115,7 @@ def fit(
         schedule: Length and rates.
         seed: Of the order of cuttings.
         device: Where to compute; the autocast dtype is bfloat16 everywhere.
+        interim: Gets the average every 1000 steps.
     """
     scale, reach = net.config.scale, net.receptive_radius
     net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -138,11 +140,17 @@ def fit(
         for name, value in net.state_dict().items():
             average[name].lerp_(value, 1 - keep)
         running = running * 0.99 + 0.01 * loss.item()
-        if step % 500 == 499:
+        if step % 1000 == 999:
             log.info("step %d loss %.5f", step + 1, running)
-    result_net = LiteNet(net.config)
-    result_net.load_state_dict({name: value.cpu() for name, value in average.items()})
-    return result_net.requires_grad_(False).eval()
+            if interim is not None:
+                interim(_averaged(net, average))
+    return _averaged(net, average)
+
+
+def _averaged(net: LiteNet, average: dict[str, Tensor]) -> LiteNet:
+    result = LiteNet(net.config)
+    result.load_state_dict({name: value.cpu() for name, value in average.items()})
+    return result.requires_grad_(False).eval()
 
 
 def gain_over_base(net: LiteNet, sources: np.ndarray, targets: np.ndarray) -> float:
@@ -194,7 +202,9 @@ def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
     config = LiteConfig(scale=options.scale, channels=options.channels, layers=options.layers)
-    schedule = Schedule(steps=options.steps, rate=options.rate, batch=options.batch)
+    schedule = Schedule(
+        steps=options.steps, rate=options.rate, batch=options.batch, patch=options.patch
+    )
     pool_folder = options.pool_folder or options.out / "pool"
     parts = {}
     for name, seed, count in (
@@ -208,11 +218,24 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         net = new_net(config, options.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    trained = fit(net, *parts["train"], schedule=schedule, seed=options.seed, device=device)
-    gain = gain_over_base(trained, *parts["check"])
-    log.info("generated check pictures: %.3f dB above bicubic", gain)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"lite_x{options.scale}_{options.form}.safetensors"
+    trained = fit(
+        net,
+        *parts["train"],
+        schedule=schedule,
+        seed=options.seed,
+        device=device,
+        interim=lambda average: _write(average, path.with_suffix(".interim"), options),
+    )
+    gain = gain_over_base(trained, *parts["check"])
+    log.info("generated check pictures: %.3f dB above bicubic", gain)
+    _write(trained, path, options)
+    path.with_suffix(".interim").unlink(missing_ok=True)
+    log.info("wrote %s", path)
+
+
+def _write(net: LiteNet, path: Path, options: argparse.Namespace) -> None:
     metadata = {
         "model": "lite",
         "form": options.form,
@@ -220,12 +243,12 @@ def main(arguments: list[str] | None = None) -> None:
         "seed": str(options.seed),
         "steps": str(options.steps),
         "pool": str(options.pool),
+        "rate": str(options.rate),
         "start": options.start.name if options.start else "random",
         "made_with": "engine.models.lite.train, generated pictures only",
     }
-    tensors = {name: value.contiguous() for name, value in trained.state_dict().items()}
+    tensors = {name: value.contiguous() for name, value in net.state_dict().items()}
     save_file(tensors, path, metadata=metadata)
-    log.info("wrote %s", path)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -242,6 +265,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     return parser
 

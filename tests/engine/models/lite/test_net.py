@@ -1,0 +1,156 @@
+"""The network: base, tiles, loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import save_file
+
+from engine.errors import UnknownKeys, WeightsMissing
+from engine.models.lite.config import LiteConfig
+from engine.models.lite.net import LiteNet, load_lite
+from engine.models.lite.scenes import Surfaces, random_picture
+from engine.paths import resource
+
+FILES = [
+    resource("weights", f"lite_x{scale}_{form}.safetensors")
+    for scale in (2, 4)
+    for form in ("faithful", "restore")
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def small_net(scale: int = 2) -> LiteNet:
+    torch.manual_seed(3)
+    return LiteNet(LiteConfig(scale=scale, channels=8, layers=2))
+
+
+def without_residual(scale: int) -> LiteNet:
+    net = small_net(scale)
+    for parameter in net.parameters():
+        torch.nn.init.zeros_(parameter)
+    return net
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+def test_base_equals_pillow_bicubic(scale: int) -> None:
+    picture = np.random.default_rng(1).random((17, 23), dtype=np.float32)
+    size = (23 * scale, 17 * scale)
+    wanted = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BICUBIC))
+    frames = torch.from_numpy(picture).expand(1, 3, 17, 23)
+    result = without_residual(scale)(frames)[0, 1].numpy()
+    inner = slice(3 * scale, -3 * scale)  # Pillow treats the border itself differently
+    expected = np.clip(wanted, 0, 1)[inner, inner]
+    np.testing.assert_allclose(result[inner, inner], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+def test_base_on_other_devices_equals_base_on_processor(scale: int) -> None:
+    frames = torch.rand(1, 3, 12, 15)
+    edge = F.pad(frames, (2,) * 4, mode="replicate")
+    whole = F.interpolate(edge, scale_factor=scale, mode="bicubic", antialias=True)
+    cut = 2 * scale
+    expected = whole[:, :, cut:-cut, cut:-cut].clamp(0, 1)
+    torch.testing.assert_close(without_residual(scale)(frames), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (14, 11)])
+def test_result_is_scale_times_as_large(scale: int, size: tuple[int, int]) -> None:
+    result = small_net(scale)(torch.rand(2, 3, *size))
+    assert result.shape == (2, 3, size[0] * scale, size[1] * scale)
+    assert result.dtype == torch.float32
+    assert 0 <= float(result.min()) <= float(result.max()) <= 1
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_tiles_with_halo_equal_the_whole_frame(path: Path) -> None:
+    net = load_lite(path)
+    frames = torch.rand(1, 3, 40, 44)
+    r, s = net.receptive_radius, net.config.scale
+    whole = net(frames)
+    tile = net(frames[:, :, 10 - r : 24 + r, 12 - r : 30 + r])
+    inside = tile[:, :, r * s : -r * s, r * s : -r * s]
+    wanted = whole[:, :, 10 * s : 24 * s, 12 * s : 30 * s]
+    torch.testing.assert_close(inside, wanted, atol=1e-5, rtol=0)
+
+
+def test_a_halo_one_pixel_too_small_is_seen() -> None:
+    net = load_lite(FILES[0])
+    frames = torch.rand(1, 3, 40, 44)
+    r, s = net.receptive_radius - 1, net.config.scale
+    tile = net(frames[:, :, 10 - r : 24 + r, 12 - r : 30 + r])
+    inside = tile[:, :, r * s : -r * s, r * s : -r * s]
+    wanted = net(frames)[:, :, 10 * s : 24 * s, 12 * s : 30 * s]
+    assert float((inside - wanted).abs().max()) > 1e-5
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("colour", [(0, 0, 0), (1, 1, 1), (0.2, 0.5, 0.8), (0.5, 0.5, 0.5)])
+def test_flat_colour_stays_flat(path: Path, colour: tuple[float, float, float]) -> None:
+    frames = torch.tensor(colour, dtype=torch.float32).view(1, 3, 1, 1).expand(1, 3, 20, 20)
+    error = load_lite(path)(frames) - frames[:, :, :1, :1]
+    assert float(error.abs().max()) < 1.5 / 255
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_shipped_weights_beat_bicubic_on_a_generated_picture(path: Path) -> None:
+    net = load_lite(path)
+    rng = np.random.default_rng(77)
+    surfaces = Surfaces(rng, count=4, size=256)
+    scale, gains = net.config.scale, []
+    for _ in range(6):
+        picture = Image.fromarray(random_picture(rng, surfaces, 96))
+        small = picture.resize((96 // scale,) * 2, Image.Resampling.BICUBIC)
+        frames, wanted = (
+            torch.from_numpy(np.array(p)).permute(2, 0, 1)[None].float() / 255
+            for p in (small, picture)
+        )
+        errors = [
+            (model(frames) - wanted).square().mean().item()
+            for model in (net, without_residual(scale))
+        ]
+        gains.append(errors[1] / errors[0])
+    assert np.median(gains) > 1.02
+
+
+def test_bfloat16_residual_costs_little() -> None:
+    frames = torch.rand(1, 3, 32, 32)
+    exact = load_lite(FILES[0])(frames)
+    short = load_lite(FILES[0], dtype=torch.bfloat16)(frames)
+    assert short.dtype == torch.float32
+    assert float((exact - short).square().mean().sqrt()) < 0.5 / 255
+
+
+def test_loading_names_what_is_wrong(tmp_path: Path) -> None:
+    tensors = {name: value.clone() for name, value in small_net().state_dict().items()}
+    tensors["left.over"] = torch.zeros(1)
+    save_file(tensors, tmp_path / "net.safetensors")
+    with pytest.raises(UnknownKeys, match=r"left\.over is not known"):
+        load_lite(tmp_path / "net.safetensors")
+
+
+def test_missing_and_damaged_files_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(WeightsMissing):
+        load_lite(tmp_path / "none.safetensors")
+    (tmp_path / "net.safetensors").write_bytes(b"no weights at all")
+    with pytest.raises(UnknownKeys, match="damaged"):
+        load_lite(tmp_path / "net.safetensors")
+
+
+def test_loaded_weights_equal_the_saved_ones(tmp_path: Path) -> None:
+    net = small_net(4)
+    save_file(dict(net.state_dict()), tmp_path / "net.safetensors")
+    frames = torch.rand(1, 3, 9, 9)
+    torch.testing.assert_close(load_lite(tmp_path / "net.safetensors")(frames), net(frames))
