@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine import doctor
+from engine.errors import WeightsMissing
+from engine.hardware import devices, nvml
+from engine.report import DoctorLine
+
+GIB = 2**30
+
+
+def only(lines: list[DoctorLine], name: str) -> DoctorLine:
+    (line,) = [line for line in lines if line.name == name]
+    return line
+
+
+def test_this_machine_can_do_the_work() -> None:
+    lines = [
+        line
+        for check in doctor.CHECKS
+        if check.__name__ not in ("_encoders", "_weights")
+        for line in doctor._lines(check)
+    ]
+    assert [line for line in lines if line.state == "problem"] == []
+    names = {line.name for line in lines}
+    assert {"python", "torch", "arithmetic", "av", "ffmpeg libraries", "disk", "card"} <= names
+    assert all(line.hint for line in lines if line.state != "ok")
+
+
+def test_a_check_that_breaks_is_a_problem() -> None:
+    def _broken() -> Iterator[DoctorLine]:
+        yield doctor._ok("first", "fine")
+        raise RuntimeError("no floor")
+
+    first, second = doctor._lines(_broken)
+    assert (first.state, second.state) == ("ok", "problem")
+    assert second.name == "broken"
+    assert "no floor" in second.message
+
+
+def test_torch_that_does_not_load_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (line,) = doctor._lines(doctor._torch)
+    assert line.state == "problem"
+    assert "Visual C++" in line.hint
+
+
+def test_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    right = torch.nn.functional.conv2d
+    monkeypatch.setattr(torch.nn.functional, "conv2d", lambda x, w: right(x, w) * 1.001)
+    assert only(doctor._lines(doctor._torch), "arithmetic").state == "problem"
+
+
+def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.video import codecs
+
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: name == "ffv1")
+    monkeypatch.setattr(nvml, "handles", lambda: ("card",))
+    lines = doctor._lines(doctor._encoders)
+    assert only(lines, "encoder libx264").state == "problem"
+    assert only(lines, "encoder ffv1").state == "ok"
+    assert only(lines, "encoder hevc_nvenc").state == "warning"
+
+
+def test_missing_weights_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, scale: int) -> str:
+        raise WeightsMissing(f"The model file {name} is missing.", hint="Install Upreel again.")
+
+    monkeypatch.setattr(doctor, "_tried", missing)
+    lines = doctor._lines(doctor._weights)
+    assert len(lines) == 4
+    assert {line.state for line in lines} == {"problem"}
+
+
+def test_the_shipped_x2_model_works() -> None:
+    assert "keeps grey" in doctor._tried("lite_x2_faithful.safetensors", 2)
+
+
+def test_missing_resources_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
+    (line,) = doctor._lines(doctor._resources)
+    assert line.state == "problem"
+
+
+def test_a_folder_that_cannot_be_written_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file"))
+    lines = doctor._lines(doctor._folders)
+    assert only(lines, "jobs folder").state == "problem"
+    assert only(lines, "cache folder").state == "ok"
+
+
+def test_long_paths_are_a_problem_only_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_DATA", "/" + "a" * 230)
+    assert doctor._path_length().state == "ok"
+    monkeypatch.setattr(doctor, "_takes_long_paths", lambda: False)
+    assert doctor._path_length().state == "problem"
+
+
+@pytest.mark.parametrize(("free", "state"), [(6, "ok"), (3, "warning"), (0.5, "problem")])
+def test_little_space_is_said(monkeypatch: pytest.MonkeyPatch, free: float, state: str) -> None:
+    usage = SimpleNamespace(free=round(free * 10**9))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
+    (line,) = doctor._lines(doctor._disk)
+    assert line.state == state
+
+
+def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "ram", lambda: (8 * GIB, GIB))
+    (line,) = doctor._lines(doctor._memory)
+    assert line.state == "warning"
+
+
+def test_a_card_that_this_torch_cannot_use_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    card = devices.Gpu(
+        name="NVIDIA Test",
+        total_bytes=16 * GIB,
+        free_bytes=15 * GIB,
+        driver="580",
+        capability=(12, 0),
+    )
+    monkeypatch.setattr(devices, "gpus", lambda: (card,))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    (line,) = doctor._lines(doctor._card)
+    assert line.state == "warning"
+    assert "NVIDIA Test" in line.message
+
+
+def test_damaged_settings_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
+    (tmp_path / "settings.toml").write_text("[engine\n")
+    (line,) = doctor._lines(doctor._settings)
+    assert line.state == "problem"
+    assert "settings.toml" in line.hint
