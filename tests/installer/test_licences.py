@@ -1,0 +1,62 @@
+"""Every package that is passed on is named, with a licence text."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import Distribution
+
+import pytest
+
+from installer import licences
+
+PROGRAMS = {
+    "av",
+    "numpy",
+    "torch",
+    "pyside6-essentials",
+    "shiboken6",
+    "safetensors",
+    "psutil",
+    "rich",
+}
+
+
+@pytest.fixture(scope="module")
+def packed() -> dict[str, Distribution]:
+    return licences.closure(licences.direct_dependencies())
+
+
+def test_packed_packages_include_what_the_direct_ones_need(packed: dict[str, Distribution]) -> None:
+    assert packed.keys() >= PROGRAMS
+    assert "pytest" not in packed
+
+
+def test_notices_name_every_packed_package(packed: dict[str, Distribution]) -> None:
+    text = (licences.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8").lower()
+    named = {name.replace("_", "-") for name in re.findall(r"[a-z0-9][a-z0-9_.-]*", text)}
+    missing = [name for name in packed if name not in named]
+    assert not missing
+
+
+def test_notices_say_what_the_gpl_parts_mean() -> None:
+    text = (licences.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8")
+    for needed in ("x264", "x265", "GPL-2.0-or-later", "LGPL-3.0", "corresponding source"):
+        assert needed in text
+
+
+def test_every_packed_package_has_a_licence_text(packed: dict[str, Distribution]) -> None:
+    for name, distribution in packed.items():
+        texts = licences.texts_of(name, distribution)
+        assert any(len(text) > 500 for _, text in texts), name
+
+
+def test_a_package_without_a_text_stops_the_freeze(packed: dict[str, Distribution]) -> None:
+    with pytest.raises(SystemExit, match="has no licence text"):
+        licences.texts_of("unheard-of", packed["shiboken6"])
+
+
+def test_collected_file_holds_the_lgpl_and_the_gpl() -> None:
+    text = licences.collect()
+    assert "GNU LESSER GENERAL PUBLIC LICENSE" in text
+    assert "GNU GENERAL PUBLIC LICENSE\n                       Version 3" in text
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2" in text
