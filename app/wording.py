@@ -21,6 +21,21 @@ def duration(seconds: float) -> str:
     return tr("{hours} h {minutes} min", hours=whole // 3600, minutes=f"{whole % 3600 // 60:02d}")
 
 
+def about(seconds: float, error: float) -> str:
+    """An expected time with how far it may be off, in one unit: "45 ± 4 min"."""
+    unit, length = ("s", 1) if seconds < 90 else ("min", 60) if seconds < 5400 else ("h", 3600)
+    value = f"{seconds / length:.1f}" if length == 3600 else f"{seconds / length:.0f}"
+    off = f"{error / length:.1f}" if length == 3600 else f"{max(1, round(error / length))}"
+    if not error:
+        return duration(seconds)
+    texts = {
+        "s": tr("{value} ± {error} s", value=value, error=off),
+        "min": tr("{value} ± {error} min", value=value, error=off),
+        "h": tr("{value} ± {error} h", value=value, error=off),
+    }
+    return texts[unit]
+
+
 def size(value: Size) -> str:
     """Width and height with a real multiplication sign."""
     return f"{value.width}×{value.height}"

@@ -24,6 +24,7 @@ class EngineBridge(QObject):
     job_rejected = Signal(events.JobRejected)
     job_removed = Signal(events.JobRemoved)
     plan_chosen = Signal(events.PlanChosen)
+    plan_failed = Signal(events.PlanFailed)
     plan_downgraded = Signal(events.PlanDowngraded)
     job_started = Signal(events.JobStarted)
     stage_started = Signal(events.StageStarted)
@@ -85,6 +86,8 @@ class EngineBridge(QObject):
                 self.job_removed.emit(event)
             case events.PlanChosen():
                 self.plan_chosen.emit(event)
+            case events.PlanFailed():
+                self.plan_failed.emit(event)
             case events.PlanDowngraded():
                 self.plan_downgraded.emit(event)
             case events.JobStarted():

@@ -74,7 +74,7 @@ class ChoicesForm(QWidget):
         for part in (self._target, self._model, self._form, self.file, self._more):
             part.setEnabled(can_change)
         self._locked.setVisible(not can_change)
-        self.file.show_output(row.plan if row is not None else None)
+        self.file.show_output(row.plan if row is not None else None, self.output)
 
     def flush(self) -> None:
         """Say a pending change at once: somebody presses Start."""
@@ -150,6 +150,9 @@ class ChoicesForm(QWidget):
 
     def _apply(self, values: dict[str, object]) -> None:
         self.settings = dataclasses.replace(self.settings, **values)
+        container = values.get("container")
+        if self.output is not None and container not in (None, "auto"):
+            self.output = self.output.with_suffix(f".{container}")
         self._show_form()
         self._timer.start()
 

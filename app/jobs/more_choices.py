@@ -14,7 +14,7 @@ from app.theme.icons import icon
 from engine.settings import schema
 
 _GROUPS = {
-    mark("Part of the film"): ("start", "stop"),
+    mark("Film"): ("start", "stop", "accept_damaged"),
     mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
     mark("Computing"): ("device", "tile", "overlap", "segment_seconds"),
 }

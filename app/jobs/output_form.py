@@ -39,6 +39,7 @@ class OutputForm(QWidget):
         super().__init__(parent)
         self._output: Path | None = None  # shown: of the plan
         self._folder: Path | None = None
+        self._is_named = False  # by the user; else by the planner
         self._editors: dict[str, Editor] = {n: make_editor(n) for n in ("container", "codec")}
         self._file_label, self._quality_label = QLabel(), QLabel()
         self._quality_words = QLabel()
@@ -67,8 +68,13 @@ class OutputForm(QWidget):
         self._quality.blockSignals(False)
         self._say_quality()
 
-    def show_output(self, plan: Plan | None) -> None:
-        """Show where the result of a plan will lie; None while there is no plan."""
+    def show_output(self, plan: Plan | None, chosen: Path | None) -> None:
+        """Show where the result of a plan will lie; None while there is no plan.
+
+        Args:
+            plan: Names the file.
+            chosen: What the user chose: a file, a folder (the planner names the file), or None.
+        """
         self._output = plan.output if plan is not None else None
         for part in (self._name, self._browse):
             part.setEnabled(plan is not None)
@@ -77,6 +83,7 @@ class OutputForm(QWidget):
             self._where.setText(tr("Beside the source"))
             return
         self._folder = plan.output.parent
+        self._is_named = chosen is not None and chosen != plan.output.parent
         if not self._name.hasFocus():
             self._name.setText(plan.output.name)
         beside = plan.output.parent == plan.source.parent
@@ -147,7 +154,7 @@ class OutputForm(QWidget):
             lambda value: self.changed.emit({"crf": self._worst - value})
         )
         self._name.editingFinished.connect(self._rename)
-        self._browse.clicked.connect(self._choose_folder)
+        self._browse.clicked.connect(self.choose_folder)
 
     def _say_quality(self) -> None:
         crf = self._worst - self._quality.value()
@@ -166,14 +173,17 @@ class OutputForm(QWidget):
         else:
             self._name.setText(self._output.name)
 
-    def _choose_folder(self) -> None:
+    def choose_folder(self) -> None:
+        """Ask for another folder."""
         if self._output is None:
             return
         chosen = QFileDialog.getExistingDirectory(
             self, tr("Folder of the result"), str(self._folder)
         )
         if chosen:
-            self.output_chosen.emit(Path(chosen) / self._output.name)
+            self.output_chosen.emit(
+                Path(chosen) / self._output.name if self._is_named else Path(chosen)
+            )
 
 
 class _WheellessSlider(QSlider):

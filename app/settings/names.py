@@ -24,6 +24,7 @@ NAMES = {
     "stop": mark("End before"),
     "segment_seconds": mark("Length of pieces"),
     "overwrite": mark("Replace existing file"),
+    "accept_damaged": mark("Accept damaged film"),
     "threads": mark("Processor threads"),
     "memory_share": mark("Share of free memory"),
     "tile_previews": mark("Pictures of tiles"),
@@ -56,7 +57,7 @@ CHOICES = {
 
 def name_of(setting: str) -> str:
     """The name of a setting in the current language."""
-    return tr(NAMES[setting])
+    return tr(NAMES.get(setting, setting.replace("_", " ").capitalize()))
 
 
 def choice_of(value: str) -> str:

@@ -76,7 +76,7 @@ class LogModel(QObject):
                     passed=passed,
                     total=len(event.report.checks),
                 )
-            case events.JobFailed():
+            case events.JobFailed() | events.PlanFailed():
                 return f"{event.error.message} {event.error.hint}".strip()
             case events.JobCancelled():
                 return tr("cancelled")

@@ -118,6 +118,13 @@ class QueueModel(QAbstractListModel):
         self.queue_changed.emit()
         return True
 
+    def set_thumbnail(self, job_id: str, picture: events.Picture) -> None:
+        """Keep a small picture for a card that has none yet."""
+        row = self.find(job_id)
+        if row is not None and row.thumbnail is None:
+            row.picture, row.thumbnail = picture, image_of(picture)
+            self._tell(row)
+
     # The engine's side
 
     def on_event(self, event: events.Event) -> None:
@@ -152,6 +159,8 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state, row.error = JobState.REJECTED, event.error
         case events.PlanChosen():
             row.plan, row.error = event.plan, None
+        case events.PlanFailed():
+            row.error = event.error
         case events.PlanDowngraded():
             row.plan = event.plan
         case events.JobStarted():

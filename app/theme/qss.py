@@ -26,6 +26,8 @@ QFrame[kind="chip"] {{
 QFrame[kind="segments"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.RADIUS + 2}px; }}
 QScrollArea, QScrollArea > QWidget > QWidget#scrolled {{ background: transparent; border: none; }}
+QStatusBar {{ background: {t.surface_1}; }}
+QStatusBar::item {{ border: none; }}
 QDockWidget {{ color: {t.text_1}; }}
 QDockWidget::title {{
   background: {t.surface_1}; padding: 8px 12px; border-top: 1px solid {t.line}; }}
@@ -44,6 +46,8 @@ QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
 QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
 QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}
 QLabel[kind="figure"] {{ font-size: {tokens.FIGURE_PX}px; font-weight: 700; }}
+QLabel[kind="gauge"] {{ font-weight: 600; }}
+QLabel[kind="lead"] {{ color: {t.text_2}; font-size: 15px; }}
 QLabel[kind="good"] {{ color: {t.accent}; font-weight: 600; }}
 QLabel[kind="warning"] {{ color: {t.warning}; font-weight: 600; }}
 QLabel[kind="error"] {{ color: {t.error}; font-weight: 600; }}
@@ -103,6 +107,7 @@ QComboBox:focus, QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus {{
   border: 2px solid {t.accent}; padding: 0 9px; min-height: {tokens.CONTROL_HEIGHT - 4}px; }}
 QComboBox:disabled, QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled {{
   color: {faded}; }}
+QLineEdit[wrong="true"] {{ border: 2px solid {t.error}; padding: 0 9px; }}
 QComboBox::drop-down {{ border: none; width: 28px; }}
 QComboBox::down-arrow {{ image: none; }}
 QComboBox QAbstractItemView {{

@@ -1,0 +1,64 @@
+"""Every action of the window once: text, icon, shortcut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QAction, QKeySequence
+
+from app.i18n import mark, tr
+from app.theme.icons import icon
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    text: str
+    icon: str = ""
+    shortcuts: tuple[str, ...] = ()
+
+
+SPECS = {
+    "add_files": _Spec(mark("Add files …"), "add", ("Ctrl+O",)),
+    "add_folder": _Spec(mark("Add a folder …"), "folder", ("Ctrl+Shift+O",)),
+    "start": _Spec(mark("Start"), "play", ("Ctrl+Return", "Ctrl+Enter")),
+    "pause": _Spec(mark("Pause or resume"), "pause", ("Ctrl+P",)),
+    "cancel": _Spec(mark("Cancel"), "cancel", ("Ctrl+.",)),
+    "open_result": _Spec(mark("Open result"), "open", ("Ctrl+Shift+R",)),
+    "show_in_folder": _Spec(mark("Show in folder"), "folder", ("Ctrl+E",)),
+    "report": _Spec(mark("What was checked"), "check", ("Ctrl+I",)),
+    "retry": _Spec(mark("Try again"), "retry", ("Ctrl+R",)),
+    "move_up": _Spec(mark("Move up"), "up", ("Ctrl+Up",)),
+    "move_down": _Spec(mark("Move down"), "down", ("Ctrl+Down",)),
+    "remove": _Spec(mark("Remove from the queue"), "trash", ("Del",)),
+    "log": _Spec(mark("Log"), "", ("F1",)),
+}
+_OF_THE_LIST = ("remove",)  # their keys mean something else in other places
+
+
+class Actions(QObject):
+    """Makes the actions; `actions["start"]` gives one."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._actions = {name: QAction(self) for name in SPECS}
+        for name, action in self._actions.items():
+            action.setObjectName(f"action-{name}")
+            action.setShortcuts([QKeySequence(keys) for keys in SPECS[name].shortcuts])
+            if name in _OF_THE_LIST:
+                action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self["log"].setCheckable(True)
+        self.retranslate_ui()
+
+    def __getitem__(self, name: str) -> QAction:
+        return self._actions[name]
+
+    def __iter__(self) -> object:
+        return iter(self._actions.values())
+
+    def retranslate_ui(self) -> None:
+        """Texts in the current language, icons in the current theme."""
+        for name, action in self._actions.items():
+            action.setText(tr(SPECS[name].text))
+            if SPECS[name].icon:
+                action.setIcon(icon(SPECS[name].icon))

@@ -1,0 +1,217 @@
+"""The program with a window: the only place where all objects meet."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QObject, QStandardPaths, QTimer
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from app import desktop
+from app.bridge.engine_bridge import EngineBridge
+from app.controller import Controller, EngineFace
+from app.i18n import Languages, system_language, tr
+from app.main_window import MainWindow
+from app.stage_link import StageLink
+from app.state.log_model import LogModel
+from app.state.queue_model import QueueModel
+from app.state.telemetry_model import TelemetryModel
+from app.theme import tokens
+from app.theme.fonts import interface_font
+from app.theme.palette import palette_of
+from app.theme.qss import style_sheet
+from app.ui_state import UiState
+from engine import paths
+from engine.commands import Prepare
+from engine.events import EventSink
+
+_log = logging.getLogger(__name__)
+_CLOSE_S = 20.0  # the running segment may end first
+
+
+class Program(QObject):
+    """Everything that belongs to one window and its engine."""
+
+    def __init__(
+        self,
+        app: QApplication,
+        make_engine: Callable[[EventSink], EngineFace],
+        *,
+        ui_state: UiState | None = None,
+    ) -> None:
+        super().__init__()
+        self._app = app
+        self.ui_state = ui_state or UiState()
+        self.languages = Languages(app)
+        self.languages.use(self.ui_state.language or system_language())
+        self.bridge = EngineBridge(self)
+        self.engine = make_engine(self.bridge)
+        self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
+        self.log = LogModel(self)
+        for model in (self.queue, self.telemetry, self.log):
+            self.bridge.event_seen.connect(model.on_event)
+        self.controller = Controller(self.engine, self.bridge, self.queue, self)
+        self.controller.settings = self.ui_state.choices
+        self.controller.command_failed.connect(self.log.add)
+        self._dress(self.ui_state.theme)
+        self.window = MainWindow(
+            self.controller, self.queue, self.telemetry, self.log, self.ui_state
+        )
+        self._link = StageLink(self.window.stage, self.bridge, self)
+        self._left_over: tuple = ()
+        self._connect()
+        self.window.top.show_language(self.languages.current)
+
+    def use_language(self, language: str) -> None:
+        """Switch while the window is open."""
+        self.ui_state.language = language
+        self.languages.use(language)
+        self.window.top.show_language(self.languages.current)
+
+    def use_theme(self, name: str) -> None:
+        """Switch while the window is open."""
+        self.ui_state.theme = name
+        self._dress(name)
+        desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
+
+    def offer_left_over(self, jobs: tuple) -> None:
+        """Show that jobs of an earlier run can go on."""
+        self._left_over = jobs
+        self.window.queue_column.offer_unfinished(len(jobs))
+
+    def add_sample(self) -> None:
+        """Queue the sample clip and start: somebody wants to see it work."""
+        folder = writable_folder()
+        self.controller.add_file(
+            paths.resource("samples", "upreel_sample.mp4"),
+            output=free_name(folder / "upreel_sample_x2.mp4"),
+            starts_at_once=True,
+        )
+
+    def _dress(self, theme_name: str) -> None:
+        theme = tokens.use(theme_name)
+        self._app.setPalette(palette_of(theme))
+        self._app.setStyleSheet(style_sheet(theme))
+
+    def _connect(self) -> None:
+        window = self.window
+        window.top.language_wanted.connect(self.use_language)
+        window.top.theme_wanted.connect(self.use_theme)
+        window.sample_wanted.connect(self.add_sample)
+        window.queue_column.continue_wanted.connect(self._continue)
+        window.queue_column.discard_wanted.connect(self._discard)
+        window.queue_column.view.selected.connect(self._show_stage)
+        self.queue.queue_changed.connect(self._show_stage)
+        self.bridge.plan_chosen.connect(self._remember_peak)
+
+    def _show_stage(self) -> None:
+        self._link.show_row(self.window.selected)
+
+    def _remember_peak(self) -> None:
+        active = self.queue.active
+        if active is not None and active.plan is not None:
+            self.telemetry.planned_bytes = active.plan.peak_bytes
+
+    def _continue(self) -> None:
+        self.controller.continue_left_over(self._left_over)
+        self.offer_left_over(())
+
+    def _discard(self) -> None:
+        self.controller.discard_left_over(self._left_over)
+        self.offer_left_over(())
+
+
+def run(argv: Sequence[str]) -> int:
+    """Open the window and stay until it is closed; the exit status."""
+    options = _parse(argv)
+    from engine import log
+
+    log.setup()
+    app = make_application(list(argv[:1]))
+    from engine.api import Engine, unfinished
+
+    program = Program(app, Engine)
+    sys.excepthook = _show_crash
+    program.window.painted.connect(lambda: _begin(program, options, unfinished))
+    program.window.closed.connect(program.window.hide)
+    app.lastWindowClosed.connect(app.quit)
+    desktop.colour_title_bar(int(program.window.winId()), is_dark=tokens.current().is_dark)
+    program.window.show()
+    status = app.exec()
+    program.engine.close(_CLOSE_S)
+    return status
+
+
+def make_application(arguments: list[str]) -> QApplication:
+    """The QApplication with our font and Qt's Fusion controls."""
+    desktop.prepare_process()
+    app = QApplication(arguments or ["upreel"])
+    app.setApplicationName("Upreel")
+    app.setApplicationDisplayName("Upreel")
+    app.setStyle("Fusion")
+    app.setFont(interface_font())
+    return app
+
+
+def writable_folder() -> Path:
+    """Where the result of the sample goes: the user's films, else our own data folder."""
+    place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.MoviesLocation)
+    for folder in (Path(place) if place else None, paths.data_folder() / "results"):
+        if folder is None:
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        return folder
+    return Path.home()
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or the first of its numbered twins that does not exist yet."""
+    number, free = 2, path
+    while free.exists():
+        free = path.with_stem(f"{path.stem}_{number}")
+        number += 1
+    return free
+
+
+def _begin(program: Program, options: argparse.Namespace, unfinished: Callable) -> None:
+    """After the first paint: only now may heavy libraries be loaded."""
+    program.engine.start()
+    program.engine.send(Prepare())
+    program.offer_left_over(unfinished())
+    if options.files:
+        program.controller.add_paths([Path(name).absolute() for name in options.files])
+    if options.demo:
+        QTimer.singleShot(0, program.add_sample)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
+    parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
+    parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
+    return parser.parse_args(list(argv[1:]))
+
+
+def _show_crash(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A mistake of ours: log it and say so; the window stays open."""
+    if issubclass(kind, KeyboardInterrupt):
+        QApplication.quit()
+        return
+    text = "".join(traceback.format_exception(kind, error, trace))
+    _log.critical("uncaught:\n%s", text)
+    box = QMessageBox(QMessageBox.Icon.Critical, "Upreel", tr("Something went wrong in Upreel."))
+    box.setInformativeText(
+        tr("Your films are safe. Please report this with the details, then start Upreel again.")
+    )
+    box.setDetailedText(text)
+    box.exec()

@@ -1,0 +1,229 @@
+"""What the user wants becomes commands; what the engine answers is left to the models."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from PySide6.QtCore import QObject, Signal
+
+from app.bridge.engine_bridge import EngineBridge
+from app.jobs.found_files import FileFinder
+from app.state.job_row import JobRow, JobState
+from app.state.queue_model import QueueModel
+from engine import commands, events
+from engine.errors import EngineError
+from engine.settings.schema import JobSettings
+
+_log = logging.getLogger(__name__)
+_THUMBNAIL_PX = 256
+
+
+class EngineFace(Protocol):
+    """The part of engine.api.Engine that the window uses."""
+
+    def send(self, command: commands.Command) -> None:
+        """Hand over a command; returns at once."""
+        ...
+
+
+class LeftOver(Protocol):
+    """A job of an earlier run, as engine.api.unfinished gives it."""
+
+    @property
+    def job_id(self) -> str:
+        """Name of the job."""
+        ...
+
+    @property
+    def source(self) -> Path:
+        """Its film."""
+        ...
+
+    @property
+    def output(self) -> Path:
+        """Its result."""
+        ...
+
+
+class Controller(QObject):
+    """Turns intents into commands; keeps queue model and engine in step."""
+
+    files_added = Signal()
+    command_failed = Signal(str)  # message
+
+    def __init__(
+        self,
+        engine: EngineFace,
+        bridge: EngineBridge,
+        queue: QueueModel,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._queue = queue
+        self._start_when_queued: set[str] = set()
+        self.settings = JobSettings()  # for the next files
+        self._finder = FileFinder(self)
+        self._finder.found.connect(self.add_files)
+        bridge.job_queued.connect(self._after_queued)
+        bridge.preview_ready.connect(self._keep_thumbnail)
+        for ended in (bridge.job_finished, bridge.job_failed, bridge.job_cancelled):
+            ended.connect(self._after_end)
+
+    # Adding
+
+    def add_paths(self, paths: Sequence[Path]) -> None:
+        """Add files, and the films of folders; folders are looked through in another thread."""
+        self._finder.look_through(paths)
+
+    def add_files(self, files: Sequence[Path]) -> None:
+        """Put files into the queue."""
+        for file in files:
+            self.add_file(file)
+        if files:
+            self.files_added.emit()
+
+    def add_file(
+        self, file: Path, *, output: Path | None = None, starts_at_once: bool = False
+    ) -> str:
+        """Put one file into the queue and return the name of its job."""
+        job_id = uuid.uuid4().hex[:12]
+        if starts_at_once:
+            self._start_when_queued.add(job_id)
+        self._queue.add(job_id, file, self.settings, output)
+        self._send(
+            commands.AddJob(job_id=job_id, source=file, settings=self.settings, output=output)
+        )
+        return job_id
+
+    def continue_left_over(self, jobs: Sequence[LeftOver]) -> None:
+        """Let jobs of an earlier run go on."""
+        for job in jobs:
+            self._start_when_queued.add(job.job_id)
+            self._queue.add(job.job_id, job.source, JobSettings(), job.output)
+            self._send(commands.AdoptJob(job_id=job.job_id))
+        self.files_added.emit()
+
+    def discard_left_over(self, jobs: Sequence[LeftOver]) -> None:
+        """Delete what jobs of an earlier run have made."""
+        for job in jobs:
+            self._send(commands.AdoptJob(job_id=job.job_id))
+            self._send(commands.RemoveJob(job_id=job.job_id))
+
+    # Changing
+
+    def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
+        """Other choices for a job, and for the next files; without a job only for those."""
+        self.settings = settings_for_next(settings)
+        row = self._queue.find(job_id)
+        if row is None or not row.state.can_change:
+            return
+        self._queue.choose(job_id, settings, output)
+        if row.state is JobState.WAITING:
+            self._send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
+
+    def move(self, job_id: str, step: int) -> None:
+        """Move a job up (-1) or down (1)."""
+        at = self._queue.position(job_id)
+        if at < 0 or not self._queue.move(job_id, at + step):
+            return
+        known = [row for row in self._queue.rows if row.state is not JobState.REJECTED]
+        position = next((i for i, row in enumerate(known) if row.job_id == job_id), -1)
+        if position >= 0:
+            self._send(commands.MoveJob(job_id=job_id, position=position))
+
+    def remove(self, job_id: str) -> None:
+        """Take a job that does not run out of the queue."""
+        row = self._queue.find(job_id)
+        if row is None or row.state.is_active:
+            return
+        self._start_when_queued.discard(job_id)
+        if row.state is JobState.REJECTED:
+            self._queue.forget(job_id)
+        else:
+            self._send(commands.RemoveJob(job_id=job_id))
+
+    def retry(self, job_id: str) -> None:
+        """Let a failed, cancelled or refused job run again."""
+        row = self._queue.find(job_id)
+        if row is None:
+            return
+        if row.state is JobState.REJECTED:
+            self._queue.forget(job_id)
+            self.add_file(row.source, output=row.output)
+        elif row.state.can_retry:
+            self._send(commands.RetryJob(job_id=job_id))
+            self._send(commands.StartQueue())
+
+    # Running
+
+    def start(self) -> None:
+        """Run the waiting jobs."""
+        self._send(commands.StartQueue())
+
+    def pause_or_resume(self) -> None:
+        """Halt the running job, or let the paused one go on."""
+        row = self._queue.active
+        if row is None:
+            return
+        if row.state is JobState.PAUSED:
+            self._send(commands.ResumeJob(job_id=row.job_id))
+        else:
+            self._send(commands.PauseJob(job_id=row.job_id))
+
+    def cancel(self) -> None:
+        """Stop the running job; the next one waits for Start: nothing runs after Cancel."""
+        row = self._queue.active
+        if row is not None:
+            self._send(commands.StopQueue())
+            self._send(commands.CancelJob(job_id=row.job_id))
+
+    def show_frame(self, job_id: str, seconds: float) -> None:
+        """Ask for the picture at a time."""
+        row = self._queue.find(job_id)
+        if row is not None and row.media is not None:
+            self._send(commands.ShowFrame(job_id=job_id, seconds=seconds))
+
+    # Answers
+
+    def _after_queued(self, event: events.JobQueued) -> None:
+        row = self._queue.find(event.job_id)
+        if row is None:
+            return
+        if row.thumbnail is None:
+            self._ask_thumbnail(row)
+        if event.job_id in self._start_when_queued:
+            self._start_when_queued.discard(event.job_id)
+            self._send(commands.StartQueue())
+
+    def _ask_thumbnail(self, row: JobRow) -> None:
+        video = row.media.video if row.media is not None else None
+        seconds = float(video.duration or 0) / 4 if video is not None else 0.0
+        self._send(
+            commands.ShowFrame(job_id=row.job_id, seconds=seconds, longest_side=_THUMBNAIL_PX)
+        )
+
+    def _keep_thumbnail(self, event: events.PreviewReady) -> None:
+        self._queue.set_thumbnail(event.job_id, event.source)
+
+    def _after_end(self, _event: events.JobEvent) -> None:
+        """An empty queue stops: a file that is added later waits for its choices and Start."""
+        if not self._queue.count(JobState.WAITING, JobState.READING) and not self._queue.active:
+            self._send(commands.StopQueue())
+
+    def _send(self, command: commands.Command) -> None:
+        try:
+            self._engine.send(command)
+        except EngineError as err:
+            _log.warning("%s was not taken: %s", type(command).__name__, err.message)
+            self.command_failed.emit(err.message)
+
+
+def settings_for_next(settings: JobSettings) -> JobSettings:
+    """Choices without those that belong to one film only."""
+    return dataclasses.replace(settings, start="", stop="", overwrite=False)

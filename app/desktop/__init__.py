@@ -1,0 +1,34 @@
+"""What the desktop does for us; one face, one module per system."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
+
+if sys.platform == "win32":
+    from app.desktop import windows as system
+else:
+    from app.desktop import other as system
+
+
+def open_file(path: Path) -> bool:
+    """Open a file with the program the user has chosen for it; False when there is none."""
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+
+
+def show_in_folder(path: Path) -> bool:
+    """Open the folder of a file, with the file marked where the system can do that."""
+    return system.show_in_folder(path)
+
+
+def prepare_process() -> None:
+    """What must be said to the system before the first window."""
+    system.prepare_process()
+
+
+def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
+    """Make the system's title bar match the theme, where the system can."""
+    system.colour_title_bar(window_id, is_dark=is_dark)

@@ -1,0 +1,125 @@
+"""An error of the engine, translated by its code, with one button that helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.i18n import mark, tr
+from app.theme import tokens
+from app.theme.icons import pixmap
+from engine.errors import ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What the window says about an error code: title, and the button's action and text."""
+
+    title: str
+    action: str  # "retry", "rename", "folder", "result", "source", "choices", "remove", "log"
+    button: str
+
+
+RETRY = mark("Try again")
+REMOVE = mark("Remove from the queue")
+LOG = mark("Show the log")
+CHOICES = mark("Change the choices")
+HELP = {
+    "engine-error": Help(mark("Something went wrong"), "log", LOG),
+    "input-error": Help(mark("This file cannot be used"), "remove", REMOVE),
+    "source-missing": Help(mark("The file is not there any more"), "retry", RETRY),
+    "source-unreadable": Help(mark("The file may not be read"), "retry", RETRY),
+    "unreadable-media": Help(mark("This is no film or picture we can read"), "remove", REMOVE),
+    "truncated-media": Help(mark("The file ends too early"), "source", mark("Look at the file")),
+    "unsupported-media": Help(mark("This kind of file cannot be used"), "remove", REMOVE),
+    "output-error": Help(
+        mark("The result cannot be written"), "folder", mark("Choose another folder")
+    ),
+    "output-exists": Help(
+        mark("A file of that name is already there"), "rename", mark("Choose another name")
+    ),
+    "output-is-input": Help(
+        mark("The result would replace its own source"), "rename", mark("Choose another name")
+    ),
+    "output-unwritable": Help(
+        mark("This folder cannot be written to"), "folder", mark("Choose another folder")
+    ),
+    "disk-full": Help(mark("The disk is full"), "result", mark("Open the folder")),
+    "encoder-missing": Help(mark("This machine cannot write that codec"), "choices", CHOICES),
+    "container-mismatch": Help(mark("That kind of file cannot hold this"), "choices", CHOICES),
+    "weights-error": Help(mark("The engine's numbers cannot be used"), "log", LOG),
+    "weights-missing": Help(mark("The engine's numbers are not on this machine"), "log", LOG),
+    "hash-mismatch": Help(mark("The engine's numbers are damaged"), "log", LOG),
+    "unknown-keys": Help(mark("The engine's numbers do not fit"), "log", LOG),
+    "hardware-error": Help(mark("This machine lacks something"), "choices", CHOICES),
+    "no-usable-gpu": Help(mark("No NVIDIA card can be used"), "choices", CHOICES),
+    "capacity-error": Help(mark("Too little memory"), "choices", CHOICES),
+    "plan-does-not-fit": Help(mark("This does not fit into memory"), "choices", CHOICES),
+    "out-of-memory": Help(mark("Memory ran out"), "retry", RETRY),
+    "settings-error": Help(mark("One of the choices is not possible"), "choices", CHOICES),
+    "job-error": Help(mark("The job cannot go on"), "retry", RETRY),
+    "unknown-job": Help(mark("This job is not there any more"), "remove", REMOVE),
+    "checkpoint-mismatch": Help(mark("The source has changed since then"), "remove", REMOVE),
+    "engine-stopped": Help(mark("The engine has stopped"), "log", LOG),
+    "internal-error": Help(mark("A mistake of ours"), "log", LOG),
+}
+
+
+def help_of(error: ErrorInfo) -> Help:
+    """What to say and offer; an unknown code is shown with the engine's own sentence."""
+    return HELP.get(error.code, HELP["engine-error"])
+
+
+class ErrorCard(QFrame):
+    """Title, the engine's sentence with its figures, hint, and one button."""
+
+    action_wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("errorCard")
+        self._error: ErrorInfo | None = None
+        self._icon, self._title, self._message, self._hint = (QLabel() for _ in range(4))
+        self._title.setProperty("kind", "error")
+        self._hint.setProperty("kind", "secondary")
+        for label in (self._title, self._message, self._hint):
+            label.setWordWrap(True)
+        self._message.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._button = QPushButton()
+        self._button.setObjectName("errorAction")
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self._title, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 14)
+        column.setSpacing(8)
+        column.addLayout(head)
+        for part in (self._message, self._hint, self._button):
+            column.addWidget(part)
+        self._button.clicked.connect(self._act)
+
+    def show_error(self, error: ErrorInfo) -> None:
+        """Show an error of the engine."""
+        self._error = error
+        help_ = help_of(error)
+        self._icon.setPixmap(pixmap("error", tokens.current().error, 18))
+        self._title.setText(tr(help_.title))
+        self._message.setText(tr(error.message))
+        self._hint.setText(tr(error.hint) if error.hint else "")
+        self._hint.setVisible(bool(error.hint))
+        self._button.setText(tr(help_.button))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in wanted and self._error is not None:
+            self.show_error(self._error)
+
+    def _act(self) -> None:
+        if self._error is not None:
+            self.action_wanted.emit(help_of(self._error).action)

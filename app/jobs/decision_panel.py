@@ -1,0 +1,153 @@
+"""The bottom of the right column: the plan, the outcome or the error, and what to do now."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.error_view import ErrorCard
+from app.i18n import tr
+from app.jobs.report_dialog import DoneCard
+from app.monitor.plan_card import PlanCard
+from app.state.job_row import JobRow, JobState
+from app.state.queue_model import QueueModel
+from app.theme import tokens
+from app.theme.icons import pixmap
+
+
+def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
+    """The one thing to do now, and beside it the second: names of actions, "" for none.
+
+    A running job always wins, whichever card is selected: Pause must never be out of reach.
+    """
+    active = model.active
+    if active is not None:
+        return ("resume" if active.state is JobState.PAUSED else "pause"), "cancel"
+    if row is not None and row.state is JobState.DONE and not model.count(JobState.WAITING):
+        return "open_result", "show_in_folder"
+    if row is not None and row.state.can_retry and not model.count(JobState.WAITING):
+        return "retry", "remove"
+    return "start", ""
+
+
+class DecisionPanel(QWidget):
+    """Shows one of four cards and two buttons."""
+
+    action_wanted = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
+    details_wanted = Signal()
+
+    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._row: JobRow | None = None
+        self._names = ("start", "")
+        self.plan, self.done, self.error = PlanCard(), DoneCard(), ErrorCard()
+        self._hint = _HintCard()
+        self._primary, self._second = QPushButton(), QPushButton()
+        self._primary.setObjectName("primaryAction")
+        self._primary.setProperty("kind", "primary")
+        self._second.setObjectName("secondAction")
+        self._second.setProperty("kind", "large")
+        self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self._primary, 1)
+        buttons.addWidget(self._second)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 8, 16, 16)
+        column.setSpacing(12)
+        for card in (self._hint, self.plan, self.done, self.error):
+            column.addWidget(card)
+        column.addLayout(buttons)
+        self._primary.clicked.connect(lambda: self.action_wanted.emit(self._names[0]))
+        self._second.clicked.connect(lambda: self.action_wanted.emit(self._names[1]))
+        self.error.action_wanted.connect(self.action_wanted)
+        self.done.details_wanted.connect(self.details_wanted)
+        self.show_job(None)
+
+    def show_job(self, row: JobRow | None) -> None:
+        """Show what concerns the selected job."""
+        self._row = row
+        shown: QWidget = self._hint
+        if row is not None and row.error is not None:
+            self.error.show_error(row.error)
+            shown = self.error
+        elif row is not None and row.report is not None:
+            self.done.show_report(row.report)
+            shown = self.done
+        elif row is not None and row.plan is not None:
+            self.plan.show_job(row)
+            shown = self.plan
+        for card in (self._hint, self.plan, self.done, self.error):
+            card.setVisible(card is shown)
+        self._hint.show_state(row)
+        self._show_buttons()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self._hint.show_state(self._row)
+            self._show_buttons()
+
+    def _show_buttons(self) -> None:
+        self._names = primary_action(self._model, self._row)
+        texts = {
+            "start": tr("Start"),
+            "pause": tr("Pause"),
+            "resume": tr("Resume"),
+            "cancel": tr("Cancel"),
+            "open_result": tr("Open result"),
+            "show_in_folder": tr("Show in folder"),
+            "retry": tr("Try again"),
+            "remove": tr("Remove"),
+        }
+        keys = {"start": "Ctrl+Enter", "pause": tr("Space"), "resume": tr("Space")}
+        first, second = self._names
+        self._primary.setText(texts[first])
+        self._primary.setToolTip(keys.get(first, ""))
+        self._second.setText(texts.get(second, ""))
+        self._second.setVisible(bool(second))
+        startable = any(
+            row.state is JobState.WAITING and (row.plan is None or row.plan.fits)
+            for row in self._model.rows
+        )
+        self._primary.setEnabled(first != "start" or startable)
+        if first == "start" and not startable:
+            self._primary.setToolTip(tr("Add a film first"))
+
+
+class _HintCard(QFrame):
+    """What will appear here, while there is no plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("kind", "card")
+        self._icon, self._text = QLabel(), QLabel()
+        self._text.setWordWrap(True)
+        self._text.setProperty("kind", "secondary")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 14, 14, 14)
+        row.setSpacing(10)
+        row.addWidget(self._icon)
+        row.addWidget(self._text, 1)
+
+    def show_state(self, row: JobRow | None) -> None:
+        self._icon.setPixmap(pixmap("info", tokens.current().information, 18))
+        if row is None:
+            self._text.setText(
+                tr(
+                    "Add a film: here you will see whether it fits, how long it takes and how "
+                    "large it gets, before anything starts."
+                )
+            )
+        else:
+            self._text.setText(tr("Reading the file and making the plan …"))

@@ -1,0 +1,77 @@
+"""Which files of a drop are films or pictures; folders are looked through off the main thread."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
+
+# Names without the dot, for reading.
+_VIDEO = (
+    "3gp asf avi divx dv flv m2ts m2v m4v mkv mov mp4 mpeg mpg mts mxf nut ogv rm rmvb ts vob "
+    "webm wmv y4m"
+)
+_PICTURE = "bmp exr jpeg jpg png tif tiff webp"
+VIDEO_ENDINGS = frozenset(f".{name}" for name in _VIDEO.split())
+PICTURE_ENDINGS = frozenset(f".{name}" for name in _PICTURE.split())
+_MOST_FILES = 2000  # of one folder; more is a mistake of the hand, or a job for the command line
+_FEWEST_NUMBERED = 3  # pictures that count as a film
+
+
+def media_files(paths: Sequence[Path]) -> list[Path]:
+    """Files as they are (the engine judges them), and of folders what looks like films.
+
+    A folder that holds only numbered pictures is one film: the folder itself.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found += _of_folder(path)
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def _of_folder(folder: Path) -> list[Path]:
+    videos: list[Path] = []
+    pictures: list[Path] = []
+    for where, folders, names in os.walk(folder):
+        folders.sort()
+        here = [Path(where, name) for name in sorted(names) if not name.startswith(".")]
+        videos += [path for path in here if path.suffix.lower() in VIDEO_ENDINGS]
+        stills = [path for path in here if path.suffix.lower() in PICTURE_ENDINGS]
+        pictures += [Path(where)] if _is_numbered(stills) else stills
+        if len(videos) + len(pictures) > _MOST_FILES:
+            break
+    return videos or pictures
+
+
+def _is_numbered(stills: Sequence[Path]) -> bool:
+    """True when the names differ in one number only, as frames written by a program do."""
+    patterns = {re.sub(r"\d+(?=\D*$)", "#", path.name) for path in stills}
+    return len(stills) >= _FEWEST_NUMBERED and len(patterns) == 1 and "#" in next(iter(patterns))
+
+
+class FileFinder(QObject):
+    """Looks through dropped folders without holding the window."""
+
+    found = Signal(list)  # list[Path]
+
+    def look_through(self, paths: Sequence[Path]) -> None:
+        """Begin; `found` follows, at once when there is no folder among the paths."""
+        if not any(path.is_dir() for path in paths):
+            self.found.emit(media_files(paths))
+            return
+        QThreadPool.globalInstance().start(_Search(self, tuple(paths)))
+
+
+class _Search(QRunnable):
+    def __init__(self, finder: FileFinder, paths: tuple[Path, ...]) -> None:
+        super().__init__()
+        self._finder, self._paths = finder, paths
+
+    def run(self) -> None:
+        self._finder.found.emit(media_files(self._paths))  # queued: Qt changes the thread

@@ -1,0 +1,128 @@
+"""What was proved about a finished job: a short card, and a dialog with every check."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import notices, wording
+from app.i18n import tr
+from app.theme.icons import pixmap
+from app.widgets.controls import ElidedLabel
+from app.widgets.notice_line import NoticeLine, colour_of
+from engine.report import Report
+
+
+class DoneCard(QFrame):
+    """Done, how many checks passed, how long it took, and the name of the result."""
+
+    details_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("doneCard")
+        self._report: Report | None = None
+        self._icon, self._head = QLabel(), QLabel()
+        self._name = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        self._folder = ElidedLabel(Qt.TextElideMode.ElideMiddle)
+        self._facts, self._problem = QLabel(), QLabel()
+        for label in (self._facts, self._problem):
+            label.setWordWrap(True)
+        self._facts.setProperty("kind", "secondary")
+        self._folder.setProperty("kind", "secondary")
+        self._details = QPushButton()
+        self._details.setObjectName("reportDetails")
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self._icon)
+        head.addWidget(self._head, 1)
+        head.addWidget(self._details)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 12)
+        column.setSpacing(6)
+        column.addLayout(head)
+        for part in (self._problem, self._name, self._folder, self._facts):
+            column.addWidget(part)
+        self._details.clicked.connect(self.details_wanted)
+
+    def show_report(self, report: Report) -> None:
+        """Show the outcome of a job."""
+        self._report = report
+        severity = "good" if report.passed else "warning"
+        self._icon.setPixmap(
+            pixmap("check" if report.passed else "warning", colour_of(severity), 18)
+        )
+        passed = sum(check.passed for check in report.checks)
+        self._head.setText(
+            tr("{passed} of {total} checks passed", passed=passed, total=len(report.checks))
+        )
+        self._head.setProperty("kind", severity)
+        self._head.style().polish(self._head)
+        self._name.setText(report.output.name)
+        self._folder.setText(wording.folder(report.output.parent))
+        self._facts.setText(facts(report))
+        self._problem.setVisible(not report.passed)
+        self._problem.setText("\n".join(tr(check.message) for check in report.problems[:2]))
+        self._details.setText(tr("Details"))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in wanted and self._report is not None:
+            self.show_report(self._report)
+
+
+class ReportDialog(QDialog):
+    """Every check of a report, one a line."""
+
+    def __init__(self, report: Report, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("What was checked"))
+        self.resize(560, 560)
+        title, sub = QLabel(report.output.name), QLabel(facts(report))
+        title.setProperty("kind", "title")
+        sub.setProperty("kind", "secondary")
+        lines = QWidget()
+        lines.setObjectName("scrolled")
+        inner = QVBoxLayout(lines)
+        inner.setContentsMargins(4, 4, 12, 4)
+        inner.setSpacing(12)
+        for check in report.checks:
+            severity = "good" if check.passed else "warning"
+            inner.addWidget(NoticeLine(severity, notices.name_of(check), tr(check.message)))
+        inner.addStretch()
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setWidget(lines)
+        close = QPushButton(tr("Close"))
+        close.clicked.connect(self.accept)
+        buttons = QHBoxLayout()
+        buttons.addStretch()
+        buttons.addWidget(close)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(8)
+        for part in (title, sub, scroll):
+            column.addWidget(part)
+        column.addLayout(buttons)
+
+
+def facts(report: Report) -> str:
+    """Frames, likeness and time in one line."""
+    parts = [tr("{count} frames", count=report.frames_out)]
+    if report.likeness_mean:
+        parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
+    if report.seconds:
+        parts.append(tr("took {time}", time=wording.duration(report.seconds)))
+    return " · ".join(parts)

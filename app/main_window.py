@@ -1,0 +1,382 @@
+"""The window: three columns between two strips, drop target, actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QCloseEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QIcon,
+    QKeyEvent,
+    QPaintEvent,
+)
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QMainWindow,
+    QMessageBox,
+    QScrollArea,
+    QStatusBar,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import desktop
+from app.actions import Actions
+from app.controller import Controller
+from app.foot_strip import FootStrip
+from app.i18n import tr
+from app.jobs.choices_form import ChoicesForm
+from app.jobs.decision_panel import DecisionPanel
+from app.jobs.found_files import PICTURE_ENDINGS, VIDEO_ENDINGS
+from app.jobs.queue_column import QueueColumn
+from app.jobs.report_dialog import ReportDialog
+from app.monitor.log_view import LogDock
+from app.preview.stage_view import StageView
+from app.state.job_row import JobRow, JobState
+from app.state.log_model import LogModel
+from app.state.queue_model import QueueModel
+from app.state.telemetry_model import TelemetryModel
+from app.theme import tokens
+from app.top_strip import TopStrip
+from app.ui_state import UiState
+from app.widgets.drop_overlay import DropOverlay
+from engine import paths
+
+
+class MainWindow(QMainWindow):
+    """Shows the models and turns what the user does into calls of the controller."""
+
+    painted = Signal()  # once: the first paint is on the screen
+    closed = Signal()
+    sample_wanted = Signal()
+
+    def __init__(
+        self,
+        controller: Controller,
+        queue: QueueModel,
+        telemetry: TelemetryModel,
+        log: LogModel,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__()
+        self._controller, self._queue, self._ui_state = controller, queue, ui_state
+        self._is_painted = self._follows = False
+        self.setWindowTitle("Upreel")
+        self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
+        self.setMinimumSize(QSize(1024, 640))
+        self.setAcceptDrops(True)
+        self.actions_ = Actions(self)
+        self.top = TopStrip(telemetry)
+        self.queue_column = QueueColumn(queue)
+        self.stage = StageView()
+        self.choices = ChoicesForm()
+        self.decision = DecisionPanel(queue)
+        self.foot = FootStrip(self.actions_["log"])
+        self.log_dock = LogDock(log, self)
+        self._lay_out()
+        self._overlay = DropOverlay(self)
+        self._connect()
+        self._show_selected()
+
+    @property
+    def selected(self) -> JobRow | None:
+        """The job whose card is taken."""
+        return self.queue_column.view.selected_row
+
+    def do(self, name: str) -> None:
+        """Carry out an action by its name; also those that an error card offers."""
+        row = self.selected
+        job_id = row.job_id if row is not None else ""
+        match name:
+            case "start":
+                self._follows = True
+                self.choices.flush()
+                self._controller.start()
+            case "pause" | "resume":
+                self._controller.pause_or_resume()
+            case "cancel":
+                self._controller.cancel()
+            case "retry":
+                self._controller.retry(job_id)
+            case "remove":
+                self._controller.remove(job_id)
+            case "move_up" | "move_down":
+                self._controller.move(job_id, -1 if name == "move_up" else 1)
+            case "add_files":
+                self._ask_files()
+            case "add_folder":
+                self._ask_folder()
+            case "open_result" | "show_in_folder" | "report":
+                self._look_at(row, name)
+            case "log":
+                self.log_dock.setVisible(True)
+            case _:
+                self._help(row, name)
+
+    def _help(self, row: JobRow | None, name: str) -> None:
+        """What an error card offers."""
+        if row is None:
+            return
+        if row.state.can_retry and name in ("rename", "folder", "choices"):
+            self._controller.retry(row.job_id)
+        match name:
+            case "rename":
+                self.choices.file.edit_name()
+            case "folder":
+                self.choices.file.choose_folder()
+            case "choices":
+                self.choices.setFocus(Qt.FocusReason.OtherFocusReason)
+            case "source":
+                desktop.show_in_folder(row.source)
+            case "result":
+                desktop.show_in_folder(row.plan.output if row.plan is not None else row.source)
+
+    def _look_at(self, row: JobRow | None, name: str) -> None:
+        if row is None or row.report is None:
+            return
+        if name == "report":
+            ReportDialog(row.report, self).exec()
+        elif name == "open_result":
+            desktop.open_file(row.report.output)
+        else:
+            desktop.show_in_folder(row.report.output)
+
+    # Selection
+
+    def _show_selected(self) -> None:
+        row = self.selected
+        if row is None and self._queue.rows:
+            self.queue_column.view.select(self._queue.rows[-1].job_id)
+            return
+        self.choices.show_job(row, self._controller.settings)
+        self.decision.show_job(row)
+        self.foot.show_plan(row.plan if row is not None else None)
+        self._enable(row)
+
+    def _job_changed(self, job_id: str) -> None:
+        row = self.selected
+        if row is not None and row.job_id == job_id:
+            self._show_selected()
+
+    def _queue_changed(self) -> None:
+        active = self._queue.active
+        if active is not None and self._follows and active is not self.selected:
+            self.queue_column.view.select(active.job_id)
+        self._show_selected()
+
+    def _user_selected(self, job_id: str) -> None:
+        active = self._queue.active
+        if active is not None:
+            self._follows = active.job_id == job_id
+        self._show_selected()
+
+    def _enable(self, row: JobRow | None) -> None:
+        active = self._queue.active
+        has_result = row is not None and row.result is not None
+        able = {
+            "start": bool(self._queue.count(JobState.WAITING)) and active is None,
+            "pause": active is not None,
+            "cancel": active is not None,
+            "open_result": has_result,
+            "show_in_folder": has_result,
+            "report": has_result,
+            "retry": row is not None and (row.state.can_retry or row.state is JobState.REJECTED),
+            "remove": row is not None and not row.state.is_active,
+            "move_up": row is not None and self._queue.position(row.job_id) > 0,
+            "move_down": row is not None
+            and self._queue.position(row.job_id) < self._queue.rowCount() - 1,
+        }
+        for name, is_able in able.items():
+            self.actions_[name].setEnabled(is_able)
+
+    # Files
+
+    def _ask_files(self) -> None:
+        endings = " ".join(f"*{ending}" for ending in sorted(VIDEO_ENDINGS | PICTURE_ENDINGS))
+        chosen, _ = QFileDialog.getOpenFileNames(
+            self,
+            tr("Add films or pictures"),
+            str(self._ui_state.source_folder),
+            f"{tr('Films and pictures')} ({endings});;{tr('All files')} (*)",
+        )
+        self._take([Path(name) for name in chosen])
+
+    def _ask_folder(self) -> None:
+        folder = str(self._ui_state.source_folder)
+        chosen = QFileDialog.getExistingDirectory(self, tr("Add a folder"), folder)
+        self._take([Path(chosen)] if chosen else [])
+
+    def _take(self, found: Sequence[Path]) -> None:
+        if found:
+            self._ui_state.source_folder = found[0].parent
+            self._controller.add_paths(found)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Files and folders are welcome everywhere."""
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+            self._overlay.open_up()
+            self.stage.set_drop_hovered(True)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        """Not dropped after all."""
+        self._end_hover()
+        super().dragLeaveEvent(event)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Add what was dropped."""
+        self._end_hover()
+        urls = event.mimeData().urls()
+        self._take([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
+        event.acceptProposedAction()
+
+    def _end_hover(self) -> None:
+        self._overlay.hide()
+        self.stage.set_drop_hovered(False)
+
+    # Qt's side
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Say once that the window is on the screen: only then the engine may load."""
+        super().paintEvent(event)
+        if not self._is_painted:
+            self._is_painted = True
+            QTimer.singleShot(0, self.painted.emit)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """The space bar halts and resumes where no control wants it."""
+        if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
+            self.do("pause")
+            return
+        super().keyPressEvent(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.actions_.retranslate_ui()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Ask while a job runs: it can go on at the next start."""
+        if self._queue.active is not None and not self.confirm_close():
+            event.ignore()
+            return
+        self._ui_state.geometry = self.saveGeometry()
+        self._ui_state.save()
+        event.accept()
+        self.closed.emit()
+
+    def confirm_close(self) -> bool:
+        """Ask whether to leave a running job for later."""
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("Upreel")
+        box.setText(tr("A film is being worked on."))
+        box.setInformativeText(
+            tr("What is finished is kept. At the next start Upreel offers to continue.")
+        )
+        leave = box.addButton(tr("Close, continue later"), QMessageBox.ButtonRole.AcceptRole)
+        stay = box.addButton(tr("Keep running"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(stay)
+        box.exec()
+        return box.clickedButton() is leave
+
+    def _lay_out(self) -> None:
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(self.choices)
+        right = QWidget()
+        right.setObjectName("choicesColumn")
+        right.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        right.setFixedWidth(tokens.CHOICES_WIDTH)
+        column = QVBoxLayout(right)
+        column.setContentsMargins(1, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(scroll, 1)
+        column.addWidget(self.decision)
+        body = QWidget()
+        row = QHBoxLayout(body)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(self.queue_column)
+        row.addWidget(self.stage, 1)
+        row.addWidget(right)
+        bar = QStatusBar()
+        bar.setSizeGripEnabled(False)
+        bar.setContentsMargins(0, 0, 0, 0)
+        bar.addWidget(self.foot, 1)
+        self.setMenuWidget(self.top)
+        self.setCentralWidget(body)
+        self.setStatusBar(bar)
+        self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.log_dock)
+        self.log_dock.setVisible(False)
+        self.resize(1440, 900)
+        if not self._ui_state.geometry.isEmpty():
+            self.restoreGeometry(self._ui_state.geometry)
+
+    def _connect(self) -> None:
+        for name in (
+            "add_files",
+            "add_folder",
+            "start",
+            "pause",
+            "cancel",
+            "retry",
+            "remove",
+            "move_up",
+            "move_down",
+            "open_result",
+            "show_in_folder",
+            "report",
+        ):
+            self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
+            self.addAction(self.actions_[name])
+        self.addAction(self.actions_["log"])
+        self.actions_["log"].toggled.connect(self.log_dock.setVisible)
+        self.log_dock.visibilityChanged.connect(self._log_shown)
+        view = self.queue_column.view
+        view.addAction(self.actions_["remove"])
+        view.set_menu([self.actions_[name] if name else None for name in _MENU])
+        view.selected.connect(self._user_selected)
+        view.open_wanted.connect(lambda _job_id: self.do("open_result"))
+        self.queue_column.files_wanted.connect(self._ask_files)
+        self.queue_column.folder_wanted.connect(self._ask_folder)
+        self.decision.action_wanted.connect(self.do)
+        self.decision.details_wanted.connect(lambda: self.do("report"))
+        self.choices.changed.connect(self._choose)
+        self.stage.frame_requested.connect(self._controller.show_frame)
+        self.stage.files_requested.connect(self._ask_files)
+        self.stage.sample_requested.connect(self.sample_wanted)
+        self.stage.open_requested.connect(lambda _job_id: self.do("open_result"))
+        self.stage.folder_requested.connect(lambda _job_id: self.do("show_in_folder"))
+        self.stage.report_requested.connect(lambda _job_id: self.do("report"))
+        self._queue.job_changed.connect(self._job_changed)
+        self._queue.queue_changed.connect(self._queue_changed)
+
+    def _choose(self, settings: object, output: object) -> None:
+        row = self.selected
+        self._controller.choose(row.job_id if row is not None else "", settings, output)
+        self._ui_state.choices = self._controller.settings
+
+    def _log_shown(self, is_visible: bool) -> None:
+        self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())
+
+
+_MENU = (
+    "open_result",
+    "show_in_folder",
+    "report",
+    "",
+    "retry",
+    "move_up",
+    "move_down",
+    "",
+    "remove",
+)

@@ -1,0 +1,164 @@
+"""Gauges that never hide: video memory, RAM, processor, speed, time left."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app import wording
+from app.i18n import tr
+from app.state.telemetry_model import TelemetryModel
+from app.widgets.meters import ShareBar, ShareRing
+
+_MB_PER_GB = 1024
+
+
+class Gauge(QWidget):
+    """A name, a figure with its unit and, below, a bar where there is a whole."""
+
+    def __init__(self, widest: str, *, has_bar: bool = False) -> None:
+        super().__init__()
+        self._name, self._figure = QLabel(), QLabel("–")
+        self._name.setProperty("kind", "secondary")
+        self._figure.setProperty("kind", "gauge")
+        self.bar = ShareBar() if has_bar else None
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self._name)
+        head.addStretch()
+        head.addWidget(self._figure)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(1)
+        column.addStretch()
+        column.addLayout(head)
+        if self.bar is not None:
+            column.addWidget(self.bar)
+        column.addStretch()
+        self._widest = widest
+
+    def name(self, text: str) -> None:
+        """The name in the current language; the figure never makes the gauge jump."""
+        self._name.setText(text)
+        self._figure.ensurePolished()
+        width = self._figure.fontMetrics().horizontalAdvance(self._widest) + 4
+        self._figure.setMinimumWidth(width)
+
+    def show_figure(self, text: str, explanation: str = "") -> None:
+        """A new figure; the explanation is also what screen readers say."""
+        self._figure.setText(text)
+        self.setToolTip(explanation)
+        self.setAccessibleName(f"{self._name.text()} {text}")
+        self.setAccessibleDescription(explanation)
+
+
+class VideoMemory(QWidget):
+    """A ring with used and total memory of the card; hidden while there is no card."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ring = ShareRing()
+        self._name, self._figure = QLabel("VRAM"), QLabel()
+        self._name.setProperty("kind", "secondary")
+        self._figure.setProperty("kind", "gauge")
+        texts = QVBoxLayout()
+        texts.setSpacing(0)
+        texts.addWidget(self._name)
+        texts.addWidget(self._figure)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self._ring)
+        row.addLayout(texts)
+        self.setVisible(False)
+
+    def show_reading(self, ours: int, others: int, total: int, planned: float | None) -> None:
+        """Memory in MB, and the plan's peak as a part of the whole."""
+        self._ring.set_shares(ours / total, others / total, planned)
+        used, whole = (ours + others) / _MB_PER_GB, total / _MB_PER_GB
+        self._figure.setText(f"{used:.1f} / {whole:.1f} GB")
+        self.setToolTip(
+            tr(
+                "Upreel {ours} GB, others {others} GB",
+                ours=f"{ours / _MB_PER_GB:.1f}",
+                others=f"{others / _MB_PER_GB:.1f}",
+            )
+        )
+        self.setAccessibleName(f"VRAM {self._figure.text()}")
+
+
+class Gauges(QWidget):
+    """All gauges in a row, fed by the telemetry model."""
+
+    def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._video_memory = VideoMemory()
+        self._ram = Gauge("88.8 / 88 GB", has_bar=True)
+        self._cpu = Gauge("100 %", has_bar=True)
+        self._gpu = Gauge("100 % · 88 °C")
+        self._speed = Gauge("888.8 fps")
+        self._left = Gauge("88 min 88 s")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(20)
+        for part in (self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left):
+            row.addWidget(part)
+        self._gpu.setVisible(False)
+        model.changed.connect(self._show)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._ram.name(tr("RAM"))
+        self._cpu.name(tr("CPU"))
+        self._gpu.name(tr("GPU"))
+        self._speed.name(tr("Speed"))
+        self._left.name(tr("Left"))
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.retranslate_ui()
+
+    def _show(self) -> None:
+        self._show_machine()
+        speed, left = self._model.frames_per_second, self._model.seconds_left
+        self._speed.show_figure(
+            tr("{value} fps", value=f"{speed:.1f}") if speed else "–",
+            tr("Finished frames per second"),
+        )
+        self._left.show_figure(
+            wording.duration(left) if left else "–", tr("Time until this film is done")
+        )
+
+    def _show_machine(self) -> None:
+        reading = self._model.reading
+        if reading is None:
+            return
+        total = max(1, reading.ram_total_mb)
+        ours, others = reading.ram_ours_mb, reading.ram_others_mb
+        assert self._ram.bar is not None
+        assert self._cpu.bar is not None
+        self._ram.bar.set_shares(ours / total, others / total)
+        self._ram.show_figure(
+            f"{(ours + others) / _MB_PER_GB:.1f} / {total / _MB_PER_GB:.0f} GB",
+            tr(
+                "Upreel {ours} GB, others {others} GB",
+                ours=f"{ours / _MB_PER_GB:.1f}",
+                others=f"{others / _MB_PER_GB:.1f}",
+            ),
+        )
+        self._cpu.bar.set_shares(0.0, reading.cpu_percent / 100)
+        self._cpu.show_figure(f"{reading.cpu_percent:.0f} %", tr("All processor cores together"))
+        gpu = reading.gpu
+        self._video_memory.setVisible(gpu is not None)
+        self._gpu.setVisible(gpu is not None)
+        if gpu is not None:
+            planned = self._model.planned_bytes / 2**20 / max(1, gpu.total_mb)
+            self._video_memory.show_reading(
+                gpu.ours_mb, gpu.others_mb, max(1, gpu.total_mb), planned or None
+            )
+            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", gpu.name)

@@ -1,0 +1,158 @@
+"""The plan in words: does it fit and why, memory, time, size of the file, free disk."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app import notices, wording
+from app.i18n import mark, tr
+from app.state.job_row import JobRow
+from app.theme.icons import pixmap
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine, colour_of
+from engine.plan import Plan
+from engine.units import bytes_text
+
+_STAGES = {
+    "read": mark("Read"),
+    "upscale": mark("Upscale"),
+    "restore": mark("Restore"),
+    "write": mark("Write"),
+}
+_MOST_NOTICES = 4
+
+
+class PlanCard(QFrame):
+    """Shows one plan; everything in it comes from the engine's prediction."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("planCard")
+        self._row: JobRow | None = None
+        self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
+        self._limit.setProperty("kind", "secondary")
+        self._bars = QGridLayout()
+        self._figures = [_Figure() for _ in range(3)]
+        self._notes = QVBoxLayout()
+        self._lay_out()
+
+    def show_job(self, row: JobRow) -> None:
+        """Show the plan of a job."""
+        if row.plan is None:
+            return
+        self._row = row
+        self._show_head(row.plan)
+        self._show_bars(row.plan)
+        self._show_figures(row.plan)
+        self._show_notices(row)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in wanted and self._row is not None:
+            self.show_job(self._row)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self._icon)
+        head.addWidget(self._head)
+        head.addStretch()
+        head.addWidget(self._limit)
+        self._bars.setHorizontalSpacing(10)
+        self._bars.setVerticalSpacing(4)
+        self._bars.setColumnStretch(1, 1)
+        self._bars.setColumnMinimumWidth(0, 64)
+        rule = QFrame()
+        rule.setProperty("kind", "rule")
+        figures = QHBoxLayout()
+        for figure in self._figures:
+            figures.addWidget(figure)
+        figures.setSpacing(8)
+        self._notes.setSpacing(6)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 12)
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addLayout(self._bars)
+        column.addLayout(self._notes)
+        column.addWidget(rule)
+        column.addLayout(figures)
+
+    def _show_head(self, plan: Plan) -> None:
+        severity = "good" if plan.fits else "refusal"
+        self._icon.setPixmap(pixmap("check" if plan.fits else "error", colour_of(severity), 18))
+        self._head.setText(tr("It fits") if plan.fits else tr("This cannot start"))
+        self._head.setProperty("kind", "good" if plan.fits else "error")
+        self._head.style().polish(self._head)
+        self._limit.setText(tr("limit {size}", size=bytes_text(plan.budget_bytes)))
+        self._limit.setToolTip(tr("Memory that may be used: part of what is free now"))
+
+    def _show_bars(self, plan: Plan) -> None:
+        _clear(self._bars)
+        stages = plan.stages or ()
+        whole = max(plan.budget_bytes, plan.peak_bytes, 1) * 1.06
+        rows = [(tr(_STAGES.get(s.stage, s.stage)), s.peak_bytes) for s in stages]
+        rows.append((tr("Together") if rows else tr("Memory"), plan.peak_bytes))
+        for at, (name, needed) in enumerate(rows):
+            label, figure, bar = QLabel(name), QLabel(bytes_text(needed)), ShareBar()
+            label.setProperty("kind", "secondary")
+            figure.setAlignment(Qt.AlignmentFlag.AlignRight)
+            over = needed > plan.budget_bytes > 0
+            tick = plan.budget_bytes / whole if plan.budget_bytes else None
+            bar.set_shares(needed / whole, tick=tick, is_over=over)
+            bar.setAccessibleName(f"{name}: {bytes_text(needed)}")
+            self._bars.addWidget(label, at, 0)
+            self._bars.addWidget(bar, at, 1)
+            self._bars.addWidget(figure, at, 2)
+
+    def _show_figures(self, plan: Plan) -> None:
+        time, file, free = self._figures
+        time.show_text(wording.about(plan.seconds, plan.seconds_error), tr("time"))
+        file.show_text(bytes_text(plan.output_bytes), tr("file"))
+        drive = plan.output.drive
+        where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
+        free.show_text(bytes_text(plan.free_disk_bytes), where)
+
+    def _show_notices(self, row: JobRow) -> None:
+        _clear(self._notes)
+        found = [*(row.plan.notices if row.plan else ()), *row.warnings]
+        order = {"refusal": 0, "warning": 1, "info": 2}
+        found.sort(key=lambda notice: order[notice.severity])
+        for notice in found[:_MOST_NOTICES]:
+            line = NoticeLine(notice.severity, notices.message_of(notice), notices.hint_of(notice))
+            self._notes.addWidget(line)
+        rest = len(found) - _MOST_NOTICES
+        if rest > 0:
+            self._notes.addWidget(QLabel(tr("and {count} more in the log", count=rest)))
+
+
+class _Figure(QWidget):
+    """A number and, below it, what it counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._figure, self._unit = QLabel(), QLabel()
+        self._figure.setProperty("kind", "figure")
+        self._unit.setProperty("kind", "secondary")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._figure)
+        column.addWidget(self._unit)
+
+    def show_text(self, figure: str, unit: str) -> None:
+        self._figure.setText(figure)
+        self._unit.setText(unit)
+
+
+def _clear(layout: QVBoxLayout | QGridLayout) -> None:
+    while layout.count():
+        item = layout.takeAt(0)
+        widget = item.widget() if item is not None else None
+        if widget is not None:
+            widget.hide()
+            widget.deleteLater()

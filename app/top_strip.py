@@ -1,0 +1,152 @@
+"""The strip at the top: name, state of the card in words, gauges, language, theme."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QIcon, QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+
+from app.i18n import LANGUAGES, tr
+from app.monitor.gauges import Gauges
+from app.state.telemetry_model import TelemetryModel
+from app.theme import tokens
+from app.theme.icons import icon
+from app.widgets.controls import ElidedLabel
+from engine import paths
+
+
+class TopStrip(QWidget):
+    """Always visible; asks for another language or theme."""
+
+    language_wanted = Signal(str)
+    theme_wanted = Signal(str)
+
+    def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("topStrip")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFixedHeight(tokens.TOP_HEIGHT)
+        self._model = model
+        self._language = "en"
+        mark = QLabel()
+        mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
+        name = QLabel("Upreel")
+        name.setProperty("kind", "title")
+        self._chip = CardChip()
+        self._switch = QPushButton()
+        self._switch.setObjectName("languageSwitch")
+        self._theme = QToolButton()
+        self._theme.setObjectName("themeSwitch")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 0, 16, 0)
+        row.setSpacing(10)
+        row.addWidget(mark)
+        row.addWidget(name)
+        row.addSpacing(6)
+        row.addWidget(self._chip)
+        row.addStretch(1)
+        row.addWidget(Gauges(model))
+        row.addSpacing(10)
+        row.addWidget(self._switch)
+        row.addWidget(self._theme)
+        self._switch.clicked.connect(self._other_language)
+        self._theme.clicked.connect(
+            lambda: self.theme_wanted.emit("light" if tokens.current().is_dark else "dark")
+        )
+        model.changed.connect(self._show_card)
+        self.retranslate_ui()
+
+    def show_language(self, language: str) -> None:
+        """The language in use."""
+        self._language = language
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language, icons in the current theme."""
+        self._switch.setText("EN · 中文")
+        self._switch.setToolTip(tr("Language: {name}", name=LANGUAGES[self._language]))
+        self._switch.setAccessibleName(tr("Change the language"))
+        dark = tokens.current().is_dark
+        self._theme.setIcon(icon("sun" if dark else "moon"))
+        self._theme.setToolTip(tr("Light theme") if dark else tr("Dark theme"))
+        self._theme.setAccessibleName(self._theme.toolTip())
+        self._show_card()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _other_language(self) -> None:
+        known = list(LANGUAGES)
+        self.language_wanted.emit(known[(known.index(self._language) + 1) % len(known)])
+
+    def _show_card(self) -> None:
+        reading = self._model.reading
+        if reading is None:
+            self._chip.show_state("info", tr("Looking at this machine …"), "")
+        elif reading.gpu is None:
+            self._chip.show_state(
+                "info",
+                tr("No NVIDIA card: runs on the processor"),
+                tr("The built-in engine works without a card, only slower."),
+            )
+        else:
+            gpu = reading.gpu
+            name = gpu.name.removeprefix("NVIDIA ")
+            size = tr("{size} GB", size=round(gpu.total_mb / 1024))
+            tip = tr("Driver {version}", version=gpu.driver) if gpu.driver else ""
+            self._chip.show_state("good", f"{name} · {size}", tip)
+
+
+class CardChip(QFrame):
+    """A dot and a few words; the dot's colour only repeats what the words say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("cardChip")
+        self.setProperty("kind", "chip")
+        self.setFixedHeight(30)
+        self._dot, self._text = _Dot(), ElidedLabel()
+        self._text.setObjectName("cardText")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 0, 14, 0)
+        row.setSpacing(8)
+        row.addWidget(self._dot)
+        row.addWidget(self._text, 1)
+
+    def show_state(self, severity: str, text: str, tip: str) -> None:
+        """What kind of card there is."""
+        self._dot.show_severity(severity)
+        if text != self._text.whole:
+            self._text.setText(text)
+            self._text.ensurePolished()
+            self.setMaximumWidth(self._text.sizeHint().width() + 46)
+            self._text.setMinimumWidth(min(140, self._text.sizeHint().width()))
+            self.updateGeometry()
+        self.setToolTip(tip)
+
+    def sizeHint(self) -> QSize:
+        """As wide as its words."""
+        return QSize(self._text.sizeHint().width() + 46, 30)
+
+
+class _Dot(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedSize(8, 8)
+        self._severity = "info"
+
+    def show_severity(self, severity: str) -> None:
+        self._severity = severity
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        theme = tokens.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        colour = theme.accent if self._severity == "good" else theme.information
+        painter.setBrush(QColor(colour))
+        painter.drawEllipse(self.rect())

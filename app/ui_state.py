@@ -1,0 +1,80 @@
+"""What the window remembers between runs: geometry, folders, theme, language, last choices."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSettings
+
+from engine import paths
+from engine.errors import SettingsError
+from engine.settings.schema import JobSettings
+
+# These belong to one film or one run; the next film starts without them.
+_NOT_KEPT = ("start", "stop", "overwrite")
+
+
+class UiState:
+    """An ini file in the data folder; values that make no sense any more are ignored."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        file = path or paths.data_folder() / "window.ini"
+        self._store = QSettings(str(file), QSettings.Format.IniFormat)
+
+    @property
+    def language(self) -> str:
+        """Language code; "" when nobody has chosen one."""
+        return str(self._store.value("language", ""))
+
+    @language.setter
+    def language(self, value: str) -> None:
+        self._store.setValue("language", value)
+
+    @property
+    def theme(self) -> str:
+        """Name of the theme: dark or light."""
+        return str(self._store.value("theme", "dark"))
+
+    @theme.setter
+    def theme(self, value: str) -> None:
+        self._store.setValue("theme", value)
+
+    @property
+    def geometry(self) -> QByteArray:
+        """Where the window was; empty at the first start."""
+        value = self._store.value("geometry")
+        return value if isinstance(value, QByteArray) else QByteArray()
+
+    @geometry.setter
+    def geometry(self, value: QByteArray) -> None:
+        self._store.setValue("geometry", value)
+
+    @property
+    def source_folder(self) -> Path:
+        """Folder of the files that were added last."""
+        return Path(str(self._store.value("source_folder", "") or Path.home()))
+
+    @source_folder.setter
+    def source_folder(self, value: Path) -> None:
+        self._store.setValue("source_folder", str(value))
+
+    @property
+    def choices(self) -> JobSettings:
+        """Choices of the last job."""
+        try:
+            kept = json.loads(str(self._store.value("choices", "{}")))
+            known = {field.name for field in dataclasses.fields(JobSettings)}
+            return JobSettings(**{name: kept[name] for name in kept if name in known})
+        except (ValueError, TypeError, SettingsError):
+            return JobSettings()
+
+    @choices.setter
+    def choices(self, value: JobSettings) -> None:
+        kept = {k: v for k, v in dataclasses.asdict(value).items() if k not in _NOT_KEPT}
+        self._store.setValue("choices", json.dumps(kept))
+
+    def save(self) -> None:
+        """Write the file now."""
+        self._store.sync()

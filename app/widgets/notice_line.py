@@ -1,0 +1,60 @@
+"""A sentence with an icon that tells how serious it is."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.theme import tokens
+from app.theme.icons import pixmap
+
+_ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
+
+
+def colour_of(severity: str) -> str:
+    """The colour of a severity in the current theme."""
+    theme = tokens.current()
+    return {
+        "good": theme.accent,
+        "info": theme.information,
+        "warning": theme.warning,
+        "refusal": theme.error,
+    }[severity]
+
+
+class NoticeLine(QWidget):
+    """Icon, message and, smaller, what to do."""
+
+    def __init__(
+        self, severity: str, message: str, hint: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._severity = severity
+        self._icon = QLabel()
+        self._icon.setFixedSize(16, 18)
+        message_label, hint_label = QLabel(message), QLabel(hint)
+        hint_label.setProperty("kind", "secondary")
+        hint_label.setVisible(bool(hint))
+        for label in (message_label, hint_label):
+            label.setWordWrap(True)
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        texts = QVBoxLayout()
+        texts.setSpacing(2)
+        texts.addWidget(message_label)
+        texts.addWidget(hint_label)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        row.addLayout(texts, 1)
+        self._draw()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the theme."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._draw()
+
+    def _draw(self) -> None:
+        name = _ICONS[self._severity]
+        self._icon.setPixmap(pixmap(name, colour_of(self._severity), 16))
