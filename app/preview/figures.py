@@ -72,7 +72,7 @@ class FiguresRow(QWidget):
 
     def clear(self) -> None:
         """Another job: nothing is known."""
-        self._rate, self._left, self._is_waiting = 0.0, 0.0, False
+        self._rate, self._left = 0.0, 0.0
         self._planned_seconds = 0.0
         self._peak_bytes, self._planned_bytes = 0, 0
         self.retranslate()
@@ -99,10 +99,10 @@ class FiguresRow(QWidget):
         shown = f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
         self._figures["speed"].show_value(shown if rate else "", tr("frames/s"))
         self._figures["frame"].show_value(*self._frame_text())
-        left = duration_text(self._left) if self._left else ""
-        if not left and self._planned_seconds:
-            left = tr("about {time}", time=duration_text(self._planned_seconds))
-        self._figures["left"].show_value(left)
+        if self._left or not self._planned_seconds:
+            self._figures["left"].show_value(duration_text(self._left) if self._left else "")
+        else:
+            self._figures["left"].show_value(duration_text(self._planned_seconds), tr("planned"))
         self._show_memory()
 
     def _frame_text(self) -> tuple[str, str]:
@@ -115,7 +115,7 @@ class FiguresRow(QWidget):
     def _show_memory(self) -> None:
         planned = bytes_text(self._planned_bytes) if self._planned_bytes else ""
         if self._peak_bytes:
-            detail = tr("plan {size}", size=planned) if planned else ""
+            detail = tr("of {size}", size=planned) if planned else ""
             self._figures["memory"].show_value(bytes_text(self._peak_bytes), detail)
         else:
             self._figures["memory"].show_value(planned, tr("planned"))
@@ -132,8 +132,9 @@ class FiguresRow(QWidget):
             "speed": tr("Speed"),
             "left": tr("Time left"),
             "frame": tr("Each frame"),
-            "memory": tr("Most memory"),
+            "memory": tr("Peak memory"),
         }
+        self._figures["memory"].setToolTip(tr("Memory of this program, and what was planned"))
         for name, caption in captions.items():
             self._figures[name].set_caption(caption)
         self._refresh()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from engine.media import MediaInfo
 
 _THIN_SPACE = "\u202f"  # narrow and never broken: groups digits in every language
+_ROUNDED = Fraction(6, 10_000)  # s; some containers keep whole milliseconds only
 _UNCOUNTED = Fraction(1000)  # steps/s where a film has no steady rate
 
 
@@ -41,8 +43,13 @@ class FilmClock:
 
     def step_at(self, seconds: float | Fraction) -> int:
         """The step that is shown at a time, inside the film."""
-        step = int(Fraction(seconds) * self.rate + Fraction(1, 100))  # times are rounded a little
+        step = int((Fraction(seconds) + _ROUNDED) * self.rate)
         return min(max(step, 0), self.steps - 1)
+
+    def first_step_from(self, seconds: float) -> int:
+        """The first step that begins at a time or later; the number of steps after the end."""
+        step = math.ceil((Fraction(seconds) - _ROUNDED) * self.rate)
+        return min(max(step, 0), self.steps)
 
     def seconds_of(self, step: int) -> float:
         """When a step begins."""

@@ -20,7 +20,7 @@ def to_image(picture: Picture, rotation: int = 0, *, is_mirrored: bool = False) 
     image = image.convertToFormat(QImage.Format.Format_RGB32)  # the format that paints fastest
     if rotation:
         image = image.transformed(QTransform().rotate(rotation))
-    return image.mirrored(True, False) if is_mirrored else image
+    return image.flipped(Qt.Orientation.Horizontal) if is_mirrored else image
 
 
 def turned(box: Box, canvas: Size, rotation: int, *, is_mirrored: bool = False) -> tuple[Box, Size]:

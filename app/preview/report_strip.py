@@ -98,9 +98,7 @@ class ReportStrip(QFrame):
             title = tr("Done: all {total} checks passed", total=total)
             self._fill("check", "good", title, _summary(report))
             return
-        title = tr(
-            "Done, but {bad} of {total} checks found something", bad=len(problems), total=total
-        )
+        title = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
         first = problems[0]
         name = tr(CHECK_NAMES.get(first.code, first.code))
         self._fill("warning", "warning", title, f"{name}: {first.message}")

@@ -122,7 +122,7 @@ class Scene:
             return
         self._paint_layer(painter, self._source, target)
         painter.fillRect(area, _VEIL)
-        ornaments.draw_message(painter, area, tr("This frame is not finished yet."))
+        ornaments.draw_message(painter, area, tr("There is no result of this frame yet."))
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()

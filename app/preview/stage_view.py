@@ -121,14 +121,17 @@ class StageView(QWidget):
         self.timeline.set_finished(0, is_running=False)
         self.timeline.setVisible(self._film.steps > 1)
         self.figures.clear()
-        self._below.setCurrentWidget(self.figures)
+        self._show_below(self.figures)
         self.canvas.scene.tile_map.clear()
         self.canvas.set_live(False)
-        self.bar.set_away(False)
+        self.bar.set_running(False)
         self._show_pictures(self._seen(picture), QImage())
         self._set_mode(Mode.ORIGINAL)
         self.canvas.fit()
+        had_focus = self.empty.isAncestorOf(self.focusWidget() or self)
         self._pages.setCurrentWidget(self._work)
+        if had_focus:  # its page has just been hidden; keys now belong to the picture
+            self.canvas.setFocus()
         self._ask.start()  # the picture of the queue is a small one
 
     def show_plan(self, job_id: str, plan: Plan) -> None:
@@ -137,9 +140,8 @@ class StageView(QWidget):
             return
         self._plan = plan
         self._result_size = self._turned(plan.picture.size)
-        start = self._film.step_at(plan.start) if plan.start is not None else 0
-        stop = self._film.step_at(plan.stop) if plan.stop is not None else self._film.steps
-        self.timeline.set_span(start, stop)
+        start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
+        self.timeline.set_trim(start, stop)
         self.figures.show_plan(plan.seconds, plan.peak_bytes)
         self._refresh_content()
 
@@ -196,7 +198,7 @@ class StageView(QWidget):
         first, stop = self.timeline.strip.span
         self.timeline.set_finished(stop - first, is_running=False)
         self.strip.show_report(report)
-        self._below.setCurrentWidget(self.strip)
+        self._show_below(self.strip)
         if not self._mode_is_users or self.canvas.mode in (Mode.ORIGINAL, Mode.RESULT):
             self._set_mode(Mode.SPLIT)
         if self._film.counts_frames:
@@ -207,7 +209,7 @@ class StageView(QWidget):
         """The shown job ended without a result."""
         self._stop()
         self.strip.show_error(error)
-        self._below.setCurrentWidget(self.strip)
+        self._show_below(self.strip)
 
     def stopped(self) -> None:
         """The shown job was cancelled: nothing moves any more."""
@@ -220,7 +222,7 @@ class StageView(QWidget):
         if self._is_running:
             return
         self._is_running = True
-        self._below.setCurrentWidget(self.figures)
+        self._show_below(self.figures)
         self._follow()
         if not self._mode_is_users:
             self._set_mode(Mode.RESULT)
@@ -228,19 +230,19 @@ class StageView(QWidget):
     def _stop(self) -> None:
         self._is_running = self._is_followed = False
         self.canvas.set_live(False)
-        self.bar.set_away(False)
+        self.bar.set_running(False)
 
     def _follow(self) -> None:
         self._ask.stop()
         self._is_followed = True
         self.canvas.set_live(True)
-        self.bar.set_away(False)
+        self.bar.set_running(True)
 
     def _scrubbed(self, _seconds: float) -> None:
         if self._is_running and self._is_followed:
             self._is_followed = False
             self.canvas.set_live(False)
-            self.bar.set_away(True)
+            self.bar.set_running(True, is_away=True)
         self._ask.start()
 
     def _ask_now(self) -> None:
@@ -297,9 +299,12 @@ class StageView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A low window keeps its height for the picture."""
         super().resizeEvent(event)
-        self._below.setVisible(
-            self.height() >= _FIGURES_FROM_PX or self._below.currentWidget() is self.strip
-        )
+        self._show_below(self._below.currentWidget())
+
+    def _show_below(self, widget: QWidget) -> None:
+        """Figures or the report; how a job ended is worth its height in any window."""
+        self._below.setCurrentWidget(widget)
+        self._below.setVisible(widget is self.strip or self.height() >= _FIGURES_FROM_PX)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language: the labels of the pictures are made here."""

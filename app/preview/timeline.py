@@ -143,7 +143,7 @@ class TimelineStrip(QAbstractSlider):
         kept.setRight(self.x_of(self._span[1]))
         done = QRectF(kept)
         done.setRight(self.x_of(self._span[0] + self._finished))
-        empty = tokens.mixed(theme.surface_3, theme.surface_2, 0.25)
+        empty = tokens.mixed(theme.surface_3, theme.surface_2, 0.35)
         filled = tokens.mixed(theme.accent, theme.surface_2, 0.45 if theme.is_dark else 0.55)
         for rect, colour in ((track, empty), (kept, theme.surface_3), (done, filled)):
             if rect.width() > 0:
@@ -181,6 +181,7 @@ class Timeline(QFrame):
         self.setProperty("kind", "card")
         self._film: FilmClock | None = None
         self._is_running = False
+        self._trim_seconds = (0.0, 0.0)
         self.strip = TimelineStrip()
         self.strip.step_chosen.connect(self._chosen)
         self.strip.valueChanged.connect(self._show_position)
@@ -204,12 +205,16 @@ class Timeline(QFrame):
     def set_film(self, film: FilmClock) -> None:
         """Another film."""
         self._film = film
+        self._trim_seconds = (0.0, film.seconds)
         self.strip.set_film(film)
         self.retranslate()
 
-    def set_span(self, start: int, stop: int) -> None:
-        """What of the film is kept."""
-        self.strip.set_span(start, stop)
+    def set_trim(self, start: float | None, stop: float | None) -> None:
+        """What of the film is kept, in seconds; frames from `start` on that come before `stop`."""
+        if self._film is None:
+            return
+        self._trim_seconds = (start or 0.0, self._film.seconds if stop is None else stop)
+        self.strip.set_span(*(self._film.first_step_from(edge) for edge in self._trim_seconds))
         self.retranslate()
 
     def set_finished(self, steps: int, *, is_running: bool) -> None:
@@ -261,7 +266,7 @@ class Timeline(QFrame):
         )
         trim = ""
         if self._film is not None and self.strip.is_trimmed:
-            start, stop = (clock(self._film.seconds_of(step)) for step in self.strip.span)
+            start, stop = (clock(edge) for edge in self._trim_seconds)
             trim = tr("In {start} · Out {stop}", start=start, stop=stop)
         self._trim.setText(trim)
         self._show_position()

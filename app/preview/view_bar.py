@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from app.i18n import tr
 from app.preview.scene import Mode
+from app.theme.fonts import interface_font
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox
 from app.widgets.segmented import SegmentedControl
@@ -39,7 +40,10 @@ class ViewBar(QWidget):
             button.setObjectName(name)
         self._tiles.setCheckable(True)
         self._tiles.setChecked(True)
+        for button in (*names.values(), *map(self._segments.button, map(str, Mode))):
+            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
         self._live.hide()
+        self._tiles.hide()
         self._lay_out()
         self._connect()
         self.retranslate()
@@ -81,9 +85,10 @@ class ViewBar(QWidget):
         """As a click on the button."""
         self._tiles.toggle()
 
-    def set_away(self, is_away: bool) -> None:
-        """Offer the way back from a chosen frame to the one in work."""
-        self._live.setVisible(is_away)
+    def set_running(self, is_running: bool, *, is_away: bool = False) -> None:
+        """Offer what a running job needs; when `is_away` the way back to the frame in work."""
+        self._tiles.setVisible(is_running)
+        self._live.setVisible(is_running and is_away)
         self._give_way()
 
     # Room
@@ -94,7 +99,7 @@ class ViewBar(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """The drop-down list and three small buttons."""
-        return QSize(300, self.sizeHint().height())
+        return QSize(360, self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Find out what fits."""
@@ -103,18 +108,19 @@ class ViewBar(QWidget):
 
     def _give_way(self) -> None:
         """Zoom figure goes first, then the text of the toggle, then segments become a list."""
-        needed = 8 * 5
+        needed = 8 * 4
         needed += sum(w.sizeHint().width() for w in (self._segments, self._fit, self._whole))
         needed += 56  # the zoom figure at its widest
-        self._tiles.setText(tr("Tiles"))
-        needed += self._tiles.sizeHint().width()
-        needed += self._live.sizeHint().width() + 8 if not self._live.isHidden() else 0
+        tick = " ✓" if self._tiles.isChecked() else ""
+        self._tiles.setText(tr("Tiles") + tick)
+        extra = [button for button in (self._tiles, self._live) if not button.isHidden()]
+        needed += sum(button.sizeHint().width() + 8 for button in extra)
         short = needed - self.width()
         self._zoom.setVisible(short <= 0)
         short -= 64
-        if short > 0:
+        if short > 0 and not self._tiles.isHidden():
             wide = self._tiles.sizeHint().width()
-            self._tiles.setText("")
+            self._tiles.setText(tick.strip())
             short -= wide - self._tiles.sizeHint().width()
         self._segments.setVisible(short <= 0)
         self._list.setVisible(short > 0)
@@ -145,12 +151,21 @@ class ViewBar(QWidget):
         }
         self._segments.set_labels({str(mode.value): text for mode, text in labels.items()})
         self._segments.set_tips({str(mode.value): text for mode, text in tips.items()})
+        self._widen_segments()
         self._segments.setAccessibleName(tr("View"))
         self._list.setAccessibleName(tr("View"))
         for index, text in enumerate(labels.values()):
             self._list.setItemText(index, text)
+        self._list.setMinimumContentsLength(max(map(len, labels.values())))
         self._buttons_anew()
         self._give_way()
+
+    def _widen_segments(self) -> None:
+        """Room for the taken segment's bold text, so that choosing moves nothing."""
+        bold = QFontMetrics(interface_font(weight=QFont.Weight.DemiBold))
+        for mode in Mode:
+            button = self._segments.button(str(mode.value))
+            button.setMinimumWidth(bold.horizontalAdvance(button.text()) + 22)
 
     def _buttons_anew(self) -> None:
         self._fit.setText(tr("Fit"))
@@ -161,4 +176,4 @@ class ViewBar(QWidget):
         self._live.setToolTip(tr("Back to the frame in work"))
         self._tiles.setAccessibleName(tr("Tiles"))
         self._tiles.setToolTip(tr("Show which tiles of the frame are finished (T)"))
-        self._tiles.setIcon(icon("check" if self._tiles.isChecked() else "tiles", size=16))
+        self._tiles.setIcon(icon("tiles", size=16))

@@ -90,7 +90,8 @@ class Viewport:
 
     def zoom_to(self, zoom: float, anchor: QPointF | None = None) -> None:
         """Zoom so that the pixel at `anchor` (of the view; default its middle) stays there."""
-        anchor = anchor or QPointF(self.view.width() / 2, self.view.height() / 2)
+        if anchor is None:  # a point at 0, 0 is false
+            anchor = QPointF(self.view.width() / 2, self.view.height() / 2)
         kept = self.to_content(anchor)
         self.is_fitted = False
         self._set_zoom(zoom)

@@ -1,0 +1,93 @@
+"""Pictures of events as images."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QColor, QImage
+
+from app.preview import pixels
+from engine.events import Picture
+from engine.geometry import Box, Size
+
+RED, GREEN, BLUE, WHITE = "#ff0000", "#00ff00", "#0000ff", "#ffffff"
+
+
+def _corners() -> Picture:
+    """Two by two pixels: red, green / blue, white."""
+    colours = [QColor(name) for name in (RED, GREEN, BLUE, WHITE)]
+    rgb = b"".join(bytes((c.red(), c.green(), c.blue())) for c in colours)
+    return Picture(size=Size(2, 2), rgb=rgb)
+
+
+def _names(image: QImage) -> list[str]:
+    return [image.pixelColor(x, y).name() for y in range(2) for x in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("rotation", "is_mirrored", "seen"),
+    [
+        (0, False, [RED, GREEN, BLUE, WHITE]),
+        (90, False, [BLUE, RED, WHITE, GREEN]),
+        (180, False, [WHITE, BLUE, GREEN, RED]),
+        (0, True, [GREEN, RED, WHITE, BLUE]),
+        (90, True, [RED, BLUE, GREEN, WHITE]),
+    ],
+)
+def test_pictures_are_turned_clockwise_then_mirrored(
+    rotation: int, is_mirrored: bool, seen: list[str]
+) -> None:
+    assert _names(pixels.to_image(_corners(), rotation, is_mirrored=is_mirrored)) == seen
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+@pytest.mark.parametrize("is_mirrored", [False, True])
+def test_a_box_goes_where_its_pixels_go(rotation: int, is_mirrored: bool) -> None:
+    rgb = bytearray(bytes(3) * 12)
+    rgb[3 * 6 : 3 * 6 + 3] = b"\xff\xff\xff"  # column 2 of row 1 in 4x3
+    picture = Picture(size=Size(4, 3), rgb=bytes(rgb))
+    image = pixels.to_image(picture, rotation, is_mirrored=is_mirrored)
+    box, canvas = pixels.turned(Box(2, 1, 1, 1), Size(4, 3), rotation, is_mirrored=is_mirrored)
+    assert (image.width(), image.height()) == (canvas.width, canvas.height)
+    assert image.pixelColor(box.x, box.y).name() == WHITE
+
+
+def test_bytes_that_do_not_match_the_size_show_nothing() -> None:
+    assert pixels.to_image(Picture(size=Size(4, 4), rgb=b"\0")).isNull()
+
+
+def test_the_image_outlives_the_bytes() -> None:
+    image = pixels.to_image(Picture(size=Size(64, 64), rgb=bytes([7, 8, 9]) * 4096))
+    assert image.pixelColor(63, 63).getRgb() == (7, 8, 9, 255)
+
+
+def _flat(size: int, colour: QColor) -> QImage:
+    image = QImage(size, size, QImage.Format.Format_RGB32)
+    image.fill(colour)
+    return image
+
+
+def test_the_difference_of_equal_pictures_is_black() -> None:
+    image = pixels.to_image(_corners())
+    shown = pixels.difference(image, image)
+    assert _names(shown) == ["#000000"] * 4
+
+
+def test_the_difference_is_absolute_and_four_times_as_bright() -> None:
+    first, second = _flat(4, QColor(100, 50, 0)), _flat(4, QColor(90, 60, 200))
+    for a, b in ((first, second), (second, first)):
+        assert pixels.difference(a, b).pixelColor(2, 2).getRgb() == (40, 40, 255, 255)
+
+
+def test_the_difference_has_the_size_of_the_result() -> None:
+    shown = pixels.difference(_flat(4, QColor(9, 9, 9)), _flat(8, QColor(9, 9, 9)))
+    assert shown.size() == QSize(8, 8)
+    assert shown.pixelColor(4, 4) == QColor(0, 0, 0)
+
+
+def test_strongly_reduced_pictures_are_averaged_once() -> None:
+    layer = pixels.Layer(_flat(400, QColor(10, 20, 30)))
+    small = layer.for_size(QSize(100, 100))
+    assert small.size() == QSize(100, 100)
+    assert layer.for_size(QSize(100, 100)).cacheKey() == small.cacheKey()
+    assert layer.for_size(QSize(800, 800)).size() == QSize(400, 400)
