@@ -1,0 +1,97 @@
+"""What a file says about itself: titles, dates, chapters, time code, and the muxer's options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from engine.media import MediaInfo
+from engine.plan import Plan
+
+# Said by the container itself, or true only of the source's own streams.
+_OF_THE_CONTAINER = frozenset(
+    {"major_brand", "minor_version", "compatible_brands", "encoder", "duration"}
+)
+_OF_THE_STREAM = frozenset({"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate"})
+_STATISTICS = re.compile(
+    r"^(bps|number_of_frames|number_of_bytes|duration|_statistics_\w+)(-\w+)?$"
+)
+# What MP4 and MOV keep in their common places; anything else needs the "mdta" table of keys.
+_PLAIN = frozenset({"title", "artist", "album", "date", "comment", "genre", "copyright"}) | {
+    "keywords",
+    "creation_time",
+    "timecode",
+}
+_PLAIN_MP4 = _PLAIN | {"album_artist", "composer", "grouping", "lyrics", "description", "synopsis"}
+_PLAIN_MOV = _PLAIN | {"author", "make", "model", "location"}
+_TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
+_LARGEST_TIMESCALE = 2**31 - 1
+
+
+def file_metadata(media: MediaInfo) -> dict[str, str]:
+    """Global entries of the source that stay true."""
+    return {k: v for k, v in media.metadata.items() if k.lower() not in _OF_THE_CONTAINER}
+
+
+def stream_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Entries of a stream that stay true: language, title, handler, but no statistics."""
+    return {
+        name: value
+        for name, value in metadata.items()
+        if name.lower() not in _OF_THE_STREAM and not _STATISTICS.match(name.lower())
+    }
+
+
+def time_code(source: Any, rate: Fraction) -> str:
+    """The time code of the first frame, as the source says it anywhere, or ""."""
+    for place in (source, *source.streams):
+        value: str = place.metadata.get("timecode", "")
+        match = _TIME_CODE.match(value)
+        if match and (match[1] != ";" or round(rate) % 30 == 0):
+            return value
+    return ""
+
+
+def chapters_of(source: Any, shift: Fraction, end: Fraction | None) -> list[dict[str, Any]]:
+    """Chapters of the source as the result has them.
+
+    Args:
+        source: The opened file.
+        shift: Seconds taken from every time.
+        end: Of the result in seconds, where it was trimmed; chapters outside are dropped and
+            those across an edge cut.
+    """
+    chapters = []
+    for chapter in source.chapters():
+        base = chapter["time_base"] or Fraction(1, 1000)
+        moved = round(shift / base)
+        first, last = chapter["start"] - moved, chapter["end"] - moved
+        if end is not None:
+            first, last = max(first, 0), min(last, round(end / base))
+            if last <= first:
+                continue
+        chapters.append({**chapter, "start": first, "end": last, "time_base": base})
+    return chapters
+
+
+def muxer_options(media: MediaInfo, plan: Plan) -> dict[str, str]:
+    """Options of the muxer that keep times and tags exact."""
+    if plan.container == "mkv":
+        return {"default_mode": "passthrough"}
+    flags = "+faststart"
+    plain = _PLAIN_MOV if plan.container == "mov" else _PLAIN_MP4
+    if any(name.lower() not in plain for name in file_metadata(media)):
+        flags += "+use_metadata_tags"
+    return {"movflags": flags, "movie_timescale": str(_movie_timescale(media, plan))}
+
+
+def _movie_timescale(media: MediaInfo, plan: Plan) -> int:
+    """Units in which late starts are written: those of all streams at once where they fit."""
+    scale = plan.picture.time_base.denominator
+    for stream in media.audio_streams:
+        both = lcm(scale, stream.sample_rate or 1)
+        scale = both if both <= _LARGEST_TIMESCALE else scale
+    return scale if 1000 <= scale <= _LARGEST_TIMESCALE else lcm(1000, scale) % 2**31 or 1000
