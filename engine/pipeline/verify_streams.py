@@ -254,11 +254,11 @@ def _streams_check(wanted: list[StreamInfo], missing: list[str], left_out: list[
 def _content_check(source: Side, pairs: list[Pair]) -> Check:
     faults = [f"{pair.name}: {pair.fault}" for pair in pairs if pair.fault]
     packets = sum(len(source.packets[pair.source.index]) for pair in pairs)
-    message = (
-        f"Not copied unchanged: {'; '.join(faults)}."
-        if faults
-        else f"{packets} packets of {len(pairs)} streams are byte for byte the same."
-    )
+    message = f"{packets} packets in {len(pairs)} streams are byte for byte the same."
+    if faults:
+        message = f"Not copied unchanged: {'; '.join(faults)}."
+    elif not pairs:
+        message = "There was nothing to copy."
     return Check(code="stream-content", passed=not faults, message=message)
 
 
@@ -267,11 +267,11 @@ def _timing_check(pairs: list[Pair]) -> Check:
     faults = [_timing_fault(pair) for pair in timed]
     faults = [fault for fault in faults if fault]
     worst = max((abs(pair.shift) for pair in timed), default=0.0)
-    message = (
-        f"Against the picture: {'; '.join(faults)}."
-        if faults
-        else f"Sound and subtitles are where they were (within {worst * 1000:.1f} ms)."
-    )
+    message = f"Sound and subtitles are where they were (within {worst * 1000:.1f} ms)."
+    if faults:
+        message = f"Against the picture: {'; '.join(faults)}."
+    elif not timed:
+        message = "There is no sound to be late."
     return Check(code="sound-timing", passed=not faults, message=message)
 
 

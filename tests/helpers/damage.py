@@ -34,6 +34,7 @@ class Damage:
     metadata: Mapping[str, str] | None = None
     crf: int = 16
     spoilt: Sequence[int] = ()  # result frames that show another picture
+    cut: tuple[Fraction, Fraction] | None = None  # no damage: the part of the source, s
 
 
 def make_result(source: Path, target: Path, damage: Damage | None = None, **changes: Any) -> Path:
@@ -46,13 +47,21 @@ def make_result(source: Path, target: Path, damage: Damage | None = None, **chan
         new.metadata.update(old.metadata if how.metadata is None else how.metadata)
         if not how.without_chapters:
             new.set_chapters(old.chapters())
-        frames = list(old.decode(video=0))
+        frames = [frame for frame in old.decode(video=0) if _is_inside(frame, how)]
         video = _add_picture(new, old.streams.video[0], frames[0], how)
         copies = _add_copies(new, old, how)
         new.start_encoding()
         _copy(source, new, copies, how)
         _write_pictures(new, video, frames, how)
     return target
+
+
+def _is_inside(item: Any, how: Damage) -> bool:
+    return how.cut is None or how.cut[0] <= item.pts * item.time_base < how.cut[1]
+
+
+def _begin(how: Damage) -> Fraction:
+    return how.cut[0] if how.cut else Fraction(0)
 
 
 def _add_picture(new: Any, old: Any, first: Any, how: Damage) -> Any:
@@ -98,14 +107,16 @@ def _copy(source: Path, new: Any, copies: dict[int, Any], how: Damage) -> None:
         for packet in old.demux():
             if packet.stream.index not in copies or packet.dts is None:
                 continue
+            if not _is_inside(packet, how):
+                continue
             if packet.stream.type == "audio":
                 seen += 1
-                shift = round(how.sound_shift / packet.time_base)
+                shift = round((how.sound_shift - _begin(how)) / packet.time_base)
                 data = bytearray(bytes(packet))
                 if how.flipped_byte and seen == 10:
                     data[-1] ^= 1
                 packet = _same_times(av.Packet(bytes(data)), packet, shift)
-            packet.stream = copies[packet.stream.index] if packet.stream else packet.stream
+            packet.stream = copies[packet.stream.index]
             new.mux(packet)
 
 
@@ -128,7 +139,8 @@ def _write_pictures(new: Any, stream: Any, frames: list[Any], how: Damage) -> No
             setattr(frame, key, value)
         frame.time_base = frames[0].time_base
         frame.pts = frames[0].pts + number * step if how.retimed else frames[shown].pts
-        frame.pts += round(how.late.get(number, Fraction(0)) / frame.time_base)
+        moved = how.late.get(number, Fraction(0)) - _begin(how)
+        frame.pts += round(moved / frame.time_base)
         if before is not None and frame.pts <= before:
             frame.pts = before + max(1, step // 2)
         before = frame.pts
