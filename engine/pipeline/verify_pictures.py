@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from engine.geometry import Size
 from engine.media import VideoInfo
 
 Grey = NDArray[np.float32]
+Codes = NDArray[Any]  # uint8, uint16, or sums of them
 _LONG_SIDE = 64  # cells
 _CELL = 4  # px of the source at least: smaller cells feel the upscaler's sharper edges
 _BOXES = 3  # boxes of whole pixels a cell is made of, when there are so many pixels
@@ -46,7 +48,7 @@ class GreyMaker:
             unit = float(1 << (video.bit_depth - 8))
             self._low, self._span = 16 * unit, 219 * unit
 
-    def __call__(self, planes: Sequence[NDArray[np.generic]]) -> Grey:
+    def __call__(self, planes: Sequence[Codes]) -> Grey:
         """Mean luma of each cell, [rows, columns] float32; 0 is black, 1 white."""
         rows, columns = self._grid.height, self._grid.width
         grey = sum(
@@ -72,7 +74,7 @@ def _weights(video: VideoInfo) -> tuple[float, ...]:
     return _LUMA.get(video.tags.primaries, _LUMA_SD)
 
 
-def area_mean(plane: NDArray[np.generic], rows: int, columns: int) -> NDArray[np.float64]:
+def area_mean(plane: Codes, rows: int, columns: int) -> NDArray[np.float64]:
     """Mean of each cell of a `rows` x `columns` grid laid over a plane [h, w].
 
     Cells may end inside a pixel, so that the same grid over a picture and over its enlargement
@@ -85,17 +87,15 @@ def area_mean(plane: NDArray[np.generic], rows: int, columns: int) -> NDArray[np
     column_box = max(1, width // (columns * _BOXES))
     boxes = _add_boxes(_add_boxes(plane, row_box).T, column_box)
     across = _mean_along(boxes, width, columns, column_box)
-    return _mean_along(np.ascontiguousarray(across.T), height, rows, row_box) / 1.0
+    return _mean_along(np.ascontiguousarray(across.T), height, rows, row_box)
 
 
-def _add_boxes(values: NDArray[np.generic], box: int) -> NDArray[np.generic]:
+def _add_boxes(values: Codes, box: int) -> Codes:
     """Sums over `box` neighbours along the first axis; the last box may be smaller."""
     if box == 1:
         return values
     whole = values.shape[0] // box * box
     wide = np.uint16 if values.dtype == np.uint8 and box <= 256 else np.uint32
-    if values.dtype.kind == "f":
-        wide = np.float64  # type: ignore[assignment]
     parts = values[:whole].reshape(-1, box, values.shape[1])
     total = parts[:, 0].astype(wide)
     for number in range(1, box):
@@ -106,15 +106,14 @@ def _add_boxes(values: NDArray[np.generic], box: int) -> NDArray[np.generic]:
     return total
 
 
-def _mean_along(
-    boxes: NDArray[np.generic], length: int, cells: int, box: int
-) -> NDArray[np.float64]:
+def _mean_along(boxes: Codes, length: int, cells: int, box: int) -> NDArray[np.float64]:
     """Means of `cells` equal parts of an axis of `length` px that is given as sums of boxes."""
     index, share = _cuts(length, cells, box)
     total = np.zeros((boxes.shape[0] + 1, boxes.shape[1]))
     np.cumsum(boxes, axis=0, dtype=np.float64, out=total[1:])
     at = total[index] + share[:, None] * boxes[index]
-    return (at[1:] - at[:-1]) * (cells / length)
+    means: NDArray[np.float64] = (at[1:] - at[:-1]) * (cells / length)
+    return means
 
 
 @cache
