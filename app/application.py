@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from PySide6.QtCore import QObject, QStandardPaths, QTimer
+from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop
@@ -134,11 +134,11 @@ def run(argv: Sequence[str]) -> int:
 
     log.setup()
     app = make_application(list(argv[:1]))
-    from engine.api import Engine, unfinished
+    from engine.api import Engine
 
     program = Program(app, Engine)
     sys.excepthook = _show_crash
-    program.window.painted.connect(lambda: _begin(program, options, unfinished))
+    program.window.painted.connect(lambda: begin_work(program, options))
     program.window.closed.connect(program.window.hide)
     app.lastWindowClosed.connect(app.quit)
     desktop.colour_title_bar(int(program.window.winId()), is_dark=tokens.current().is_dark)
@@ -182,15 +182,22 @@ def free_name(path: Path) -> Path:
     return free
 
 
-def _begin(program: Program, options: argparse.Namespace, unfinished: Callable) -> None:
+def begin_work(program: Program, options: argparse.Namespace) -> None:
     """After the first paint: only now may heavy libraries be loaded."""
+    from engine.api import unfinished
+
     program.engine.start()
     program.engine.send(Prepare())
     program.offer_left_over(unfinished())
     if options.files:
         program.controller.add_paths([Path(name).absolute() for name in options.files])
     if options.demo:
-        QTimer.singleShot(0, program.add_sample)
+        program.add_sample()
+
+
+def no_options() -> argparse.Namespace:
+    """As if the program was started without arguments."""
+    return _parse(["upreel"])
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

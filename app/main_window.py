@@ -83,6 +83,7 @@ class MainWindow(QMainWindow):
         self._overlay = DropOverlay(self)
         self._connect()
         self._show_selected()
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
 
     @property
     def selected(self) -> JobRow | None:
@@ -292,6 +293,8 @@ class MainWindow(QMainWindow):
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(self.choices)
+        # A fixed width: the scroll bar then lies in the margin and pushes nothing aside.
+        self.choices.setFixedWidth(tokens.CHOICES_WIDTH - 1)
         right = QWidget()
         right.setObjectName("choicesColumn")
         right.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.i18n import LANGUAGES, tr
 from app.monitor.gauges import Gauges
@@ -12,6 +12,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
+from app.widgets.segmented import SegmentedControl
 from engine import paths
 
 
@@ -33,7 +34,7 @@ class TopStrip(QWidget):
         name = QLabel("Upreel")
         name.setProperty("kind", "title")
         self._chip = CardChip()
-        self._switch = QPushButton()
+        self._switch = SegmentedControl(list(LANGUAGES))
         self._switch.setObjectName("languageSwitch")
         self._theme = QToolButton()
         self._theme.setObjectName("themeSwitch")
@@ -49,7 +50,7 @@ class TopStrip(QWidget):
         row.addSpacing(10)
         row.addWidget(self._switch)
         row.addWidget(self._theme)
-        self._switch.clicked.connect(self._other_language)
+        self._switch.chosen.connect(self.language_wanted)
         self._theme.clicked.connect(
             lambda: self.theme_wanted.emit("light" if tokens.current().is_dark else "dark")
         )
@@ -63,9 +64,9 @@ class TopStrip(QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
-        self._switch.setText("EN · 中文")
-        self._switch.setToolTip(tr("Language: {name}", name=LANGUAGES[self._language]))
-        self._switch.setAccessibleName(tr("Change the language"))
+        self._switch.set_labels(LANGUAGES)
+        self._switch.set_current(self._language)
+        self._switch.setAccessibleName(tr("Language"))
         dark = tokens.current().is_dark
         self._theme.setIcon(icon("sun" if dark else "moon"))
         self._theme.setToolTip(tr("Light theme") if dark else tr("Dark theme"))
@@ -77,10 +78,6 @@ class TopStrip(QWidget):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
             self.retranslate_ui()
-
-    def _other_language(self) -> None:
-        known = list(LANGUAGES)
-        self.language_wanted.emit(known[(known.index(self._language) + 1) % len(known)])
 
     def _show_card(self) -> None:
         reading = self._model.reading

@@ -8,20 +8,22 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.jobs import output_form, target_form
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import OutputForm
 from app.jobs.target_form import TargetForm
-from app.settings.editors import make_editor
+from app.settings.editors import ChoiceEditor
 from app.settings.names import choice_of, name_of
 from app.state.job_row import JobRow
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
+from engine.plan import Plan
 from engine.settings.schema import JobSettings
 
 SHOWN_ABOVE = (*target_form.FIELDS, *output_form.FIELDS, "model", "form")
 _WAIT_MS = 200  # after the last change, before the engine plans anew
+_FIXED = mark("Choices are fixed once a film was started.")
 _FORMS = ("auto", "faithful", "restore")
 
 
@@ -35,16 +37,16 @@ class ChoicesForm(QWidget):
         self.setObjectName("scrolled")
         self.settings = JobSettings()
         self.output: Path | None = None
-        self._job_id = ""
+        self._job_id = self._name = ""
+        self._can_change = True
         self._heading, self._subject = QLabel(), ElidedLabel()
         self._heading.setProperty("kind", "section")
         self._subject.setProperty("kind", "secondary")
-        self._locked = QLabel()
-        self._locked.setProperty("kind", "secondary")
-        self._locked.setWordWrap(True)
         self._target = TargetForm()
         self._model_label, self._form_label = QLabel(), QLabel()
-        self._model = make_editor("model")
+        self._model = ChoiceEditor("model")
+        self._chosen_form = QLabel()
+        self._chosen_form.setProperty("kind", "secondary")
         self._form = SegmentedControl(_FORMS)
         self._form.setObjectName("setting-form")
         self.file = OutputForm()
@@ -53,6 +55,15 @@ class ChoicesForm(QWidget):
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
         self._timer.timeout.connect(lambda: self.changed.emit(self.settings, self.output))
+        self._parts = (
+            self._target,
+            self._model_label,
+            self._model,
+            self._form_label,
+            self._form,
+            self.file,
+            self._more,
+        )
         self._lay_out()
         self._connect()
         self.show_job(None, JobSettings())
@@ -69,11 +80,13 @@ class ChoicesForm(QWidget):
             self.output = row.output if row is not None else None
             self._show_values(is_other)
         self._job_id = job_id
-        self._subject.setText(row.source.name if row is not None else tr("for the next files"))
-        can_change = row is None or row.state.can_change
-        for part in (self._target, self._model, self._form, self.file, self._more):
-            part.setEnabled(can_change)
-        self._locked.setVisible(not can_change)
+        self._can_change = row is None or row.state.can_change
+        self._name = row.source.name if row is not None else ""
+        self._show_subject()
+        for part in self._parts:
+            part.setEnabled(self._can_change)
+            part.setToolTip("" if self._can_change else tr(_FIXED))
+        self._say_chosen(row.plan if row is not None else None)
         self.file.show_output(row.plan if row is not None else None, self.output)
 
     def flush(self) -> None:
@@ -85,7 +98,6 @@ class ChoicesForm(QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._heading.setText(tr("What comes out"))
-        self._locked.setText(tr("Choices are fixed once a film was started."))
         self._model_label.setText(name_of("model"))
         self._form_label.setText(name_of("form"))
         self._form.set_labels({key: choice_of(key) for key in _FORMS})
@@ -98,14 +110,27 @@ class ChoicesForm(QWidget):
         )
         self._form.setAccessibleName(name_of("form"))
         self._model.retranslate_ui()
-        if not self._job_id:
-            self._subject.setText(tr("for the next files"))
+        self._show_subject()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.LanguageChange:
             self.retranslate_ui()
+
+    def _say_chosen(self, plan: Plan | None) -> None:
+        """What "automatic" has come to mean."""
+        self._model.say_automatic(plan.model.model if plan is not None else "")
+        form = plan.model.form if plan is not None and self.settings.form == "auto" else ""
+        self._chosen_form.setText(choice_of(form) if form else "")
+
+    def _show_subject(self) -> None:
+        if not self._name:
+            self._subject.setText(tr("for the next files"))
+        elif self._can_change:
+            self._subject.setText(tr("of {name}", name=self._name))
+        else:
+            self._subject.setText(tr("fixed · {name}", name=self._name))
 
     def _show_values(self, is_other: bool) -> None:
         show_target = self._target.show_preset if is_other else self._target.show_settings
@@ -118,7 +143,7 @@ class ChoicesForm(QWidget):
 
     def _show_form(self) -> None:
         """Only Lite has a faithful and a restoring form."""
-        for part in (self._form_label, self._form):
+        for part in (self._form_label, self._chosen_form, self._form):
             part.setVisible(self.settings.model != "none")
 
     def _lay_out(self) -> None:
@@ -129,11 +154,16 @@ class ChoicesForm(QWidget):
         column.setContentsMargins(16, 14, 16, 12)
         column.setSpacing(8)
         column.addLayout(head)
-        column.addWidget(self._locked)
         column.addWidget(self._target)
         column.addSpacing(6)
-        for part in (self._model_label, self._model, self._form_label, self._form):
-            column.addWidget(part)
+        column.addWidget(self._model_label)
+        column.addWidget(self._model)
+        form = QHBoxLayout()
+        form.addWidget(self._form_label)
+        form.addStretch()
+        form.addWidget(self._chosen_form)
+        column.addLayout(form)
+        column.addWidget(self._form)
         column.addSpacing(6)
         column.addWidget(self.file)
         column.addSpacing(6)

@@ -54,7 +54,9 @@ class MoreChoices(QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._button.setText(tr("More choices"))
-        self._button.setIcon(icon("up" if self._button.isChecked() else "down", size=16))
+        self._button.setIcon(
+            icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
+        )
         for source, heading in self._headings.items():
             heading.setText(tr(source))
         for name, label in self._labels.items():

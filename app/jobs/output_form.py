@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QFileDialog,
+    QGridLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
@@ -18,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app import wording
 from app.i18n import tr
-from app.settings.editors import Editor, make_editor
+from app.settings.editors import ChoiceEditor
 from app.settings.names import name_of, quality_of
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
@@ -40,8 +41,9 @@ class OutputForm(QWidget):
         self._output: Path | None = None  # shown: of the plan
         self._folder: Path | None = None
         self._is_named = False  # by the user; else by the planner
-        self._editors: dict[str, Editor] = {n: make_editor(n) for n in ("container", "codec")}
-        self._file_label, self._quality_label = QLabel(), QLabel()
+        self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
+        self._labels = {name: QLabel() for name in self._editors}
+        self._quality_label = QLabel()
         self._quality_words = QLabel()
         self._quality = _WheellessSlider(Qt.Orientation.Horizontal)
         self._quality.setObjectName("setting-crf")
@@ -55,6 +57,7 @@ class OutputForm(QWidget):
         self._browse.setObjectName("outputFolder")
         self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._where.setProperty("kind", "secondary")
+        self._where.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._lay_out()
         self._connect()
         self.retranslate_ui()
@@ -78,6 +81,8 @@ class OutputForm(QWidget):
         self._output = plan.output if plan is not None else None
         for part in (self._name, self._browse):
             part.setEnabled(plan is not None)
+        self._editors["container"].say_automatic(plan.container if plan is not None else "")
+        self._editors["codec"].say_automatic(plan.picture.codec if plan is not None else "")
         if plan is None:
             self._name.clear()
             self._where.setText(tr("Beside the source"))
@@ -98,9 +103,10 @@ class OutputForm(QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._file_label.setText(tr("File"))
+        for name, label in self._labels.items():
+            label.setText(name_of(name))
         self._quality_label.setText(name_of("crf"))
-        self._name_label.setText(tr("Name of the result"))
+        self._name_label.setText(tr("Result"))
         self._name.setPlaceholderText(tr("Named after the source"))
         self._name.setAccessibleName(tr("Name of the result"))
         self._quality.setAccessibleName(name_of("crf"))
@@ -121,10 +127,14 @@ class OutputForm(QWidget):
             self.retranslate_ui()
 
     def _lay_out(self) -> None:
-        kinds = QHBoxLayout()
-        kinds.setSpacing(8)
-        for editor in self._editors.values():
-            kinds.addWidget(editor, 1)
+        kinds = QGridLayout()
+        kinds.setHorizontalSpacing(8)
+        kinds.setVerticalSpacing(6)
+        for at, (name, editor) in enumerate(self._editors.items()):
+            self._labels[name].setBuddy(editor.control)
+            kinds.addWidget(self._labels[name], 0, at)
+            kinds.addWidget(editor, 1, at)
+            kinds.setColumnStretch(at, 1)
         quality = QHBoxLayout()
         quality.addWidget(self._quality_label)
         quality.addStretch()
@@ -136,15 +146,17 @@ class OutputForm(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
-        column.addWidget(self._file_label)
         column.addLayout(kinds)
         column.addSpacing(8)
         column.addLayout(quality)
         column.addWidget(self._quality)
         column.addSpacing(6)
-        column.addWidget(self._name_label)
+        heading = QHBoxLayout()
+        heading.setSpacing(12)
+        heading.addWidget(self._name_label)
+        heading.addWidget(self._where, 1)
+        column.addLayout(heading)
         column.addLayout(name)
-        column.addWidget(self._where)
 
     def _connect(self) -> None:
         for editor in self._editors.values():

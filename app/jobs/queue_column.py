@@ -46,6 +46,9 @@ class QueueColumn(QWidget):
         self._drop = DropZone(self)
         self._drop.setObjectName("dropZone")
         self._banner = _Banner(self)
+        self._nothing = QLabel()
+        self._nothing.setProperty("kind", "secondary")
+        self._nothing.setWordWrap(True)
         self._lay_out()
         self._add.clicked.connect(self.files_wanted)
         self._folder.clicked.connect(self.folder_wanted)
@@ -78,6 +81,7 @@ class QueueColumn(QWidget):
             tr("Unfinished from last time: {count}", count=self._left_over),
             tr("They go on where they stopped."),
         )
+        self._nothing.setText(tr("Your films will wait here."))
         self._show_count()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -88,6 +92,8 @@ class QueueColumn(QWidget):
 
     def _show_count(self) -> None:
         count = self._model.rowCount()
+        self._drop.setVisible(count > 0)  # the stage shows a large one meanwhile
+        self._nothing.setVisible(count == 0)
         self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
 
     def _lay_out(self) -> None:
@@ -103,6 +109,7 @@ class QueueColumn(QWidget):
         column.addLayout(head)
         column.addWidget(self._banner)
         column.addWidget(self.view)
+        column.addWidget(self._nothing)
         column.addWidget(self._drop)
         column.addStretch(1)
         self._banner.setVisible(False)

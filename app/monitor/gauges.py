@@ -22,17 +22,20 @@ class Gauge(QWidget):
         self._name.setProperty("kind", "secondary")
         self._figure.setProperty("kind", "gauge")
         self.bar = ShareBar() if has_bar else None
-        head = QHBoxLayout()
-        head.setSpacing(6)
-        head.addWidget(self._name)
-        head.addStretch()
-        head.addWidget(self._figure)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(1)
         column.addStretch()
-        column.addLayout(head)
-        if self.bar is not None:
+        if self.bar is None:
+            column.addWidget(self._name)
+            column.addWidget(self._figure)
+        else:
+            head = QHBoxLayout()
+            head.setSpacing(8)
+            head.addWidget(self._name)
+            head.addStretch()
+            head.addWidget(self._figure)
+            column.addLayout(head)
             column.addWidget(self.bar)
         column.addStretch()
         self._widest = widest

@@ -55,8 +55,10 @@ class Editor(QWidget):
 class ChoiceEditor(Editor):
     """A value out of a few."""
 
-    def __init__(self, name: str, about: schema.Setting, parent: QWidget | None = None) -> None:
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        about = schema.describe(schema.JobSettings)[name]
         self._box = ChoiceBox()
+        self._meant = ""
         super().__init__(name, self._box, parent)
         for value in about.choices:
             self._box.addItem(choice_of(value), value)
@@ -70,7 +72,19 @@ class ChoiceEditor(Editor):
         """Names of the choices too."""
         super().retranslate_ui()
         for at in range(self._box.count()):
-            self._box.setItemText(at, choice_of(self._box.itemData(at)))
+            self._box.setItemText(at, self._text(self._box.itemData(at)))
+
+    def say_automatic(self, value: str) -> None:
+        """What "automatic" has come to mean for the shown job; "" while nobody knows."""
+        self._meant = value
+        at = self._box.findData("auto")
+        if at >= 0:
+            self._box.setItemText(at, self._text("auto"))
+
+    def _text(self, value: str) -> str:
+        if value == "auto" and self._meant:
+            return tr("Auto · {choice}", choice=choice_of(self._meant))
+        return choice_of(value)
 
 
 class SwitchEditor(Editor):
@@ -183,7 +197,7 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     about = schema.describe(schema.JobSettings)[name]
     kind = get_type_hints(schema.JobSettings)[name]
     if about.choices:
-        return ChoiceEditor(name, about, parent)
+        return ChoiceEditor(name, parent)
     if kind is bool:
         return SwitchEditor(name, parent)
     if kind in (int, float):

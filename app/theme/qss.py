@@ -15,7 +15,7 @@ def _surfaces(t: Theme) -> str:
     return f"""
 QMainWindow, QDialog {{ background: {t.background}; }}
 QWidget#topStrip {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
-QWidget#footStrip {{ background: {t.surface_1}; border-top: 1px solid {t.line}; }}
+QWidget#footStrip {{ background: {t.surface_1}; }}
 QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
 QFrame[kind="card"] {{
@@ -26,7 +26,7 @@ QFrame[kind="chip"] {{
 QFrame[kind="segments"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.RADIUS + 2}px; }}
 QScrollArea, QScrollArea > QWidget > QWidget#scrolled {{ background: transparent; border: none; }}
-QStatusBar {{ background: {t.surface_1}; }}
+QStatusBar {{ background: {t.surface_1}; border-top: 1px solid {t.line}; }}
 QStatusBar::item {{ border: none; }}
 QDockWidget {{ color: {t.text_1}; }}
 QDockWidget::title {{

@@ -26,7 +26,7 @@ class ChoiceBox(QComboBox):
         colour = theme.text_2 if self.isEnabled() else theme.line
         painter = QPainter(self)
         size = 16
-        arrow = pixmap("down", colour, size)
+        arrow = pixmap("chevron-down", colour, size)
         painter.drawPixmap(self.width() - size - 8, (self.height() - size) // 2, arrow)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
