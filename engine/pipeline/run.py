@@ -59,10 +59,10 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
     try:
         _mux(context, segments, part)
         report = _verify(context, part)
-        publish(part, context.plan.output, overwrite=overwrite)
     except BaseException:
         _remove(part)
         raise
+    publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
     seconds = time.monotonic() - begin - context.control.paused_seconds
     if frames_before == 0:
         _learn(context, segments, seconds)

@@ -97,7 +97,7 @@ def _add_boxes(values: Codes, box: int) -> Codes:
     whole = values.shape[0] // box * box
     wide = np.uint16 if values.dtype == np.uint8 and box <= 256 else np.uint32
     parts = values[:whole].reshape(-1, box, values.shape[1])
-    total = parts[:, 0].astype(wide)
+    total: Codes = parts[:, 0].astype(wide)
     for number in range(1, box):
         total += parts[:, number]
     if whole < values.shape[0]:

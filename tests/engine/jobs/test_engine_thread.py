@@ -1,0 +1,161 @@
+import time
+from fractions import Fraction
+
+import pytest
+
+from engine import commands as c
+from engine import events as e
+from engine.api import Engine, probe, unfinished
+from engine.errors import EngineStopped
+from engine.settings.schema import JobSettings
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.listening import ENDS, Listener, running_engine
+
+FAST = JobSettings(crf=30, segment_seconds=0.5, form="faithful")
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_clip(tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1))
+
+
+def add(engine: Engine, source, name: str = "a", settings: JobSettings = FAST, output=None) -> None:
+    engine.send(c.AddJob(job_id=name, source=source, settings=settings, output=output))
+
+
+def test_a_job_runs_to_a_verified_result(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        done = heard.wait(*ENDS)
+        assert isinstance(done, e.JobFinished), done
+    assert done.report.passed, done.report.problems
+    made = probe(tmp_path / "film_x2.mkv")
+    assert (made.video.size.width, made.video.frame_count) == (192, 30)
+    assert len(made.audio_streams) == 1
+    kinds = [type(event) for event in heard.seen]
+    assert kinds.index(e.JobQueued) < kinds.index(e.PlanChosen) < kinds.index(e.JobStarted)
+    assert len(heard.of(e.SegmentDone)) == 3
+    assert {event.frame for event in heard.of(e.TileDone)} >= {29}
+    assert not list((tmp_path / "jobs").iterdir())
+    assert {p.name for p in tmp_path.iterdir()} == {"film.mkv", "film_x2.mkv", "jobs"}
+
+
+def test_pause_halts_and_resume_goes_on(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.TileDone)
+        engine.send(c.PauseJob(job_id="a"))
+        heard.wait(e.JobPaused)
+        time.sleep(0.3)  # whatever was between two looks has ended by now
+        before = len(heard.of(e.TileDone))
+        with pytest.raises(AssertionError, match="no"):
+            heard.wait(*ENDS, timeout_s=0.4)
+        assert len(heard.of(e.TileDone)) - before <= 3
+        engine.send(c.ResumeJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+
+
+def test_cancel_keeps_segments_and_a_retry_uses_them(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+        engine.send(c.CancelJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobCancelled)
+        assert not (tmp_path / "film_x2.mkv").exists()
+        engine.send(c.RetryJob(job_id="a"))
+        started = heard.wait(e.JobStarted)
+        assert started.done >= 12
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+
+
+def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_next(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+    (left,) = unfinished(tmp_path / "jobs")
+    assert (left.job_id, left.frames_total) == ("a", 30)
+    assert 12 <= left.frames_done < 30
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        engine.send(c.StartQueue())
+        done = heard.wait(*ENDS)
+        assert isinstance(done, e.JobFinished), done
+        assert done.report.passed, done.report.problems
+    assert unfinished(tmp_path / "jobs") == ()
+
+
+def test_a_job_that_fails_does_not_stop_the_queue(source, tmp_path):
+    (tmp_path / "film_x2.mkv").write_bytes(b"somebody's")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        add(engine, source, "b", output=tmp_path / "other.mkv")
+        engine.send(c.StartQueue())
+        failed, done = heard.wait(*ENDS), heard.wait(*ENDS)
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.code == "output-exists"
+    assert isinstance(done, e.JobFinished)
+    assert (tmp_path / "film_x2.mkv").read_bytes() == b"somebody's"
+
+
+def test_what_is_no_film_is_rejected(tmp_path):
+    text = tmp_path / "letter.txt"
+    text.write_text("Dear Sir or Madam")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, text)
+        rejected = heard.wait(e.JobRejected)
+    assert rejected.error.code == "unreadable-media"
+    assert rejected.error.hint
+
+
+def test_settings_can_be_changed_while_waiting(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        heard.wait(e.PlanChosen)
+        engine.send(c.ChangeJob(job_id="a", settings=JobSettings(scale=4, form="faithful")))
+        assert heard.wait(e.PlanChosen).plan.picture.size.width == 384
+        engine.send(c.ChangeJob(job_id="a", settings=JobSettings(device="cuda")))
+        assert heard.wait(e.PlanFailed).error.code == "no-usable-gpu"
+
+
+def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.PauseJob(job_id="nobody"))
+        assert heard.wait(e.Warned).notice.code == "unknown-job"
+        add(engine, source)
+        heard.wait(e.JobQueued)
+        engine.send(c.PauseJob(job_id="a"))
+        assert heard.wait(e.Warned).notice.code == "job-error"
+        add(engine, source)
+        assert heard.wait(e.JobRejected).error.code == "job-error"
+        engine.send(c.RemoveJob(job_id="a"))
+        heard.wait(e.JobRemoved)
+
+
+def test_frames_are_shown_before_and_after(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        engine.send(c.ShowFrame(job_id="a", seconds=0.4, longest_side=64))
+        shown = heard.wait(e.PreviewReady)
+        assert shown.source.size.width == 64
+        assert shown.result is None
+        engine.send(c.StartQueue())
+        heard.wait(*ENDS)
+        engine.send(c.ShowFrame(job_id="a", seconds=0.4))
+        shown = heard.wait(e.PreviewReady)
+        assert (shown.frame, shown.source.size.width) == (10, 96)
+        assert shown.result is not None
+        assert shown.result.size.width == 192
+
+
+def test_a_stopped_engine_says_so(tmp_path):
+    heard = Listener()
+    engine = Engine(heard, jobs_folder=tmp_path / "jobs")
+    engine.start()
+    assert engine.close()
+    heard.wait(e.EngineClosed)
+    with pytest.raises(EngineStopped):
+        engine.send(c.StartQueue())
