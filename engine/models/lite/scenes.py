@@ -199,7 +199,9 @@ def photograph(rng: Rng, linear: Array) -> np.ndarray:
     if rng.random() < 0.2:
         linear = warped(rng, linear, rng.uniform(0, 20), 3)
     # Published photographs are mostly reduced ones: sharp, with power up to the highest frequency.
-    sigma = OVERSAMPLE * float(np.clip(rng.lognormal(np.log(0.33), 0.55), 0.08, 1.8))
+    # A third is softer, as from a camera at full size.
+    soft, spread = (0.55, 0.42) if rng.random() < 0.35 else (0.33, 0.55)
+    sigma = OVERSAMPLE * float(np.clip(rng.lognormal(np.log(soft), spread), 0.08, 2.2))
     linear = blurred(linear, sigma)
     if rng.random() < 0.08:
         linear = _shaken(rng, linear)
