@@ -59,10 +59,14 @@ class SegmentWriter:
         self._picture = picture
         self._frames = 0
         self._is_open = True
+        kind = _Pictures if picture.codec in ("png", "tiff") else _Film
         with writing(path):
             self._part.unlink(missing_ok=True)
-            kind = _Pictures if picture.codec in ("png", "tiff") else _Film
-            self._sink: _Sink = kind(self._part, picture)
+            try:
+                self._sink: _Sink = kind(self._part, picture)
+            except BaseException:
+                self._part.unlink(missing_ok=True)
+                raise
 
     def write(self, planes: Sequence[NDArray[Any]], index: int) -> None:
         """Encode the next frame.

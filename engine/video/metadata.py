@@ -29,6 +29,9 @@ _PLAIN_MP4 = _PLAIN | {"album_artist", "composer", "grouping", "lyrics", "descri
 _PLAIN_MOV = _PLAIN | {"author", "make", "model", "location"}
 _TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
 _LARGEST_TIMESCALE = 2**31 - 1
+# Packets come sorted; without this a stream that is mostly silent holds 10 s of picture back.
+_INTERLEAVED = {"max_interleave_delta": "500000"}  # us
+_PREROLL = 1  # s; MKV could hold up to 32 s before 0
 
 
 def file_metadata(media: MediaInfo) -> dict[str, str]:
@@ -80,12 +83,16 @@ def chapters_of(source: Any, shift: Fraction, end: Fraction | None) -> list[dict
 def muxer_options(media: MediaInfo, plan: Plan) -> dict[str, str]:
     """Options of the muxer that keep times and tags exact."""
     if plan.container == "mkv":
-        return {"default_mode": "passthrough"}
+        options = {"default_mode": "passthrough", **_INTERLEAVED}
+        if media.start >= -_PREROLL:  # sound of MP4 starts a little before 0: keep it there
+            options["avoid_negative_ts"] = "disabled"
+        return options
     flags = "+faststart"
     plain = _PLAIN_MOV if plan.container == "mov" else _PLAIN_MP4
     if any(name.lower() not in plain for name in file_metadata(media)):
         flags += "+use_metadata_tags"
-    return {"movflags": flags, "movie_timescale": str(_movie_timescale(media, plan))}
+    scale = str(_movie_timescale(media, plan))
+    return {"movflags": flags, "movie_timescale": scale, **_INTERLEAVED}
 
 
 def _movie_timescale(media: MediaInfo, plan: Plan) -> int:

@@ -63,7 +63,7 @@ def mux(
         DiskFull, OutputUnwritable, OutputError: The result cannot be written.
         InputError: The source can no longer be read.
 
-    Memory: one packet of each stream, what the muxer holds to sort them (at most 10 s), and the
+    Memory: one packet of each stream, what the muxer holds to sort them (half a second), and the
     index of the file (about 100 bytes a packet); never the length of the sound.
     """
     if not segments:

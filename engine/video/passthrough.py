@@ -113,9 +113,10 @@ class CopiedStreams:
 
     def _placed(self, packet: Any, new: Any, clock: _Clock) -> TimedPacket | None:
         clock.place(packet)
-        if self._end is not None and packet.pts * packet.time_base >= self._end:
+        is_text = new.type == "subtitle"
+        if self._end is not None and not clock.cut_end(packet, self._end, is_text):
             return None
-        if self._cuts_start and not clock.cut_start(packet, new.type == "subtitle"):
+        if self._cuts_start and not clock.cut_start(packet, is_text):
             return None
         clock.keep_rising(packet)
         packet.stream = new
@@ -158,6 +159,15 @@ class _Clock:
         packet.dts = (pts if dts is None else dts) - self._moved
         self._next = packet.pts + (packet.duration or 0)
         self.seconds = float(packet.dts * self._base)
+
+    def cut_end(self, packet: Any, end: Fraction, is_subtitle: bool) -> bool:
+        """Whether a packet begins before a trimmed end; a subtitle across it is shortened."""
+        last = round(end / self._base)
+        if packet.pts >= last:
+            return False
+        if is_subtitle and packet.duration:
+            packet.duration = min(packet.duration, last - packet.pts)
+        return True
 
     def cut_start(self, packet: Any, is_subtitle: bool) -> bool:
         """Whether a packet belongs behind a trimmed start; a subtitle across it is shortened."""
