@@ -11,6 +11,8 @@ from typing import Any
 from engine.cli.context import DONE, Context
 from engine.errors import OutputUnwritable
 
+_WIDTH = 100  # characters
+
 
 def run(args: argparse.Namespace, context: Context) -> int:
     """Measure and show a table; `--json FILE` also writes the figures."""
@@ -22,18 +24,28 @@ def run(args: argparse.Namespace, context: Context) -> int:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The figures as text: a block for each case, a column for each name in it."""
+    """The figures as text: a block for each case, a column for each name in it.
+
+    A block that is wider than a terminal is turned: a line for each name.
+    """
     blocks = []
     for case in dict.fromkeys(row["case"] for row in rows):
         mine = [row for row in rows if row["case"] == case]
         names = list(dict.fromkeys(name for row in mine for name in row if name != "case"))
-        lines = [names, *([_cell(row.get(name, "")) for name in names] for row in mine)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-        text = (
-            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in lines
-        )
-        blocks.append("\n".join([case, *(f"  {line.rstrip()}" for line in text)]))
+        grid = [names, *([_cell(row.get(name, "")) for name in names] for row in mine)]
+        lines = _aligned(grid)
+        if len(lines[0]) > _WIDTH:
+            lines = _aligned(list(zip(*grid, strict=True)))
+        blocks.append("\n".join([case, *(f"  {line}" for line in lines)]))
     return "\n\n".join(blocks)
+
+
+def _aligned(grid: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in grid
+    ]
 
 
 def _cell(value: object) -> str:

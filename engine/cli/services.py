@@ -48,4 +48,4 @@ class ApiServices:
         self, cases: Sequence[str], quick: bool, tell: Callable[[str], None]
     ) -> list[dict[str, Any]]:
         """Measure the cases."""
-        return api.bench(cases, quick, tell)
+        return api.bench(cases, quick=quick, tell=tell)

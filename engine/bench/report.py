@@ -1,0 +1,40 @@
+"""What was measured on: figures without their machine are worth nothing."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import av
+import torch
+
+from engine.bench.measure import Timing
+from engine.hardware import devices, features
+from engine.units import bytes_text
+
+Row = dict[str, Any]
+
+
+def machine_row() -> Row:
+    """Processor, card and libraries of this machine."""
+    cards = ", ".join(card.name for card in devices.gpus()) or "none"
+    return {
+        "case": "machine",
+        "processor": devices.cpu_name(),
+        "threads": devices.cpu_threads(),
+        "bfloat16": "yes" if features.cpu_has_bf16() else "no",
+        "memory": bytes_text(devices.ram()[0]),
+        "card": cards,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "av": str(av.__version__),
+    }
+
+
+def speed(timing: Timing, frames: int) -> Row:
+    """A timing of `frames` frames as figures of one."""
+    return {
+        "frames_per_second": frames / timing.wall_s,
+        "cpu_ms_a_frame": 1000 * timing.cpu_s / frames,
+    }

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.bench import cases, clip
+from engine.bench.pipeline_case import run_pipeline
+from engine.errors import SettingsError
+from engine.geometry import Size
+from engine.settings.schema import JobSettings
+from engine.video.probe import probe
+
+
+def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SettingsError, match="'fly'") as caught:
+        cases.run(["read", "fly"])
+    assert "lite, pipeline, colour, read, write" in caught.value.hint
+
+
+def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
+    first, again = (clip._Painter(Size(96, 54)) for _ in range(2))
+    pictures = [first.paint(number) for number in range(3)]
+    assert all(np.array_equal(picture, again.paint(n)) for n, picture in enumerate(pictures))
+    assert pictures[0].std() > 15
+    assert np.abs(pictures[2].astype(int) - pictures[0]).mean() > 3
+
+
+def test_a_case_gives_figures_behind_those_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cases, "SOURCE", Size(96, 54))
+    monkeypatch.setattr(cases, "QUICK_FRAMES", 8)
+    told: list[str] = []
+    machine, *rows = cases.run(["read", "write", "read"], quick=True, tell=told.append)
+    assert machine["case"] == "machine"
+    assert [row["case"] for row in rows] == ["read", "write"]
+    assert all(row["frames_per_second"] > 0 for row in rows)
+    assert told == ["read measured", "write measured"]
+
+
+def test_the_whole_program_is_measured_in_steps(tmp_path: Path) -> None:
+    path = tmp_path / "clip.mp4"
+    clip.make_clip(path, Size(96, 54), 8)
+    row = run_pipeline(probe(path), JobSettings(model="none"), tmp_path)
+    assert row["verified"] is True
+    steps = [row[f"{name}_cpu_ms"] for name in ("run", "mux", "verify")]
+    assert sum(steps) == pytest.approx(row["cpu_ms_a_frame"], rel=0.2)
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"]
