@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QRegion
 
@@ -49,22 +47,23 @@ class TileMap:
 
     def add(
         self, frame: int, tile: int, tiles: int, box: Box, canvas: Size, picture: QImage | None
-    ) -> Box:
-        """Take a finished tile; returns the part of the canvas that looks different now."""
-        changed = box
+    ) -> set[Box]:
+        """Take a finished tile; returns the parts of the canvas that look different now."""
+        changed = {box}
         if canvas != self.canvas or tiles != self.tiles:
             self.clear()
             self.canvas, self.tiles = canvas, tiles
         if frame != self.frame or tile in self._done:
             self._begin(frame, covers_all=box.size == canvas)
-            changed = Box(0, 0, canvas.width, canvas.height)
-        old_active = self.active_box()
+            changed = {Box(0, 0, canvas.width, canvas.height)}
+        changed.update(filter(None, [self.active_box()]))
         self._boxes[tile] = box
         self._done.add(tile)
         self.last_tile = tile
         if picture is not None and not picture.isNull():
             self._draw(box, picture)
-        return _hull([changed, *filter(None, (old_active, self.active_box()))])
+        changed.update(filter(None, [self.active_box()]))
+        return changed
 
     def active_box(self) -> Box | None:
         """The tile in work: the one after the last, once a first frame has shown the grid."""
@@ -168,11 +167,3 @@ class TileMap:
         if active is not None:
             painter.setPen(QPen(accent, 2))
             painter.drawRect(self.on_target(active, target).adjusted(1, 1, -1, -1))
-
-
-def _hull(boxes: Iterable[Box]) -> Box:
-    """The smallest box around some."""
-    boxes = list(boxes)
-    left, top = min(b.x for b in boxes), min(b.y for b in boxes)
-    right, bottom = max(b.right for b in boxes), max(b.bottom for b in boxes)
-    return Box(left, top, right - left, bottom - top)

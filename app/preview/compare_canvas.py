@@ -85,9 +85,10 @@ class CompareCanvas(QWidget):
             self.scene.viewport.set_content(content)
             self._zoomed()
 
-    def set_pictures(self, source: QImage, result: QImage) -> None:
+    def set_pictures(self, source: QImage, result: QImage, *, is_cut_off: bool = False) -> None:
         """Another frame; null images for what there is not."""
         self.scene.set_pictures(source, result)
+        self.scene.is_cut_off = is_cut_off
         self.update()
 
     def set_labels(self, source: str, result: str) -> None:
@@ -97,7 +98,7 @@ class CompareCanvas(QWidget):
             self.update()
 
     def set_live(self, is_live: bool) -> None:
-        """Whether tiles of the frame in work take the place of a finished result."""
+        """Whether the frame in work is shown."""
         if is_live != self.scene.is_live:
             self.scene.is_live = is_live
             self.update()
@@ -110,7 +111,7 @@ class CompareCanvas(QWidget):
     def tile_changed(self, box: Box) -> None:
         """Repaint a part of the tile map's canvas, where it is visible."""
         scene = self.scene
-        if not scene.is_live or scene.mode in (Mode.ORIGINAL, Mode.DIFFERENCE):
+        if not scene.shows_tiles or scene.mode in (Mode.ORIGINAL, Mode.DIFFERENCE):
             return
         for pane, shows in scene.panes(QRectF(self.rect())):
             if shows != "source":

@@ -1,36 +1,22 @@
-"""Pictures of events as QImages: turned the way they are seen, scaled well, compared."""
+"""Pictures of events as QImages: scaled well, and compared."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QImage, QPainter, QTransform
+from PySide6.QtGui import QImage, QPainter
 
 from engine.events import Picture
-from engine.geometry import Box, Size
 
 AMPLIFIED = 4  # times, of the difference
 
 
-def to_image(picture: Picture, rotation: int = 0, *, is_mirrored: bool = False) -> QImage:
-    """A picture of its own memory, turned clockwise by `rotation` degrees, then mirrored."""
+def to_image(picture: Picture) -> QImage:
+    """A picture of its own memory; a null one when the bytes do not match the size."""
     width, height = picture.size.width, picture.size.height
     if len(picture.rgb) != width * height * 3:
         return QImage()
     image = QImage(picture.rgb, width, height, width * 3, QImage.Format.Format_RGB888)
-    image = image.convertToFormat(QImage.Format.Format_RGB32)  # the format that paints fastest
-    if rotation:
-        image = image.transformed(QTransform().rotate(rotation))
-    return image.flipped(Qt.Orientation.Horizontal) if is_mirrored else image
-
-
-def turned(box: Box, canvas: Size, rotation: int, *, is_mirrored: bool = False) -> tuple[Box, Size]:
-    """A box and its canvas after the same turn as `to_image` makes."""
-    for _ in range(rotation // 90 % 4):
-        box = Box(canvas.height - box.bottom, box.x, box.height, box.width)
-        canvas = canvas.transposed()
-    if is_mirrored:
-        box = Box(canvas.width - box.right, box.y, box.width, box.height)
-    return box, canvas
+    return image.convertToFormat(QImage.Format.Format_RGB32)  # the format that paints fastest
 
 
 def difference(first: QImage, second: QImage) -> QImage:

@@ -5,30 +5,15 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.i18n import mark, tr
+from app import notices, wording
+from app.error_view import help_of
+from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from engine.errors import ErrorInfo
 from engine.report import Report
-from engine.units import bytes_text, duration_text
-
-# What each check of a report is called; the details behind the colon are figures.
-CHECK_NAMES = {
-    "readable": mark("Readable"),
-    "frame-count": mark("Number of frames"),
-    "frame-order": mark("Order of frames"),
-    "time-stamps": mark("Times of frames"),
-    "size": mark("Size of the picture"),
-    "tags": mark("Colour tags"),
-    "streams": mark("Sound and subtitles"),
-    "stream-content": mark("Content of sound and subtitles"),
-    "sound-timing": mark("Timing of sound"),
-    "chapters": mark("Chapters"),
-    "metadata": mark("Metadata"),
-    "likeness": mark("Likeness to the source"),
-    "black": mark("Black frames"),
-}
+from engine.units import bytes_text
 
 
 class ReportStrip(QFrame):
@@ -100,11 +85,14 @@ class ReportStrip(QFrame):
             return
         title = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
         first = problems[0]
-        name = tr(CHECK_NAMES.get(first.code, first.code))
-        self._fill("warning", "warning", title, f"{name}: {first.message}")
+        detail = f"{notices.name_of(first)}: {tr(first.message)}"
+        self._fill("warning", "warning", title, detail)
 
     def _fill_error(self, error: ErrorInfo) -> None:
-        self._fill("error", "error", tr(error.message), tr(error.hint) if error.hint else "")
+        detail = tr(error.message)
+        if error.hint:
+            detail = f"{detail} {tr(error.hint)}"
+        self._fill("error", "error", tr(help_of(error).title), detail)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language or theme."""
@@ -135,7 +123,7 @@ def _summary(report: Report) -> str:
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
     if report.seconds > 0:
-        parts.append(duration_text(report.seconds))
+        parts.append(wording.duration(report.seconds))
         if report.frames_out:
             parts.append(tr("{rate} frames/s", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:

@@ -35,7 +35,8 @@ class Scene:
         self.mode = Mode.ORIGINAL
         self.split = 0.5  # 0 to 1 of the visible picture
         self.labels = ("", "")
-        self.is_live = False  # tiles of the frame in work take the place of a finished result
+        self.is_live = False  # the frame in work is shown, not one that was asked for
+        self.is_cut_off = False  # the frame is not part of the result
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
@@ -48,9 +49,14 @@ class Scene:
         self._difference = None
 
     @property
-    def has_result(self) -> bool:
-        """True when the frame has a finished result."""
-        return not self._result.is_empty
+    def shows_tiles(self) -> bool:
+        """True when tiles take the place of the result.
+
+        A frame of one tile is better shown by its preview, which is larger and has its source.
+        """
+        if not self.is_live or self.tile_map.is_empty:
+            return False
+        return self.tile_map.tiles > 1 or self._result.is_empty
 
     def panes(self, whole: QRectF) -> list[tuple[QRectF, str]]:
         """Parts of the widget and what each shows: "source", "result", "split", "difference"."""
@@ -113,7 +119,7 @@ class Scene:
         painter.drawImage(target, layer.for_size(size) if is_smooth else layer.image)
 
     def _paint_result(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
-        if self.is_live and not self.tile_map.is_empty:
+        if self.shows_tiles:
             self._paint_layer(painter, self._source, target)
             self.tile_map.paint(painter, target, with_marks=self.are_tiles_shown)
             return
@@ -122,7 +128,12 @@ class Scene:
             return
         self._paint_layer(painter, self._source, target)
         painter.fillRect(area, _VEIL)
-        ornaments.draw_message(painter, area, tr("There is no result of this frame yet."))
+        ornaments.draw_message(painter, area, self._why_no_result())
+
+    def _why_no_result(self) -> str:
+        if self.is_cut_off:
+            return tr("This part of the film is cut off.")
+        return tr("There is no result of this frame yet.")
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()
@@ -143,9 +154,7 @@ class Scene:
         if self._source.is_empty or self._result.is_empty:
             self._paint_layer(painter, self._source, target)
             painter.fillRect(area, _VEIL)
-            ornaments.draw_message(
-                painter, area, tr("The difference is shown as soon as this frame is finished.")
-            )
+            ornaments.draw_message(painter, area, self._why_no_result())
             return
         if self._difference is None:  # once for a pair, and only when somebody looks
             image = pixels.difference(self._source.image, self._result.image)

@@ -90,6 +90,7 @@ class StageView(QWidget):
         self._film: FilmClock | None = None
         self._result_size: Size | None = None  # as seen
         self._source_image, self._result_image = QImage(), QImage()
+        self._asked_seconds: float | None = None
         self._is_running = self._is_followed = self._mode_is_users = False
         self._counts_written = False  # progress of "write" counts, once it was heard of
 
@@ -125,7 +126,8 @@ class StageView(QWidget):
         self.canvas.scene.tile_map.clear()
         self.canvas.set_live(False)
         self.bar.set_running(False)
-        self._show_pictures(self._seen(picture), QImage())
+        small = QImage() if picture is None else pixels.to_image(picture)
+        self._show_pictures(small, QImage())
         self._set_mode(Mode.ORIGINAL)
         self.canvas.fit()
         had_focus = self.empty.isAncestorOf(self.focusWidget() or self)
@@ -150,26 +152,46 @@ class StageView(QWidget):
         if event.job_id != self._job_id or self._media is None:
             return
         self._run()
-        rotation, mirrored = self._media.video.rotation, self._media.video.is_mirrored
-        box, canvas = pixels.turned(event.box, event.canvas, rotation, is_mirrored=mirrored)
-        image = None if event.picture is None else self._seen(event.picture)
-        if canvas != self._result_size:
-            self._result_size = canvas
+        if not self._mode_is_users and self.canvas.mode is Mode.ORIGINAL:
+            self._set_mode(Mode.RESULT if event.tiles > 1 else Mode.SPLIT)
+        if self._result_size is None:
+            self._result_size = event.canvas
             self._refresh_content()
-        tile_map = self.canvas.scene.tile_map
-        changed = tile_map.add(event.frame, event.tile, event.tiles, box, canvas, image)
-        self.canvas.tile_changed(changed)
+        if event.tiles > 1 or event.picture is not None:
+            self._add_tile(event)
         if self._is_followed:
             self.timeline.set_step(self.timeline.strip.span[0] + event.frame)
 
+    def _add_tile(self, event: TileDone) -> None:
+        image = None if event.picture is None else pixels.to_image(event.picture)
+        tile_map = self.canvas.scene.tile_map
+        changed = tile_map.add(event.frame, event.tile, event.tiles, event.box, event.canvas, image)
+        for box in changed:
+            self.canvas.tile_changed(box)
+
     def preview_ready(self, event: PreviewReady) -> None:
-        """The frame that was asked for."""
-        if event.job_id != self._job_id or self._film is None:
+        """The frame that was asked for, or the one in work with its source."""
+        if event.job_id != self._job_id or self._film is None or not self._is_awaited(event):
             return
-        result = QImage() if event.result is None else self._seen(event.result)
-        self._show_pictures(self._seen(event.source), result)
+        step = self._film.step_at(event.seconds)
+        first, stop = self.timeline.strip.span
+        is_cut_off = not first <= step < stop
+        has_result = event.result is not None and not is_cut_off
+        result = pixels.to_image(event.result) if has_result else QImage()
+        self._show_pictures(pixels.to_image(event.source), result, is_cut_off=is_cut_off)
         if not self._is_followed:
-            self.timeline.set_step(self._film.step_at(event.seconds))
+            self.timeline.set_step(step)
+
+    def _is_awaited(self, event: PreviewReady) -> bool:
+        """False for answers to others (the queue asks for small ones) and for late ones."""
+        if self._is_followed:
+            return event.result is not None
+        if self._asked_seconds is None or self._film is None:
+            return False
+        near = max(0.05, 1.5 * self._film.seconds_of(1))
+        is_larger = event.source.size.width >= self._source_image.width()
+        is_asked = abs(event.seconds - self._asked_seconds) <= near
+        return is_asked and (is_larger or event.result is not None)
 
     def progress(self, event: StageProgress) -> None:
         """How far and how fast."""
@@ -224,8 +246,6 @@ class StageView(QWidget):
         self._is_running = True
         self._show_below(self.figures)
         self._follow()
-        if not self._mode_is_users:
-            self._set_mode(Mode.RESULT)
 
     def _stop(self) -> None:
         self._is_running = self._is_followed = False
@@ -247,21 +267,16 @@ class StageView(QWidget):
 
     def _ask_now(self) -> None:
         if self._job_id:
-            self.frame_requested.emit(self._job_id, self.timeline.seconds_to_ask)
-
-    def _seen(self, picture: Picture | None) -> QImage:
-        if picture is None or self._media is None:
-            return QImage()
-        video = self._media.video
-        return pixels.to_image(picture, video.rotation, is_mirrored=video.is_mirrored)
+            self._asked_seconds = self.timeline.seconds_to_ask
+            self.frame_requested.emit(self._job_id, self._asked_seconds)
 
     def _turned(self, size: Size) -> Size:
         is_turned = self._media is not None and self._media.video.rotation in (90, 270)
         return size.transposed() if is_turned else size
 
-    def _show_pictures(self, source: QImage, result: QImage) -> None:
+    def _show_pictures(self, source: QImage, result: QImage, *, is_cut_off: bool = False) -> None:
         self._source_image, self._result_image = source, result
-        self.canvas.set_pictures(source, result)
+        self.canvas.set_pictures(source, result, is_cut_off=is_cut_off)
         self._refresh_content()
 
     def _refresh_content(self) -> None:
@@ -281,7 +296,8 @@ class StageView(QWidget):
         name = {"lite": "Lite", "none": tr("Same size")}.get(model, tr("Result"))
         text = f"{name} {_times(size)}"
         width = self._result_image.width()
-        if width and width < size.width and not self.canvas.scene.is_live:
+        is_reduced = 0 < width < self.canvas.scene.viewport.content.width() - 1
+        if is_reduced and not self.canvas.scene.shows_tiles:
             shown = _times(Size(width, self._result_image.height()))
             text = tr("{picture}, shown at {size}", picture=text, size=shown)
         return text

@@ -29,16 +29,6 @@ def flat() -> Flat:
 @pytest.fixture
 def media() -> MediaInfo:
     """Ten seconds of 64x36 at 25 frames a second."""
-    return _media(rotation=0)
-
-
-@pytest.fixture
-def upright_media() -> MediaInfo:
-    """The same from a telephone held upright."""
-    return _media(rotation=90)
-
-
-def _media(rotation: int) -> MediaInfo:
     return MediaInfo(
         path=Path("film.mp4"),
         kind="video",
@@ -54,7 +44,6 @@ def _media(rotation: int) -> MediaInfo:
             frame_rate=Fraction(25),
             frame_count=250,
             duration=Fraction(10),
-            rotation=rotation,
         ),
     )
 

@@ -186,7 +186,8 @@ def test_live_tiles_take_the_place_of_the_result(canvas: CompareCanvas) -> None:
     canvas.set_mode(Mode.SPLIT)
     canvas.set_live(True)
     green = _image(64, 72, QColor(40, 200, 40))
-    box = canvas.scene.tile_map.add(0, 1, 2, Box(640, 0, 640, 720), Size(1280, 720), green)
+    box = Box(640, 0, 640, 720)
+    canvas.scene.tile_map.add(0, 1, 2, box, Size(1280, 720), green)
     canvas.tile_changed(box)
     assert _colour(canvas, 500, 240) == QColor(40, 200, 40)
     assert _colour(canvas, 100, 240) == SOURCE

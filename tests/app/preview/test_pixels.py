@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QImage
 
 from app.preview import pixels
 from engine.events import Picture
-from engine.geometry import Box, Size
+from engine.geometry import Size
 
 RED, GREEN, BLUE, WHITE = "#ff0000", "#00ff00", "#0000ff", "#ffffff"
 
@@ -22,34 +21,6 @@ def _corners() -> Picture:
 
 def _names(image: QImage) -> list[str]:
     return [image.pixelColor(x, y).name() for y in range(2) for x in range(2)]
-
-
-@pytest.mark.parametrize(
-    ("rotation", "is_mirrored", "seen"),
-    [
-        (0, False, [RED, GREEN, BLUE, WHITE]),
-        (90, False, [BLUE, RED, WHITE, GREEN]),
-        (180, False, [WHITE, BLUE, GREEN, RED]),
-        (0, True, [GREEN, RED, WHITE, BLUE]),
-        (90, True, [RED, BLUE, GREEN, WHITE]),
-    ],
-)
-def test_pictures_are_turned_clockwise_then_mirrored(
-    rotation: int, is_mirrored: bool, seen: list[str]
-) -> None:
-    assert _names(pixels.to_image(_corners(), rotation, is_mirrored=is_mirrored)) == seen
-
-
-@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-@pytest.mark.parametrize("is_mirrored", [False, True])
-def test_a_box_goes_where_its_pixels_go(rotation: int, is_mirrored: bool) -> None:
-    rgb = bytearray(bytes(3) * 12)
-    rgb[3 * 6 : 3 * 6 + 3] = b"\xff\xff\xff"  # column 2 of row 1 in 4x3
-    picture = Picture(size=Size(4, 3), rgb=bytes(rgb))
-    image = pixels.to_image(picture, rotation, is_mirrored=is_mirrored)
-    box, canvas = pixels.turned(Box(2, 1, 1, 1), Size(4, 3), rotation, is_mirrored=is_mirrored)
-    assert (image.width(), image.height()) == (canvas.width, canvas.height)
-    assert image.pixelColor(box.x, box.y).name() == WHITE
 
 
 def test_bytes_that_do_not_match_the_size_show_nothing() -> None:

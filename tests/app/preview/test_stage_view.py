@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,17 +126,17 @@ def test_the_names_of_both_pictures_tell_their_sizes(shown: StageView) -> None:
 
 
 def test_a_reduced_preview_says_so(shown: StageView, flat: Flat) -> None:
-    event = PreviewReady(
-        job_id="a", frame=0, seconds=0.0, source=flat(64, 36, RED), result=flat(96, 54, BLUE)
-    )
-    shown.preview_ready(event)
+    shown.tile_done(_tile(flat))
+    shown.preview_ready(replace(_preview(flat), result=flat(96, 54, BLUE)))
     assert shown.canvas.scene.labels[1] == "Lite 128×72, shown at 96×54"
 
 
 def test_tiles_of_a_running_job_fill_the_picture(shown: StageView, flat: Flat) -> None:
-    shown.tile_done(_tile(flat))
+    left = replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72))
+    shown.tile_done(left)
     assert shown.canvas.mode is Mode.RESULT
-    assert _middle(shown) == GREEN
+    assert _middle(shown, 0.25) == GREEN
+    assert _middle(shown, 0.75)[0] < RED[0]  # dimmed until its tile comes
     assert shown.timeline.strip.value() == 60  # frame 10 of what is kept from 2 s on
 
 
@@ -145,13 +146,38 @@ def test_tiles_of_another_job_change_nothing(shown: StageView, flat: Flat) -> No
     assert _middle(shown) == RED
 
 
-def test_tiles_of_an_upright_film_are_turned(
-    stage: StageView, upright_media: MediaInfo, flat: Flat
-) -> None:
-    stage.show_job("a", upright_media, flat(64, 36, RED))
-    stage.tile_done(_tile(flat))
-    assert stage.canvas.scene.tile_map.canvas == Size(72, 128)
-    assert stage.canvas.scene.labels == ("Original 36×64", "Result 72×128")
+def test_an_upright_film_is_shown_upright(stage: StageView, media: MediaInfo, flat: Flat) -> None:
+    upright = replace(media, video=replace(media.video, rotation=90))
+    stage.show_job("a", upright, flat(36, 64, RED))  # pictures come as they are seen
+    assert stage.canvas.scene.labels[0] == "Original 36×64"
+    target = stage.canvas.scene.viewport.target
+    assert target.height() > target.width()
+
+
+def test_the_pair_of_the_frame_in_work_is_split(shown: StageView, flat: Flat) -> None:
+    shown.tile_done(_tile(flat))
+    assert shown.canvas.mode is Mode.SPLIT
+    assert _middle(shown, 0.75) == GREEN  # the small picture of the tile, until the pair comes
+    shown.preview_ready(_preview(flat))
+    assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
+    shown.tile_done(_tile(flat, frame=11))
+    assert _middle(shown, 0.75) == BLUE
+
+
+def test_a_frame_that_nobody_asked_for_is_not_shown(shown: StageView, flat: Flat) -> None:
+    small = PreviewReady(job_id="a", frame=62, seconds=2.5, source=flat(32, 18, GREEN))
+    shown.preview_ready(small)
+    assert _middle(shown) == RED
+
+
+def test_what_is_cut_off_has_no_result(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+    shown.finished(_report())
+    qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_Home)
+    with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
+        qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
+    shown.preview_ready(_preview(flat, seconds=asked.args[1]))
+    assert _middle(shown, 0.75) != BLUE
+    assert shown.canvas.scene.is_cut_off
 
 
 def test_progress_fills_timeline_and_figures(shown: StageView) -> None:
@@ -186,14 +212,17 @@ def test_looking_elsewhere_does_not_stop_the_job_and_leads_back(
     shown.tile_done(_tile(flat))
     follow = _button(shown, "liveButton")
     assert not follow.isVisible()
-    with qtbot.waitSignal(shown.frame_requested, timeout=1000):
+    with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
         qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageDown)
-    shown.preview_ready(_preview(flat))
-    assert _middle(shown) == BLUE
-    shown.tile_done(_tile(flat, frame=11))
-    assert _middle(shown) == BLUE
-    qtbot.mouseClick(follow, Qt.MouseButton.LeftButton)
+    answer = replace(_preview(flat, seconds=asked.args[1]), source=flat(64, 36, GREEN))
+    shown.preview_ready(answer)
     assert _middle(shown) == GREEN
+    shown.tile_done(_tile(flat, frame=11))
+    shown.preview_ready(_preview(flat, seconds=7.0))
+    assert _middle(shown) == GREEN
+    qtbot.mouseClick(follow, Qt.MouseButton.LeftButton)
+    shown.preview_ready(_preview(flat, seconds=7.5))
+    assert _middle(shown) == RED
     assert not follow.isVisible()
 
 
@@ -211,7 +240,7 @@ def test_a_finished_job_is_compared(shown: StageView, flat: Flat, qtbot: QtBot) 
     with qtbot.waitSignal(shown.frame_requested) as asked:
         shown.finished(_report())
     assert 2.0 < asked.args[1] < 8.0
-    shown.preview_ready(_preview(flat))
+    shown.preview_ready(_preview(flat, seconds=asked.args[1]))
     assert shown.canvas.mode is Mode.SPLIT
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     assert "all 13 checks passed" in shown.strip.text
@@ -234,9 +263,9 @@ def test_a_failed_check_is_named(shown: StageView) -> None:
 
 def test_an_error_shows_message_and_hint_in_any_window(shown: StageView) -> None:
     shown.resize(480, 380)
-    shown.failed(ErrorInfo(code="disk-full", message="The disk is full.", hint="Make room."))
+    shown.failed(ErrorInfo(code="disk-full", message="No room left.", hint="Make room."))
     assert shown.strip.isVisible()
-    assert shown.strip.text == "The disk is full.\nMake room."
+    assert shown.strip.text == "The disk is full\nNo room left. Make room."
     assert not _button(shown, "openButton").isVisible()
 
 
