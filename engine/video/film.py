@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
 
+    VideoPacket = Packet[VideoStream]
+
 _MAX_STEPS = 8  # seeks towards the beginning before giving up
 
 
@@ -88,7 +90,7 @@ class FilmSource:
         stream.codec_context.thread_count = self._threads
         return container, stream
 
-    def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
+    def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
         """Packets of the film, then an empty one that makes the decoder hand out the rest."""
         packets = container.demux(stream)
         while True:
@@ -104,7 +106,9 @@ class FilmSource:
                 return
             yield packet
 
-    def _decoded(self, packets: Iterator[Packet], stream: VideoStream) -> Iterator[PlanarFrame]:
+    def _decoded(
+        self, packets: Iterator[VideoPacket], stream: VideoStream
+    ) -> Iterator[PlanarFrame]:
         timeline = Timeline(stream)
         for packet in packets:
             for frame in self._decode(stream, packet):
@@ -116,7 +120,7 @@ class FilmSource:
         if timeline.jumps:
             self._tell("The clock of the file jumps back; the frames were put one after another.")
 
-    def _decode(self, stream: VideoStream, packet: Packet) -> list[VideoFrame]:
+    def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
         try:
             return stream.decode(packet)
         except (av.error.InvalidDataError, av.error.EOFError, av.error.PatchWelcomeError):
@@ -148,7 +152,7 @@ class FilmSource:
             self.problems.append(problem)
 
 
-def _skip_to_key(packets: Iterator[Packet]) -> Iterator[Packet]:
+def _skip_to_key(packets: Iterator[VideoPacket]) -> Iterator[VideoPacket]:
     for packet in packets:
         if packet.is_keyframe or packet.size == 0:
             yield packet
@@ -180,9 +184,9 @@ def _key_from(container: InputContainer, stream: VideoStream, at: int) -> tuple[
     try:
         container.seek(at, stream=stream)
         for packet in _skip_to_key(container.demux(stream)):
-            if packet.pts is None and packet.dts is None:
-                return None
             shown = packet.pts if packet.pts is not None else packet.dts
+            if shown is None:
+                return None
             return shown, packet.dts if packet.dts is not None else shown
     except (av.error.FFmpegError, OSError):
         return None  # not seekable

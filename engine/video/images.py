@@ -54,10 +54,11 @@ _NEEDS_SUFFIX = {
 }
 _NEVER_PICTURE = {".mjpg", ".mjpeg", ".mjp"}  # films that begin like a JPEG
 _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
-PICTURE_SUFFIXES = frozenset(
-    ".png .jpg .jpeg .jpe .tif .tiff .webp .bmp .dib .exr .dpx .jp2 .j2k .jxl .qoi .psd .hdr .sgi "
-    ".pgm .ppm .pnm .pam .pfm .tga .pcx".split()
-)
+_SUFFIXES_TEXT = """
+    .png .jpg .jpeg .jpe .tif .tiff .webp .bmp .dib .exr .dpx .jp2 .j2k .jxl .qoi .psd .hdr .sgi
+    .pgm .ppm .pnm .pam .pfm .tga .pcx
+"""
+PICTURE_SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
 _PATTERN = re.compile(r"%(0(\d+))?d")
 _NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
 

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 MAX_SIDE = 16384  # px
 
 # Not media of this file alone: text shown as a picture, lists of other files, devices, raw bytes.
-_DENIED = frozenset(
-    "alsa bin bitpacked concat concatf dash data dvbsub dvbtxt fbdev ffmetadata hls idf adf iec61883 "
-    "image2 image2pipe imf jack kmsgrab lavfi libcdio libdc1394 opengl oss pulse rawvideo rtp rtsp "
-    "sap sdp sga smoothstreaming svg_pipe tty v210 v210x video4linux2,v4l2 vobsub webm_dash_manifest "
-    "x11grab xbin xcbgrab dshow gdigrab gfxcapture vfwcap avisynth vapoursynth".split()
-)
+_DENIED_TEXT = """
+    alsa avisynth bin bitpacked concat concatf dash data dshow dvbsub dvbtxt fbdev ffmetadata
+    gdigrab gfxcapture hls idf adf iec61883 image2 image2pipe imf jack kmsgrab lavfi libcdio
+    libdc1394 opengl oss pulse rawvideo rtp rtsp sap sdp sga smoothstreaming svg_pipe tty v210 v210x
+    vapoursynth vfwcap video4linux2,v4l2 vobsub webm_dash_manifest x11grab xbin xcbgrab
+"""
+_DENIED = frozenset(_DENIED_TEXT.split())
 _NOT_MEDIA_HINT = "Choose a video or a picture; another player may tell what the file is."
 
 

@@ -176,7 +176,7 @@ def _rows(frame: VideoFrame, index: int, kind: str, columns: int, lines: int) ->
     """One plane of a frame without the padding of its rows; a view where nothing is reordered."""
     plane = frame.planes[index]
     step = abs(plane.line_size)
-    data = np.frombuffer(plane, dtype=np.uint8)
+    data = np.frombuffer(memoryview(plane), dtype=np.uint8)
     rows = data[: step * lines].reshape(lines, step)
     if plane.line_size < 0:  # stored bottom up
         rows = rows[::-1]
@@ -192,8 +192,10 @@ def _kind(bytes_: int, name: str) -> str:
 
 def _own(plane: Array, shift: int = 0) -> Plane:
     """A contiguous copy in native byte order, shifted down to the low bits."""
-    native = np.array(plane, dtype=plane.dtype.newbyteorder("="), order="C")
-    return native >> shift if shift else native
+    native: Plane = np.array(plane, dtype=plane.dtype.newbyteorder("="), order="C")
+    if shift:
+        np.right_shift(native, shift, out=native)
+    return native
 
 
 def _chroma_shape(frame: VideoFrame) -> tuple[int, int]:
@@ -254,7 +256,7 @@ def _read_words(frame: VideoFrame, layout: Layout) -> tuple[Plane, ...]:
 
 def _read_palette(frame: VideoFrame, layout: Layout) -> tuple[Plane, ...]:
     indices = _rows(frame, 0, "u1", frame.width, frame.height)
-    entries = np.frombuffer(frame.planes[1], dtype="=u4", count=256)
+    entries = np.frombuffer(memoryview(frame.planes[1]), dtype=np.uint32, count=256)
     return tuple((entries >> bit & 255).astype(np.uint8)[indices] for bit in (16, 8, 0, 24))
 
 
@@ -278,7 +280,8 @@ def _read_float(frame: VideoFrame, layout: Layout) -> tuple[Plane, ...]:
 
 def _codes(values: Array) -> Plane:
     clipped = np.clip(np.nan_to_num(values.astype(np.float32), nan=0.0), 0.0, 1.0)
-    return np.rint(clipped * 65535.0).astype(np.uint16)
+    codes: Plane = np.rint(clipped * 65535.0).astype(np.uint16)
+    return codes
 
 
 def planar_format(layout: Layout) -> str:

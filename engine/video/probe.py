@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import av
-from av.stream import Disposition
 from av.video.stream import VideoStream
 
-from engine.errors import InputError, UnsupportedMedia
 from engine.geometry import Size
-from engine.media import ChapterInfo, MediaInfo, MediaKind, StreamInfo, StreamKind, VideoInfo
+from engine.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.images import (
     SEQUENCE_RATE,
     find_sequence,
@@ -26,6 +23,7 @@ from engine.video.index import PacketCount, count_by_index, count_by_reading
 from engine.video.opening import check_readable, check_size, open_input, translated
 from engine.video.pixels import layout_of, planes_of
 from engine.video.siting import chroma_location
+from engine.video.streams import chapters_of, clock_start, film_stream, other_streams
 from engine.video.tags import hdr_of, tags_of
 from engine.video.times import Timeline
 from engine.video.turn import turn_of
@@ -39,9 +37,16 @@ if TYPE_CHECKING:
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
 _STILL_CONTAINERS = {"gif", "apng", "avif", "webp"}
-_COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 _LOOK_AT = 3  # frames
 _MAX_PACKETS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    """What a film begins with."""
+
+    frames: list[VideoFrame]
+    packet: bytes
 
 
 def probe(path: Path) -> MediaInfo:
@@ -97,6 +102,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     layout = layout_of(frame.format.name)
     rotation, is_mirrored = turn_of(frame, {})
     tags = tags_of(None, frame)
+    tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
     return VideoInfo(
         index=0,
         codec="jpegxl" if codec == "libjxl" else codec,
@@ -126,11 +132,11 @@ def _has_alpha(frame: VideoFrame) -> bool:
 
 def _probe_film(path: Path) -> MediaInfo:
     with open_input(path) as container:
-        stream = _film_stream(path, container)
+        stream = film_stream(path, container)
         with translated(path):
-            frames = _first_frames(path, container, stream)
+            first = _first_frames(path, container, stream)
         counted = count_by_index(stream) or _count(path, stream.index)
-        video = _video_info(stream, frames, counted)
+        video = _video_info(stream, first, counted)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         return MediaInfo(
@@ -139,10 +145,10 @@ def _probe_film(path: Path) -> MediaInfo:
             container=container.format.name,
             bytes=check_readable(path),
             video=_estimated(video),
-            streams=tuple(_other_streams(container, stream.index)),
-            chapters=tuple(_chapters(container)),
+            streams=tuple(other_streams(container, stream.index)),
+            chapters=tuple(chapters_of(container)),
             metadata=dict(container.metadata),
-            start=_clock_start(container),
+            start=clock_start(container),
             is_cut_short=is_cut_short(path),
         )
 
@@ -151,39 +157,7 @@ def _kind_of(container: str, video: VideoInfo) -> MediaKind:
     return "image" if container in _STILL_CONTAINERS and video.frame_count == 1 else "video"
 
 
-def _film_stream(path: Path, container: InputContainer) -> VideoStream:
-    """The stream that players show: no cover; the default one, then the largest, then the first."""
-    films = [s for s in container.streams.video if not s.disposition & _COVER]
-    known = [s for s in films if s.codec_context is not None]
-    if not known:
-        raise _without_picture(path, container, has_unknown=bool(films))
-
-    def rank(stream: VideoStream) -> tuple[bool, int, int]:
-        context = stream.codec_context
-        is_default = bool(stream.disposition & Disposition.default)
-        return is_default, context.width * context.height, -stream.index
-
-    best = max(known, key=rank)
-    if best.codec_context.width or best.codec_context.height:
-        check_size(path, best.codec_context.width, best.codec_context.height)
-    return best
-
-
-def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool) -> InputError:
-    if has_unknown or any(s.type == "unknown" for s in container.streams):
-        return UnsupportedMedia(
-            f"The codec of the picture in {path.name} is unknown.",
-            hint="Convert it to a common format such as H.264 in MP4 first.",
-            path=path,
-        )
-    if container.streams.audio:
-        return UnsupportedMedia(
-            f"{path.name} has sound but no moving picture.", hint="Choose a video.", path=path
-        )
-    return UnsupportedMedia(f"{path.name} has no picture.", hint="Choose a video.", path=path)
-
-
-def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> list[VideoFrame]:
+def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _First:
     """The first frames that can be decoded, at least one.
 
     Raises:
@@ -193,8 +167,10 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
     stream.thread_type = "SLICE"
     stream.codec_context.thread_count = 1
     frames: list[VideoFrame] = []
+    head = b""
     failure: av.error.FFmpegError | None = None
     for number, packet in enumerate(container.demux(stream)):
+        head = head or bytes(packet)
         try:
             frames += stream.decode(packet)
         except av.error.FFmpegError as err:
@@ -205,7 +181,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         check_size(path, stream.codec_context.width, stream.codec_context.height)
         raise failure or av.error.InvalidDataError(-1, "no picture can be decoded")
     check_size(path, frames[0].width, frames[0].height)
-    return frames
+    return _First(frames=frames, packet=head)
 
 
 def _count(path: Path, index: int) -> PacketCount:
@@ -215,18 +191,19 @@ def _count(path: Path, index: int) -> PacketCount:
         return count_by_reading(container, stream)
 
 
-def _video_info(stream: VideoStream, frames: list[VideoFrame], counted: PacketCount) -> VideoInfo:
-    context, frame = stream.codec_context, frames[0]
+def _video_info(stream: VideoStream, first: _First, counted: PacketCount) -> VideoInfo:
+    context, frame, frames = stream.codec_context, first.frames[0], first.frames
     layout = layout_of(frame.format.name)
     rotation, is_mirrored = turn_of(frame, stream.metadata)
     tags = tags_of(context, frame)
     base = stream.time_base or Fraction(1, 1000)
-    times = Timeline(stream)
+    codec = context.codec.canonical_name
+    located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
     return VideoInfo(
         index=stream.index,
-        codec=context.codec.canonical_name,
+        codec=codec,
         size=Size(frame.width, frame.height),
         pixel_format=frame.format.name,
         chroma=layout.chroma,
@@ -234,14 +211,14 @@ def _video_info(stream: VideoStream, frames: list[VideoFrame], counted: PacketCo
         has_alpha=_has_alpha(frame),
         frame_rate=_rate(stream, counted, duration),
         time_base=base,
-        start_pts=times.pts_of(frame),
+        start_pts=Timeline(stream).pts_of(frame),
         frame_count=counted.frames if counted.is_complete else 0,
         frame_count_is_exact=counted.is_complete and not _may_hold_fields(context, field_order),
         duration=duration,
         sample_aspect=_aspect(stream, frame),
         rotation=rotation,
         is_mirrored=is_mirrored,
-        tags=replace(tags, chroma_location=chroma_location(frame)),
+        tags=replace(tags, chroma_location=located),
         is_interlaced=field_order != "progressive",
         field_order=field_order,
         hdr=hdr_of(tags),
@@ -300,59 +277,3 @@ def _estimated(video: VideoInfo) -> VideoInfo:
     if video.frame_count or not video.duration or not video.frame_rate:
         return video
     return replace(video, frame_count=max(1, round(video.duration * video.frame_rate)))
-
-
-def _clock_start(container: InputContainer) -> Fraction:
-    times = [
-        stream.start_time * stream.time_base
-        for stream in container.streams
-        if stream.start_time is not None
-        and stream.time_base
-        and stream.type in ("video", "audio")
-        and not stream.disposition & _COVER
-    ]
-    return Fraction(min(times, default=0))
-
-
-def _chapters(container: InputContainer) -> Iterator[ChapterInfo]:
-    for chapter in container.chapters():
-        base = chapter["time_base"] or Fraction(1, 1000)
-        yield ChapterInfo(
-            start=chapter["start"] * base,
-            end=chapter["end"] * base,
-            title=chapter["metadata"].get("title", ""),
-        )
-
-
-def _other_streams(container: InputContainer, film: int) -> Iterator[StreamInfo]:
-    for stream in container.streams:
-        if stream.index != film:
-            yield _stream_info(stream)
-
-
-def _stream_info(stream: Any) -> StreamInfo:
-    context = stream.codec_context
-    kinds: dict[str, StreamKind] = {
-        "audio": "audio",
-        "subtitle": "subtitle",
-        "attachment": "attachment",
-        "video": "cover" if stream.disposition & _COVER else "data",
-    }
-    is_sound = stream.type == "audio" and context is not None
-    codec = "" if stream.type == "attachment" else stream.name  # there it is the file's
-    if context is not None:
-        codec = context.codec.canonical_name
-    return StreamInfo(
-        index=stream.index,
-        kind=kinds.get(stream.type, "data"),
-        codec=codec or "",
-        language=stream.language or "",
-        title=stream.metadata.get("title", ""),
-        is_default=bool(stream.disposition & Disposition.default),
-        is_forced=bool(stream.disposition & Disposition.forced),
-        channels=context.layout.nb_channels if is_sound else 0,
-        sample_rate=context.sample_rate if is_sound else 0,
-        file_name=stream.metadata.get("filename", ""),
-        mime_type=stream.metadata.get("mimetype", ""),
-        bit_rate=int(context.bit_rate or 0) if is_sound else 0,
-    )
