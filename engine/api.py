@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import environment
 from engine.commands import Command, Shutdown
 from engine.errors import EngineError, EngineStopped
 from engine.events import EventSink
@@ -26,8 +25,6 @@ from engine.report import DoctorLine, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 __all__ = ["Engine", "UnfinishedJob", "bench", "doctor", "plan", "probe", "unfinished", "verify"]
-
-environment.prepare()  # everything that loads torch comes through this door first
 
 
 class Engine:

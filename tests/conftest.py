@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import environment
-
-environment.prepare()
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
