@@ -36,6 +36,9 @@ def build() -> None:
     subprocess.run(command, check=True, cwd=ROOT)
     for name in ("LICENSE", "THIRD_PARTY_NOTICES.md"):
         shutil.copy2(ROOT / name, PACKED / name)
+    for path in PACKED.rglob("*"):
+        if not path.is_symlink():  # every user may read it, whatever the modes were here
+            path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
 
 
 def describe(folder: Path) -> str:
