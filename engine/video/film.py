@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import av
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
-_MAX_STEPS = 8  # seeks towards the beginning before giving up
+_VAGUE = {"mpeg"}  # states too few times: after seeking they would be others
+_MAX_STEPS = 10  # seeks towards the beginning before giving up
 
 
 class FilmSource:
@@ -60,6 +62,8 @@ class FilmSource:
         That one group more makes frames exact which are shown before their key frame and refer
         to the group before (open groups of pictures). None where the file cannot seek.
         """
+        if self._media.container in _VAGUE:
+            return None
         container, stream = self._open()
         with translated(self._media.path):
             if not _seek_before(container, stream, pts):
@@ -141,9 +145,9 @@ class FilmSource:
 
     def _tell_damage(self) -> None:
         if self._damaged:
-            self._tell(f"{self._damaged} damaged frames could not be decoded.")
+            self._tell(f"Damaged frames that could not be decoded: {self._damaged}.")
         if self._concealed:
-            self._tell(f"{self._concealed} frames are damaged and may look wrong.")
+            self._tell(f"Damaged frames that may look wrong: {self._concealed}.")
         for problem in self._conform.problems:
             self._tell(problem)
 
@@ -162,32 +166,46 @@ def _skip_to_key(packets: Iterator[VideoPacket]) -> Iterator[VideoPacket]:
 
 def _seek_before(container: InputContainer, stream: VideoStream, pts: int) -> bool:
     """Put the reading position at the key frame before the one that `pts` needs."""
-    at = pts
-    for _ in range(_MAX_STEPS):
-        key = _key_from(container, stream, at)
-        if key is None:
-            return False
-        shown, stored = key
-        if shown <= pts:
-            break
-        at = min(stored, at) - 1  # it is shown later: what `pts` needs lies before
-    else:
+    key = _last_key(container, stream, pts, pts)
+    if key is None:
         return False
-    earlier = _key_from(container, stream, min(stored, shown) - 1)
-    target = min(earlier) if earlier is not None and earlier[0] < shown else min(stored, shown)
-    container.seek(target, stream=stream)
+    first = min(key.shown, key.stored) - 1
+    earlier = _last_key(container, stream, first, key.shown - 1)
+    container.seek((earlier or key).target, stream=stream)
     return True
 
 
-def _key_from(container: InputContainer, stream: VideoStream, at: int) -> tuple[int, int] | None:
-    """Where seeking to `at` ends: when the first key frame there is shown, and is decoded."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    target: int  # seeking there leads to it
+    shown: int
+    stored: int
+
+
+def _last_key(container: InputContainer, stream: VideoStream, at: int, limit: int) -> _Key | None:
+    """A key frame that is shown at or before `limit`, close before `at`.
+
+    Where there is no index, seeking may end behind a key frame: then it goes back further.
+    """
+    step = max(1, round(1 / (stream.time_base or 1)))  # one second, then two, four, ...
+    for _ in range(_MAX_STEPS):
+        key = _key_from(container, stream, at)
+        if key is None or key.shown <= limit:
+            return key
+        at, step = at - step, 2 * step
+    return None
+
+
+def _key_from(container: InputContainer, stream: VideoStream, at: int) -> _Key | None:
+    """The first key frame behind the place where seeking to `at` ends; None if that fails."""
     try:
         container.seek(at, stream=stream)
         for packet in _skip_to_key(container.demux(stream)):
             shown = packet.pts if packet.pts is not None else packet.dts
             if shown is None:
                 return None
-            return shown, packet.dts if packet.dts is not None else shown
+            stored = packet.dts if packet.dts is not None else shown
+            return _Key(target=at, shown=shown, stored=stored)
     except (av.error.FFmpegError, OSError):
         return None  # not seekable
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from engine.errors import InputError, SourceMissing, UnsupportedMedia
 from engine.media import MediaInfo
 from engine.video.conform import Conformer
 from engine.video.frames import PlanarFrame
-from engine.video.opening import MAX_SIDE, check_readable, translated
+from engine.video.opening import MAX_SIDE, check_readable, check_size, translated
 
 SEQUENCE_RATE = Fraction(25)  # frames/s: what FFmpeg takes for pictures without times
 MAX_FILE_BYTES = 4 << 30
@@ -110,12 +111,23 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
     with translated(path):
         if not codec:
             raise av.error.InvalidDataError(-1, "not a picture")
+        data = path.read_bytes()
+        check_size(path, *_stated_size(data, codec))
         context = _decoder(codec)
-        frames = [*context.decode(av.Packet(path.read_bytes())), *context.decode(None)]
-    if not frames:
-        with translated(path):
+        frames = [*context.decode(av.Packet(data)), *context.decode(None)]
+        if not frames:
             raise av.error.InvalidDataError(-1, "no picture inside")
+    check_size(path, frames[0].width, frames[0].height)
     return frames[0]
+
+
+def _stated_size(data: bytes, codec: str) -> tuple[int, int]:
+    """Width and height from a header where they are easy to find; (1, 1) elsewhere."""
+    offset, order = {"png": (16, ">"), "bmp": (18, "<"), "qoi": (4, ">")}.get(codec, (0, ""))
+    if not order or len(data) < offset + 8:
+        return 1, 1
+    width, height = struct.unpack_from(order + "ii", data, offset)
+    return abs(width), abs(height)  # a BMP from top to bottom has a negative height
 
 
 def _decoder(codec: str) -> VideoCodecContext:

@@ -132,7 +132,7 @@ def check_size(path: Path, width: int, height: int) -> None:
     """
     if width <= 0 or height <= 0:
         raise UnsupportedMedia(
-            f"The picture of {path.name} has no pixels ({width}x{height}).",
+            f"The picture of {path.name} has no usable size ({width}x{height}).",
             hint="The file is damaged or was never finished.",
             path=path,
             width=width,

@@ -98,7 +98,6 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
 
 def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     frame = read_picture(path, codec)
-    check_size(path, frame.width, frame.height)
     layout = layout_of(frame.format.name)
     rotation, is_mirrored = turn_of(frame, {})
     tags = tags_of(None, frame)
