@@ -10,9 +10,11 @@ nothing is packed without its licence.
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Iterable
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -25,6 +27,7 @@ QT = ("LGPL-3.0.txt", "GPL-3.0.txt")
 FALLBACK = {"pyside6-essentials": QT, "shiboken6": QT}  # package -> texts in resources/licences
 HEADER = {"nvidia-ml-py": "pynvml.py"}  # package -> module whose first comment is the licence
 STATED = ("License-Expression", "License")  # metadata fields, the clearer one first
+CUDA_PACKAGE = re.compile(r"triton|cuda-|nvidia-(?!ml-py)")
 WORDS = ("licen", "copying", "notice", "authors")
 SUFFIXES = {"", ".txt", ".md", ".rst", ".apache", ".bsd", ".mit", ".psf"}
 
@@ -96,11 +99,23 @@ def python_text() -> str:
     return (TEXTS / "PSF-2.0.txt").read_text(encoding="utf-8")
 
 
+def refuse_cuda(names: Iterable[str]) -> None:
+    """Stop when torch has brought NVIDIA's libraries along: they are not ours to pass on.
+
+    Raises:
+        SystemExit: This torch is a CUDA build.
+    """
+    if any(CUDA_PACKAGE.match(name) for name in names):
+        raise SystemExit("This torch is a CUDA build; install the CPU build to pack Upreel.")
+
+
 def collect() -> str:
     """Put all texts together, each text once; packages that share one name the first."""
+    packed = closure(direct_dependencies())
+    refuse_cuda(packed)
     parts = [f"Python {sys.version.split()[0]}\n\n{python_text()}"]
     seen: dict[str, str] = {}
-    for name, distribution in closure(direct_dependencies()).items():
+    for name, distribution in packed.items():
         title = f"{name} {distribution.version}"
         lines = [title, f"Licence as stated: {stated_licence(distribution)}"]
         for place, text in texts_of(name, distribution):

@@ -23,7 +23,8 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def packed() -> dict[str, Distribution]:
-    return licences.closure(licences.direct_dependencies())
+    everything = licences.closure(licences.direct_dependencies())
+    return {n: d for n, d in everything.items() if not licences.CUDA_PACKAGE.match(n)}
 
 
 def test_packed_packages_include_what_the_direct_ones_need(packed: dict[str, Distribution]) -> None:
@@ -55,7 +56,14 @@ def test_a_package_without_a_text_stops_the_freeze(packed: dict[str, Distributio
         licences.texts_of("unheard-of", packed["shiboken6"])
 
 
-def test_collected_file_holds_the_lgpl_and_the_gpl() -> None:
+def test_a_cuda_build_of_torch_is_not_packed() -> None:
+    licences.refuse_cuda(["torch", "nvidia-ml-py"])
+    with pytest.raises(SystemExit, match="CUDA build"):
+        licences.refuse_cuda(["torch", "nvidia-cublas"])
+
+
+def test_collected_file_holds_the_lgpl_and_the_gpl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(licences, "refuse_cuda", lambda _: None)
     text = licences.collect()
     assert "GNU LESSER GENERAL PUBLIC LICENSE" in text
     assert "GNU GENERAL PUBLIC LICENSE\n                       Version 3" in text
