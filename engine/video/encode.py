@@ -28,6 +28,7 @@ from engine.video.picture_pack import PictureCoder, PicturePack
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
 TICK = Fraction(1, 1000)  # of a segment's file: time stamp n is its frame n
+_DELAY = 64  # frames: more than any encoder reorders
 _TAGS_OF_FRAME = ("colorspace", "color_range", "color_primaries", "color_trc")
 
 
@@ -137,6 +138,7 @@ class _Film:
     """A film in Matroska, whose time base of 1 ms counts frames."""
 
     def __init__(self, part: Path, picture: PicturePlan) -> None:
+        self._packets = 0
         self._file = av.open(f"file:{part}", "w", format="matroska")
         self._file.flags |= 0x0400  # AVFMT_FLAG_BITEXACT: no date, no random number
         try:
@@ -166,11 +168,17 @@ class _Film:
             self._file.close()
 
     def _mux(self, packets: Sequence[av.Packet[Any]]) -> None:
+        """Write packets, with decoding times of our own.
+
+        WORKAROUND: x265 4.2 gives garbage for them when there are fewer frames than it keeps back.
+        """
         for packet in packets:
             packet.stream = self._stream
             packet.time_base = TICK
+            packet.dts = self._packets - _DELAY
             packet.duration = 1
             self._file.mux_one(packet)
+            self._packets += 1
 
 
 class _Pictures:
