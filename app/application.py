@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop
 from app.bridge.engine_bridge import EngineBridge
-from app.controller import Controller, EngineFace
+from app.controller import Controller, EngineFace, LeftOver
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
 from app.stage_link import StageLink
@@ -29,7 +29,6 @@ from app.theme.qss import style_sheet
 from app.ui_state import UiState
 from engine import paths
 from engine.commands import Prepare
-from engine.events import EventSink
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
@@ -38,25 +37,19 @@ _CLOSE_S = 20.0  # the running segment may end first
 class Program(QObject):
     """Everything that belongs to one window and its engine."""
 
-    def __init__(
-        self,
-        app: QApplication,
-        make_engine: Callable[[EventSink], EngineFace],
-        *,
-        ui_state: UiState | None = None,
-    ) -> None:
+    def __init__(self, app: QApplication, *, ui_state: UiState | None = None) -> None:
         super().__init__()
         self._app = app
         self.ui_state = ui_state or UiState()
         self.languages = Languages(app)
         self.languages.use(self.ui_state.language or system_language())
         self.bridge = EngineBridge(self)
-        self.engine = make_engine(self.bridge)
+        self.engine: EngineFace | None = None
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
         self.log = LogModel(self)
         for model in (self.queue, self.telemetry, self.log):
             self.bridge.event_seen.connect(model.on_event)
-        self.controller = Controller(self.engine, self.bridge, self.queue, self)
+        self.controller = Controller(self.bridge, self.queue, self)
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
         self._dress(self.ui_state.theme)
@@ -64,9 +57,21 @@ class Program(QObject):
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
         self._link = StageLink(self.window.stage, self.bridge, self)
-        self._left_over: tuple = ()
+        self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
+
+    def attach(self, engine: EngineFace) -> None:
+        """Start an engine that says everything to our bridge, and let it load its libraries."""
+        self.engine = engine
+        engine.start()
+        self.controller.attach(engine)
+        engine.send(Prepare())
+
+    def close(self) -> None:
+        """End the engine; a running job is left for the next start."""
+        if self.engine is not None:
+            self.engine.close(_CLOSE_S)
 
     def use_language(self, language: str) -> None:
         """Switch while the window is open."""
@@ -80,7 +85,7 @@ class Program(QObject):
         self._dress(name)
         desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
 
-    def offer_left_over(self, jobs: tuple) -> None:
+    def offer_left_over(self, jobs: tuple[LeftOver, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
         self.window.queue_column.offer_unfinished(len(jobs))
@@ -134,9 +139,7 @@ def run(argv: Sequence[str]) -> int:
 
     log.setup()
     app = make_application(list(argv[:1]))
-    from engine.api import Engine
-
-    program = Program(app, Engine)
+    program = Program(app)
     sys.excepthook = _show_crash
     program.window.painted.connect(lambda: begin_work(program, options))
     program.window.closed.connect(program.window.hide)
@@ -144,7 +147,7 @@ def run(argv: Sequence[str]) -> int:
     desktop.colour_title_bar(int(program.window.winId()), is_dark=tokens.current().is_dark)
     program.window.show()
     status = app.exec()
-    program.engine.close(_CLOSE_S)
+    program.close()
     return status
 
 
@@ -184,10 +187,9 @@ def free_name(path: Path) -> Path:
 
 def begin_work(program: Program, options: argparse.Namespace) -> None:
     """After the first paint: only now may heavy libraries be loaded."""
-    from engine.api import unfinished
+    from engine.api import Engine, unfinished
 
-    program.engine.start()
-    program.engine.send(Prepare())
+    program.attach(Engine(program.bridge))
     program.offer_left_over(unfinished())
     if options.files:
         program.controller.add_paths([Path(name).absolute() for name in options.files])

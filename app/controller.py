@@ -26,8 +26,16 @@ _THUMBNAIL_PX = 256
 class EngineFace(Protocol):
     """The part of engine.api.Engine that the window uses."""
 
+    def start(self) -> None:
+        """Begin to answer commands."""
+        ...
+
     def send(self, command: commands.Command) -> None:
         """Hand over a command; returns at once."""
+        ...
+
+    def close(self, timeout_s: float = 20.0) -> object:
+        """Stop; a running job is left at its last segment."""
         ...
 
 
@@ -58,13 +66,13 @@ class Controller(QObject):
 
     def __init__(
         self,
-        engine: EngineFace,
         bridge: EngineBridge,
         queue: QueueModel,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._engine = engine
+        self._engine: EngineFace | None = None
+        self._early: list[commands.Command] = []
         self._queue = queue
         self._start_when_queued: set[str] = set()
         self.settings = JobSettings()  # for the next files
@@ -74,6 +82,13 @@ class Controller(QObject):
         bridge.preview_ready.connect(self._keep_thumbnail)
         for ended in (bridge.job_finished, bridge.job_failed, bridge.job_cancelled):
             ended.connect(self._after_end)
+
+    def attach(self, engine: EngineFace) -> None:
+        """The engine is there: it gets what was asked so far."""
+        self._engine = engine
+        early, self._early = self._early, []
+        for command in early:
+            self._send(command)
 
     # Adding
 
@@ -217,6 +232,9 @@ class Controller(QObject):
             self._send(commands.StopQueue())
 
     def _send(self, command: commands.Command) -> None:
+        if self._engine is None:
+            self._early.append(command)
+            return
         try:
             self._engine.send(command)
         except EngineError as err:

@@ -59,10 +59,9 @@ def _child(begin: float) -> int:
     from PySide6.QtCore import Qt, QTimer
 
     from app.application import Program, begin_work, make_application, no_options
-    from engine.api import Engine
 
     app = make_application(["upreel"])
-    program = Program(app, Engine)
+    program = Program(app)
     figures: dict[str, float] = {"finished": 0.0}
     gaps: list[tuple[float, float]] = []  # (when it ended, length in ms)
     last = [time.perf_counter()]
@@ -100,7 +99,7 @@ def _child(begin: float) -> int:
     program.bridge.job_rejected.connect(lambda _: ended(False))
     program.window.show()
     app.exec()
-    program.engine.close(10.0)
+    program.close()
     lengths = sorted(length for _, length in gaps)
     figures["largest_gap_ms"] = round(lengths[-1], 1)
     figures["gap_99_percent_ms"] = round(lengths[int(0.99 * len(lengths))], 1)
