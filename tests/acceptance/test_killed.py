@@ -1,0 +1,101 @@
+"""Killed at ten moments, resumed each time: the result equals the uninterrupted one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.program import (
+    NEEDS_FFMPEG,
+    ffmpeg,
+    files_in,
+    film_stream,
+    frame_hashes,
+    frame_times,
+    packet_hashes,
+    run,
+    start,
+    upscale,
+)
+
+pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
+WORDS = ("--set", "segment_seconds=0.5", "--set", "form=faithful")
+
+
+def build(path: Path) -> Path:
+    ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc2=size=192x108:rate=25:duration=16"),
+        *("-f", "lavfi", "-i", "sine=440:sample_rate=48000:duration=16"),
+        *("-c:v", "libx264", "-preset", "fast", "-c:a", "aac", path),
+    )
+    return path
+
+
+def killed_at(stage: str, delay_s: float, *words: str | Path) -> str:
+    """Run, kill `delay_s` after a stage began; how far it came, "" when it ended before."""
+    process = start(*words, "--json", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    reached = threading.Event()
+    last = [""]
+
+    def listen() -> None:
+        for line in process.stdout or ():
+            event = json.loads(line)
+            name = str(event.get("event", event.get("type", "")))
+            last[0] = f"{name} {event.get('stage', '')} {event.get('done', '')}"
+            if event.get("stage") == stage:
+                reached.set()
+        reached.set()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    reached.wait(120)
+    time.sleep(delay_s)
+    ended = process.poll() is not None
+    if not ended:
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    listener.join()
+    process.stdout.close()
+    return "" if ended else last[0]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path: Path) -> None:
+    source = build(tmp_path / f"source{suffix}")
+    whole = tmp_path / f"whole{suffix}"
+    plain = upscale(source, whole, *WORDS)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    result = folder / f"result{suffix}"
+    moments = random.Random(suffix)
+    words: tuple[str | Path, ...] = ("upscale", source, "-o", result, *WORDS)
+    told = []
+    for number in range(10):
+        stage, delay = "run", moments.uniform(0.0, plain.wall_s / 10)
+        if number in (8, 9):
+            stage, delay = ("mux", "verify")[number - 8], moments.uniform(0, 0.02)
+        reached = killed_at(stage, delay, *words)
+        told.append(f"{stage} + {delay:.2f} s: {reached or 'had ended'}")
+        assert reached, f"it ended before kill number {number + 1}: {told}"
+        assert not result.exists()
+        words = ("resume", "--all")
+    ended = run("resume", "--all")
+    assert ended.status == 0, ended.err
+    print("\n" + "\n".join(told))  # noqa: T201 - figures are what this is for
+    assert int(film_stream(result)["nb_read_frames"]) == 400
+    assert frame_hashes(result) == frame_hashes(whole)
+    assert frame_times(result) == frame_times(whole)
+    assert packet_hashes(result, "a:0") == packet_hashes(source, "a:0")
+    assert files_in(folder) == [result.name]
+    assert run("verify", source, result).status == 0
+    left = run("resume")
+    assert "No job is unfinished" in left.out + left.err

@@ -1,0 +1,176 @@
+"""Runs the program as a user does, and asks FFmpeg's own tools, as independent judges."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDS_FFMPEG = pytest.mark.skipif(
+    not (shutil.which("ffmpeg") and shutil.which("ffprobe")),
+    reason="ffmpeg and ffprobe are not installed",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A finished run of the program."""
+
+    status: int
+    out: str
+    err: str
+    peak_bytes: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def code(self) -> str:
+        """Code of the first error on standard error, "" without one."""
+        found = re.search(r"^error\[([a-z-]+)\]:", self.err, re.MULTILINE)
+        return found[1] if found else ""
+
+    @property
+    def has_hint(self) -> bool:
+        """True when the error says what to do next."""
+        return bool(re.search(r"^  hint: \S", self.err, re.MULTILINE))
+
+
+def command(*words: str | Path) -> list[str]:
+    """The program's command line."""
+    return [sys.executable, "-m", "engine", *map(str, words)]
+
+
+def start(
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+    **streams: Any,
+) -> subprocess.Popen[str]:
+    """Start the program at low priority; `before` runs in the child first."""
+
+    def prepare() -> None:
+        os.nice(10)
+        if before is not None:
+            before()
+
+    return subprocess.Popen(
+        command(*words),
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        preexec_fn=prepare,
+        text=True,
+        **streams,
+    )
+
+
+def run(
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+    folder: Path | None = None,
+) -> Ended:
+    """Run the program to its end and measure it; output goes through files in `folder`."""
+    import tempfile
+    import time
+
+    begin = time.monotonic()
+    with (
+        tempfile.TemporaryFile("w+", dir=folder, encoding="utf-8") as out,
+        tempfile.TemporaryFile("w+", dir=folder, encoding="utf-8") as err,
+    ):
+        process = start(*words, env=env, before=before, stdout=out, stderr=err)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for stream in (out, err):
+            stream.seek(0)
+        return Ended(
+            status=process.returncode,
+            out=out.read(),
+            err=err.read(),
+            peak_bytes=used.ru_maxrss * 1024,
+            cpu_s=used.ru_utime + used.ru_stime,
+            wall_s=time.monotonic() - begin,
+        )
+
+
+def upscale(source: Path, output: Path, *words: str) -> Ended:
+    """Make `output` and insist on success."""
+    ended = run("upscale", source, "-o", output, *words)
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def ffmpeg(*words: str | Path) -> bytes:
+    """Standard output of FFmpeg's own program."""
+    done = subprocess.run(
+        ["ffmpeg", "-v", "error", "-nostdin", "-y", *map(str, words)],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def ffprobe(path: Path, *words: str) -> dict[str, Any]:
+    """What ffprobe says, from its JSON."""
+    done = subprocess.run(
+        ["ffprobe", "-v", "error", "-of", "json", *words, str(path)],
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def film_stream(path: Path) -> dict[str, Any]:
+    """ffprobe's description of the first video stream, frames counted by decoding."""
+    said = ffprobe(path, "-select_streams", "v:0", "-count_frames", "-show_streams")
+    stream: dict[str, Any] = said["streams"][0]
+    return stream
+
+
+def frame_times(path: Path) -> list[Fraction]:
+    """Exact time of every decoded frame, s, from ffprobe."""
+    base = Fraction(film_stream(path)["time_base"])
+    said = ffprobe(
+        path, "-select_streams", "v:0", "-show_entries", "frame=pts,best_effort_timestamp"
+    )
+    return [
+        int(frame.get("pts", frame.get("best_effort_timestamp"))) * base for frame in said["frames"]
+    ]
+
+
+def tags_of(path: Path) -> dict[str, str]:
+    """Colour tags that ffprobe sees; "unknown" ones are left out."""
+    stream = film_stream(path)
+    names = ("color_range", "color_space", "color_transfer", "color_primaries")
+    return {n: stream[n] for n in names if stream.get(n, "unknown") != "unknown"}
+
+
+def packet_hashes(path: Path, streams: str) -> list[str]:
+    """MD5 of every packet's payload of some streams ("a:0", "s:1"), in file order."""
+    said = ffprobe(path, "-select_streams", streams, "-show_packets", "-show_data_hash", "md5")
+    return [packet["data_hash"] for packet in said["packets"]]
+
+
+def frame_hashes(path: Path) -> list[str]:
+    """MD5 of every decoded frame, by FFmpeg's own decoder."""
+    text = ffmpeg("-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")
+    lines = text.decode().splitlines()
+    return [line.split(",")[-1].strip() for line in lines if not line.startswith("#")]
+
+
+def files_in(folder: Path) -> Sequence[str]:
+    """Names in a folder, sorted."""
+    return sorted(path.name for path in folder.iterdir())
