@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, QRectF, QSize, Qt
+from collections.abc import Iterable
+
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QRegion
 
 from app.theme import tokens
@@ -25,6 +27,7 @@ class TileMap:
         self.last_tile = -1
         self.tiles = 0
         self._boxes: dict[int, Box] = {}  # of all tiles seen: every frame has the same grid
+        self._cells: dict[int, Box] = {}  # the same without what neighbours share
         self._done: set[int] = set()
         self._has_pictures = False
         self._base = QImage()  # the frame before
@@ -57,7 +60,9 @@ class TileMap:
             self._begin(frame, covers_all=box.size == canvas)
             changed = {Box(0, 0, canvas.width, canvas.height)}
         changed.update(filter(None, [self.active_box()]))
-        self._boxes[tile] = box
+        if self._boxes.get(tile) != box:
+            self._boxes[tile] = box
+            self._cells.clear()
         self._done.add(tile)
         self.last_tile = tile
         if picture is not None and not picture.isNull():
@@ -69,6 +74,12 @@ class TileMap:
         """The tile in work: the one after the last, once a first frame has shown the grid."""
         following = self.last_tile + 1
         return None if following in self._done else self._boxes.get(following)
+
+    def cell(self, tile: int) -> Box:
+        """A tile up to the middle of what it shares with the neighbours known so far."""
+        if tile not in self._cells:
+            self._cells[tile] = _cell(self._boxes[tile], self._boxes.values())
+        return self._cells[tile]
 
     def paint(self, painter: QPainter, target: QRectF, *, with_marks: bool) -> None:
         """Paint pictures, and with `with_marks` dimming and edges, the canvas being `target`."""
@@ -143,15 +154,11 @@ class TileMap:
     def _paint_dimming(self, painter: QPainter, target: QRectF) -> None:
         waiting = QRegion(target.toAlignedRect())
         for tile in self._done:
-            waiting -= QRegion(self._inner(self.on_target(self._boxes[tile], target)))
+            waiting -= QRegion(self.on_target(self.cell(tile), target).toRect())
         colour = QColor(tokens.DARK.background)  # pictures are dimmed to dark in both themes
         colour.setAlpha(_DIM)
         for rect in waiting:
             painter.fillRect(rect, colour)
-
-    @staticmethod
-    def _inner(rect: QRectF) -> QRect:
-        return rect.toRect()
 
     def _paint_edges(self, painter: QPainter, target: QRectF) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -160,10 +167,24 @@ class TileMap:
         thin.setAlpha(120)
         painter.setPen(QPen(thin, 1))
         for tile in self._done:
-            painter.drawRect(
-                self.on_target(self._boxes[tile], target).adjusted(0.5, 0.5, -0.5, -0.5)
-            )
-        active = self.active_box()
-        if active is not None:
+            edge = self.on_target(self.cell(tile), target)
+            painter.drawRect(edge.adjusted(0.5, 0.5, -0.5, -0.5))
+        if self.active_box() is not None:
+            edge = self.on_target(self.cell(self.last_tile + 1), target)
             painter.setPen(QPen(accent, 2))
-            painter.drawRect(self.on_target(active, target).adjusted(1, 1, -1, -1))
+            painter.drawRect(edge.adjusted(1, 1, -1, -1))
+
+
+def _cell(box: Box, others: Iterable[Box]) -> Box:
+    """`box` up to the middle of what it shares with its neighbours in row and column."""
+    left, top, right, bottom = box.x, box.y, box.right, box.bottom
+    for other in others:
+        if other.y == box.y and other.x < box.x < other.right:
+            left = max(left, (box.x + other.right) // 2)
+        if other.y == box.y and box.x < other.x < box.right:
+            right = min(right, (other.x + box.right) // 2)
+        if other.x == box.x and other.y < box.y < other.bottom:
+            top = max(top, (box.y + other.bottom) // 2)
+        if other.x == box.x and box.y < other.y < box.bottom:
+            bottom = min(bottom, (other.y + box.bottom) // 2)
+    return Box(left, top, right - left, bottom - top)

@@ -85,11 +85,16 @@ class CompareCanvas(QWidget):
             self.scene.viewport.set_content(content)
             self._zoomed()
 
-    def set_pictures(self, source: QImage, result: QImage, *, is_cut_off: bool = False) -> None:
+    def set_pictures(self, source: QImage, result: QImage) -> None:
         """Another frame; null images for what there is not."""
         self.scene.set_pictures(source, result)
-        self.scene.is_cut_off = is_cut_off
         self.update()
+
+    def set_no_result_text(self, text: str) -> None:
+        """Why the frame has no result, in words."""
+        if text != self.scene.no_result_text:
+            self.scene.no_result_text = text
+            self.update()
 
     def set_labels(self, source: str, result: str) -> None:
         """Names of the two pictures, shown in their corners."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from PySide6.QtCore import QRectF, QSize
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from app.i18n import tr
@@ -36,7 +36,7 @@ class Scene:
         self.split = 0.5  # 0 to 1 of the visible picture
         self.labels = ("", "")
         self.is_live = False  # the frame in work is shown, not one that was asked for
-        self.is_cut_off = False  # the frame is not part of the result
+        self.no_result_text = ""  # why the frame has none, in words
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
@@ -82,18 +82,23 @@ class Scene:
 
     def paint(self, painter: QPainter, whole: QRectF) -> None:
         """Everything but the focus ring."""
-        background = QColor(tokens.current().background)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        well = QColor(_well())
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(well)
         for pane, shows in self.panes(whole):
             target = self.target(pane)
             area = target & pane
+            painter.drawRoundedRect(pane, tokens.RADIUS, tokens.RADIUS)
             if area.isEmpty():
                 continue
             painter.save()
             painter.setClipRect(area)
             self._paint_pane(painter, area, target, shows)
             painter.restore()
-            ornaments.round_corners(painter, area, background)
+            ornaments.round_corners(painter, pane, QColor(tokens.current().background))
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(well)
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "source":
@@ -128,12 +133,7 @@ class Scene:
             return
         self._paint_layer(painter, self._source, target)
         painter.fillRect(area, _VEIL)
-        ornaments.draw_message(painter, area, self._why_no_result())
-
-    def _why_no_result(self) -> str:
-        if self.is_cut_off:
-            return tr("This part of the film is cut off.")
-        return tr("There is no result of this frame yet.")
+        ornaments.draw_message(painter, area, self.no_result_text)
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()
@@ -154,7 +154,7 @@ class Scene:
         if self._source.is_empty or self._result.is_empty:
             self._paint_layer(painter, self._source, target)
             painter.fillRect(area, _VEIL)
-            ornaments.draw_message(painter, area, self._why_no_result())
+            ornaments.draw_message(painter, area, self.no_result_text)
             return
         if self._difference is None:  # once for a pair, and only when somebody looks
             image = pixels.difference(self._source.image, self._result.image)
@@ -162,3 +162,9 @@ class Scene:
         self._paint_layer(painter, self._difference, target)
         label = tr("Difference, {factor} times as bright", factor=pixels.AMPLIFIED)
         ornaments.draw_label(painter, area, label, at_right=False)
+
+
+def _well() -> str:
+    """What the picture lies in, where it does not fill its pane."""
+    theme = tokens.current()
+    return tokens.mixed("#000000", theme.background, 0.35 if theme.is_dark else 0.07)

@@ -125,7 +125,8 @@ class StageView(QWidget):
         self._show_below(self.figures)
         self.canvas.scene.tile_map.clear()
         self.canvas.set_live(False)
-        self.bar.set_running(False)
+        self.bar.offer_follow(False)
+        self.bar.offer_tiles(False)
         small = QImage() if picture is None else pixels.to_image(picture)
         self._show_pictures(small, QImage())
         self._set_mode(Mode.ORIGINAL)
@@ -152,6 +153,7 @@ class StageView(QWidget):
         if event.job_id != self._job_id or self._media is None:
             return
         self._run()
+        self.bar.offer_tiles(event.tiles > 1)
         if not self._mode_is_users and self.canvas.mode is Mode.ORIGINAL:
             self._set_mode(Mode.RESULT if event.tiles > 1 else Mode.SPLIT)
         if self._result_size is None:
@@ -174,13 +176,20 @@ class StageView(QWidget):
         if event.job_id != self._job_id or self._film is None or not self._is_awaited(event):
             return
         step = self._film.step_at(event.seconds)
-        first, stop = self.timeline.strip.span
-        is_cut_off = not first <= step < stop
-        has_result = event.result is not None and not is_cut_off
-        result = pixels.to_image(event.result) if has_result else QImage()
-        self._show_pictures(pixels.to_image(event.source), result, is_cut_off=is_cut_off)
         if not self._is_followed:
             self.timeline.set_step(step)
+        is_kept = self.timeline.strip.is_kept(step)
+        has_result = event.result is not None and is_kept
+        result = pixels.to_image(event.result) if has_result else QImage()
+        self._show_pictures(pixels.to_image(event.source), result)
+
+    def _why_no_result(self) -> str:
+        strip = self.timeline.strip
+        if not strip.is_kept(strip.value()):
+            return tr("This part of the film is cut off.")
+        if strip.value() < strip.span[0] + strip.finished:
+            return tr("This frame is finished. It can be compared when the whole job is done.")
+        return tr("There is no result of this frame yet.")
 
     def _is_awaited(self, event: PreviewReady) -> bool:
         """False for answers to others (the queue asks for small ones) and for late ones."""
@@ -250,19 +259,20 @@ class StageView(QWidget):
     def _stop(self) -> None:
         self._is_running = self._is_followed = False
         self.canvas.set_live(False)
-        self.bar.set_running(False)
+        self.bar.offer_follow(False)
+        self.bar.offer_tiles(False)
 
     def _follow(self) -> None:
         self._ask.stop()
         self._is_followed = True
         self.canvas.set_live(True)
-        self.bar.set_running(True)
+        self.bar.offer_follow(False)
 
     def _scrubbed(self, _seconds: float) -> None:
         if self._is_running and self._is_followed:
             self._is_followed = False
             self.canvas.set_live(False)
-            self.bar.set_running(True, is_away=True)
+            self.bar.offer_follow(True)
         self._ask.start()
 
     def _ask_now(self) -> None:
@@ -274,9 +284,9 @@ class StageView(QWidget):
         is_turned = self._media is not None and self._media.video.rotation in (90, 270)
         return size.transposed() if is_turned else size
 
-    def _show_pictures(self, source: QImage, result: QImage, *, is_cut_off: bool = False) -> None:
+    def _show_pictures(self, source: QImage, result: QImage) -> None:
         self._source_image, self._result_image = source, result
-        self.canvas.set_pictures(source, result, is_cut_off=is_cut_off)
+        self.canvas.set_pictures(source, result)
         self._refresh_content()
 
     def _refresh_content(self) -> None:
@@ -290,6 +300,7 @@ class StageView(QWidget):
         self.canvas.set_content(QSizeF(size.width * across, size.height * down))
         source = f"{tr('Original')} {_times(video.seen_size)}"
         self.canvas.set_labels(source, self._result_label(size))
+        self.canvas.set_no_result_text(self._why_no_result())
 
     def _result_label(self, size: Size) -> str:
         model = self._plan.model.model if self._plan is not None else ""

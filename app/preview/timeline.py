@@ -49,6 +49,10 @@ class TimelineStrip(QAbstractSlider):
         """First step that is kept, first one after."""
         return self._span
 
+    def is_kept(self, step: int) -> bool:
+        """True when a step is part of the result."""
+        return self._span[0] <= step < self._span[1]
+
     @property
     def is_trimmed(self) -> bool:
         """True when a part of the film is left out."""

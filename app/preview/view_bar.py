@@ -85,10 +85,15 @@ class ViewBar(QWidget):
         """As a click on the button."""
         self._tiles.toggle()
 
-    def set_running(self, is_running: bool, *, is_away: bool = False) -> None:
-        """Offer what a running job needs; when `is_away` the way back to the frame in work."""
-        self._tiles.setVisible(is_running)
-        self._live.setVisible(is_running and is_away)
+    def offer_tiles(self, is_offered: bool) -> None:
+        """Frames of a single tile have no grid to show."""
+        if self._tiles.isHidden() == is_offered:
+            self._tiles.setVisible(is_offered)
+            self._give_way()
+
+    def offer_follow(self, is_offered: bool) -> None:
+        """The way back from a chosen frame to the one in work."""
+        self._live.setVisible(is_offered)
         self._give_way()
 
     # Room

@@ -108,3 +108,12 @@ def test_the_collected_picture_stays_small(tile_map: TileMap) -> None:
     canvas = Size(7680, 4320)
     tile_map.add(0, 0, 1, Box(0, 0, 7680, 4320), canvas, _picture(COLOURS[1], 1920, 1080))
     assert max(tile_map.picture_size.width(), tile_map.picture_size.height()) <= 1280
+
+
+def test_tiles_that_overlap_are_drawn_side_by_side(tile_map: TileMap) -> None:
+    canvas = Size(400, 100)
+    boxes = [Box(0, 0, 160, 100), Box(120, 0, 160, 100), Box(240, 0, 160, 100)]
+    for tile, box in enumerate(boxes):
+        tile_map.add(0, tile, 3, box, canvas, None)
+    cells = [tile_map.cell(tile) for tile in range(3)]
+    assert cells == [Box(0, 0, 140, 100), Box(140, 0, 120, 100), Box(260, 0, 140, 100)]

@@ -177,7 +177,7 @@ def test_what_is_cut_off_has_no_result(shown: StageView, flat: Flat, qtbot: QtBo
         qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
     shown.preview_ready(_preview(flat, seconds=asked.args[1]))
     assert _middle(shown, 0.75) != BLUE
-    assert shown.canvas.scene.is_cut_off
+    assert shown.canvas.scene.no_result_text == "This part of the film is cut off."
 
 
 def test_progress_fills_timeline_and_figures(shown: StageView) -> None:
@@ -294,8 +294,10 @@ def test_another_job_starts_with_a_clean_stage(
 
 
 def test_the_tiles_button_hides_the_grid(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
-    assert not _button(shown, "tilesButton").isVisible()  # nothing to show yet
     shown.tile_done(_tile(flat))
+    assert not _button(shown, "tilesButton").isVisible()  # a single tile is no grid
+    shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
+    assert _button(shown, "tilesButton").isVisible()
     qtbot.keyClick(shown.canvas, Qt.Key.Key_T)
     assert not _button(shown, "tilesButton").isChecked()
     assert not shown.canvas.scene.are_tiles_shown
@@ -303,7 +305,7 @@ def test_the_tiles_button_hides_the_grid(shown: StageView, flat: Flat, qtbot: Qt
 
 @pytest.mark.parametrize("width", [360, 420, 480, 652, 812, 1400])
 def test_nothing_is_clipped_at_any_width(shown: StageView, flat: Flat, width: int) -> None:
-    shown.tile_done(_tile(flat))
+    shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
     shown.resize(width, 632)
     for button in shown.bar.findChildren(QPushButton):
         if button.isVisible():
