@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine.models.lite.scenes import Surfaces, random_picture
+from engine.models.lite.scenes import SHARP, SOFT, Surfaces, random_picture
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +18,7 @@ PICTURE = 256
 """Side of a pool picture in px."""
 CHUNK = 32
 """Pictures that share one set of surfaces and one random generator."""
+_SOFT_EVERY = 4
 
 Pictures = np.ndarray
 """uint8 [n, PICTURE, PICTURE, 3]."""
@@ -28,7 +29,8 @@ def draw_chunk(seed: int, chunk: int) -> Pictures:
     torch.set_num_threads(1)
     rng = np.random.default_rng([seed, chunk])
     surfaces = Surfaces(rng)
-    return np.stack([random_picture(rng, surfaces, PICTURE) for _ in range(CHUNK)])
+    lens = SOFT if chunk % _SOFT_EVERY == _SOFT_EVERY - 1 else SHARP
+    return np.stack([random_picture(rng, surfaces, PICTURE, lens) for _ in range(CHUNK)])
 
 
 def open_pool(folder: Path, *, seed: int, count: int, workers: int) -> Pictures:

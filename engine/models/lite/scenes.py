@@ -8,6 +8,7 @@ scene: a network that saw only crisp edges sharpens fur and grain that photograp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +20,27 @@ from engine.models.lite.textures import natural_colour, random_texture
 
 OVERSAMPLE = 2
 """Drawing scale: scene px per picture px."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lens:
+    """Blur of lens and sensor as a Gaussian: log-normal sigma in picture px, within limits."""
+
+    median: float
+    spread: float
+    least: float
+    most: float
+
+    def sigma(self, rng: Rng) -> float:
+        """Blur of one picture."""
+        drawn = rng.lognormal(np.log(self.median), self.spread)
+        return float(np.clip(drawn, self.least, self.most))
+
+
+# Most published photographs are reduced ones: sharp, with power up to the highest frequency.
+SHARP = Lens(median=0.33, spread=0.55, least=0.08, most=1.8)
+# As from a camera at full size, or a frame of a film.
+SOFT = Lens(median=0.55, spread=0.42, least=0.25, most=2.2)
 
 
 class Surfaces:
@@ -41,7 +63,7 @@ class Surfaces:
         return _f32(np.clip(_resized(np.ascontiguousarray(part), size) * gain, 0, 1))
 
 
-def random_picture(rng: Rng, surfaces: Surfaces, size: int) -> np.ndarray:
+def random_picture(rng: Rng, surfaces: Surfaces, size: int, lens: Lens = SHARP) -> np.ndarray:
     """One finished picture uint8 [size, size, 3], sRGB-like."""
     canvas = size * OVERSAMPLE
     kind = rng.random()
@@ -57,7 +79,7 @@ def random_picture(rng: Rng, surfaces: Surfaces, size: int) -> np.ndarray:
         linear = _lit(rng, linear)
     if rng.random() < 0.08:
         linear = _written_on(rng, linear)
-    return photograph(rng, linear)
+    return photograph(rng, linear, lens)
 
 
 def leaves(rng: Rng, surfaces: Surfaces, size: int) -> Array:
@@ -194,14 +216,11 @@ def _coded(linear: Array) -> tuple[int, int, int]:
     return r, g, b
 
 
-def photograph(rng: Rng, linear: Array) -> np.ndarray:
+def photograph(rng: Rng, linear: Array, lens: Lens) -> np.ndarray:
     """Lens, sensor and tone curve: linear scene -> uint8 picture of half its size."""
     if rng.random() < 0.2:
         linear = warped(rng, linear, rng.uniform(0, 20), 3)
-    # Published photographs are mostly reduced ones: sharp, with power up to the highest frequency.
-    # A third is softer, as from a camera at full size.
-    soft, spread = (0.55, 0.42) if rng.random() < 0.35 else (0.33, 0.55)
-    sigma = OVERSAMPLE * float(np.clip(rng.lognormal(np.log(soft), spread), 0.08, 2.2))
+    sigma = OVERSAMPLE * lens.sigma(rng)
     linear = blurred(linear, sigma)
     if rng.random() < 0.08:
         linear = _shaken(rng, linear)
