@@ -99,9 +99,9 @@ class _Mux:
         self._media = media
         self._plan = plan
         self._source = source
-        self._bytes = sum(segment.path.stat().st_size for segment in segments)
         self._shift = _shift(media, plan, segments)
         self._film = Film(segments, plan.picture, self._shift)
+        self._bytes = self._film.bytes
         is_trimmed = plan.start is not None or plan.stop is not None
         self._end = self._film.end if is_trimmed else None
         self._copies = CopiedStreams(media, plan, self._shift, self._end)

@@ -63,6 +63,8 @@ class CopiedStreams:
             ) from err
         new.metadata.update(stream_metadata(stream.metadata))
         new.disposition = int(stream.disposition)
+        if plan.codec == "mov_text":
+            new.time_base = self._fine_clock(stream.time_base)
         self._streams[stream.index] = new, _Clock(stream.time_base, self._shift)
 
     def add_attachments(self, source: InputContainer, output: OutputContainer) -> None:
@@ -110,6 +112,16 @@ class CopiedStreams:
                 yield timed
             elif self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 return
+
+    def _fine_clock(self, base: Fraction) -> Fraction:
+        """A time base for text in MP4 that counts faster than those of all other streams.
+
+        WORKAROUND: FFmpeg's muxer compares decoding times of different streams without a look at
+        their units, and puts empty texts where the sound or picture counts faster.
+        """
+        rates = [stream.sample_rate for stream in self._media.audio_streams]
+        fastest = 2 * max(100_000, self._media.video.time_base.denominator, *rates)
+        return base / max(1, round(fastest * base))
 
     def _placed(self, packet: Any, new: Any, clock: _Clock) -> TimedPacket | None:
         clock.place(packet)

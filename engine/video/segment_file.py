@@ -59,9 +59,13 @@ class Film:
         self._fill_durations()
 
     @property
-    def frames(self) -> int:
-        """Number of frames."""
-        return len(self._pts)
+    def bytes(self) -> int:
+        """Size of all segments.
+
+        Raises:
+            OutputError: One is missing.
+        """
+        return sum(_size(segment) for segment in self._segments)
 
     @property
     def end(self) -> Fraction:
@@ -111,7 +115,7 @@ class Film:
             if count != len(segment.pts):
                 raise _damaged(segment, count)
             first += count
-            done += segment.path.stat().st_size
+            done += _size(segment)
 
     def _timed(self, packet: Any, index: int, dts: int, segment: SegmentFile) -> TimedPacket:
         if index >= len(self._pts) or dts > self._pts[index]:
@@ -129,6 +133,13 @@ class Film:
             order = [packet.pts for packet in packets if packet.pts is not None]
         found = max((place - pts for place, pts in enumerate(order)), default=0)
         return max(found, int(promised or 0))
+
+
+def _size(segment: SegmentFile) -> int:
+    try:
+        return segment.path.stat().st_size
+    except OSError as err:
+        raise _unreadable(segment.path) from err
 
 
 @contextmanager
