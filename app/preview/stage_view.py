@@ -78,6 +78,9 @@ class StageView(QWidget):
         self.canvas.zoom_changed.connect(self.bar.set_zoom)
         self.canvas.tiles_toggled.connect(self.bar.toggle_tiles)
         self.timeline.seconds_chosen.connect(self._scrubbed)
+        self.timeline.strip.valueChanged.connect(
+            lambda _step: self.canvas.set_no_result_text(self._why_no_result())
+        )
         self.strip.open_clicked.connect(lambda: self.open_requested.emit(self._job_id))
         self.strip.folder_clicked.connect(lambda: self.folder_requested.emit(self._job_id))
         self.strip.report_clicked.connect(lambda: self.report_requested.emit(self._job_id))
