@@ -95,6 +95,7 @@ class StageView(QWidget):
         self._source_image, self._result_image = QImage(), QImage()
         self._asked_seconds: float | None = None
         self._is_running = self._is_followed = self._mode_is_users = False
+        self._is_finished = False
         self._counts_written = False  # progress of "write" counts, once it was heard of
 
     # What the window says
@@ -190,6 +191,8 @@ class StageView(QWidget):
         strip = self.timeline.strip
         if not strip.is_kept(strip.value()):
             return tr("This part of the film is cut off.")
+        if self._is_finished:
+            return tr("Reading this frame …")
         if strip.value() < strip.span[0] + strip.finished:
             return tr("This frame is finished. It can be compared when the whole job is done.")
         return tr("There is no result of this frame yet.")
@@ -229,6 +232,7 @@ class StageView(QWidget):
         if self._film is None:
             return
         self._stop()
+        self._is_finished = True
         first, stop = self.timeline.strip.span
         self.timeline.set_finished(stop - first, is_running=False)
         self.strip.show_report(report)
@@ -255,7 +259,7 @@ class StageView(QWidget):
         """The first sign of a running job: follow it."""
         if self._is_running:
             return
-        self._is_running = True
+        self._is_running, self._is_finished = True, False
         self._show_below(self.figures)
         self._follow()
 

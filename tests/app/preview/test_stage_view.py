@@ -255,6 +255,19 @@ def test_a_finished_job_is_compared(shown: StageView, flat: Flat, qtbot: QtBot) 
         assert heard.args == ["a"]
 
 
+def test_a_missing_result_is_explained(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+    scene = shown.canvas.scene
+    shown.timeline.set_step(0)
+    assert scene.no_result_text == "This part of the film is cut off."
+    shown.timeline.set_step(60)
+    assert scene.no_result_text == "There is no result of this frame yet."
+    shown.progress(_progress(90))
+    shown.timeline.set_step(61)
+    assert scene.no_result_text.startswith("This frame is finished.")
+    shown.finished(_report())
+    assert scene.no_result_text == "Reading this frame …"
+
+
 def test_a_failed_check_is_named(shown: StageView) -> None:
     shown.finished(_report(passed=False))
     assert "1 of 13 checks failed" in shown.strip.text
