@@ -261,8 +261,9 @@ class PictureSource:
         return self.frames_before(0)
 
     def frames_before(self, pts: int) -> Iterator[PlanarFrame]:
-        """Pictures from number `pts` on."""
-        for index in range(max(0, pts), self._media.video.frame_count):
+        """Pictures from number `pts` on, at least the last one."""
+        count = self._media.video.frame_count
+        for index in range(max(0, min(pts, count - 1)), count):
             try:
                 frame = read_picture(self._file(index))
             except InputError as err:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-COUNT_SECONDS = 2.0  # longest time that counting may take
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketCount:
@@ -39,7 +37,7 @@ def count_by_index(stream: VideoStream) -> PacketCount | None:
 
 
 def count_by_reading(
-    container: InputContainer, stream: VideoStream, *, seconds: float = COUNT_SECONDS
+    container: InputContainer, stream: VideoStream, *, seconds: float
 ) -> PacketCount:
     """Read through a freshly opened file; stops after `seconds`. Memory: one packet."""
     for other in container.streams:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
 _STILL_CONTAINERS = {"gif", "apng", "avif", "webp"}
+COUNT_SECONDS = 2.0  # longest time that counting frames may take
 _LOOK_AT = 3  # frames
 _MAX_PACKETS = 2000
 
@@ -187,7 +188,7 @@ def _count(path: Path, index: int) -> PacketCount:
     with open_input(path) as container, translated(path):
         stream = container.streams[index]
         assert isinstance(stream, VideoStream)
-        return count_by_reading(container, stream)
+        return count_by_reading(container, stream, seconds=COUNT_SECONDS)
 
 
 def _video_info(stream: VideoStream, first: _First, counted: PacketCount) -> VideoInfo:
