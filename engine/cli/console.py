@@ -11,6 +11,9 @@ from engine.cli.encode import encode
 from engine.errors import EngineError, ErrorInfo
 from engine.plan import Notice
 
+# What the engine's hints leave open, since the window has buttons for it.
+_OPTION_HINTS = {"output-exists": "Here: -o NAME, or --overwrite."}
+
 
 class Console:
     """Two streams and the rule which text belongs to which.
@@ -37,7 +40,8 @@ class Console:
 
     def error(self, error: EngineError | ErrorInfo) -> None:
         """An error as its code, its sentence and what to do next."""
-        self._problem("error", error.code, error.message, error.hint)
+        hint = " ".join(filter(None, [error.hint, _OPTION_HINTS.get(error.code, "")]))
+        self._problem("error", error.code, error.message, hint)
 
     def notice(self, notice: Notice) -> None:
         """One thing to know, before the start or while running."""

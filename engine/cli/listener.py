@@ -88,7 +88,7 @@ class _Listener:
         if self._console.json and not isinstance(event, e.EngineClosed):
             self._console.data(event, event=type(event).__name__)
         match event:
-            case e.StageProgress():
+            case e.StageProgress() if not self._stopping:  # no bar that hides the cursor any more
                 self.progress.show(event)
             case e.PlanChosen() | e.PlanDowngraded():
                 self._plans[event.job_id] = event.plan

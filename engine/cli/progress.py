@@ -70,7 +70,7 @@ class _Bar:
             self._start()
         if event.stage != self._stage:
             self._stage = event.stage
-            self._bar.reset(self._task, start=True, description=_WORDS[event.stage])
+            self._bar.reset(self._task, description=_WORDS[event.stage], detail="")
         self._bar.update(
             self._task,
             completed=event.done,

@@ -17,8 +17,9 @@ def run(args: argparse.Namespace, context: Context) -> int:
     """Upscale every input; the exit status is 1 as soon as one of them failed."""
     settings = options.job_settings(args)
     engine_settings = options.engine_settings(args)
-    sources = options.sources(args.inputs)
-    output = Path(args.output) if args.output is not None else None
+    # absolute: an interrupted job may be resumed from another folder
+    sources = [path.absolute() for path in options.sources(args.inputs)]
+    output = Path(args.output).absolute() if args.output is not None else None
     if len(sources) > 1 and output is not None and not output.is_dir():
         args.usage_error("with several inputs -o must be an existing folder")
     jobs = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import SourceMissing
+from engine.errors import OutputExists, SourceMissing
 from engine.plan import Notice
 from tests.helpers.command_line import CommandLine
 from tests.helpers.fakes import make_media, make_plan, make_report
@@ -61,6 +61,12 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     assert ended.status == 1
     assert ended.out == ""
     assert ended.err == "error[source-missing]: There is no a.mp4.\n  hint: Look for it.\n"
+
+
+def test_hints_name_the_option_that_helps(command_line: CommandLine) -> None:
+    command_line.services.error = OutputExists("b.mp4 is already there.", hint="Choose another.")
+    ended = command_line("plan", "a.mp4")
+    assert "hint: Choose another. Here: -o NAME, or --overwrite." in ended.err
 
 
 def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:

@@ -33,7 +33,7 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     assert engine is not None
     assert engine.is_closed
     (job,) = added(command_line)
-    assert job.source == Path("a.mp4")
+    assert job.source == Path.cwd() / "a.mp4"  # so that it can be resumed from another folder
     assert job.settings == JobSettings()
     assert job.output is None
 
@@ -118,7 +118,7 @@ def test_one_of_several_that_fails_makes_the_status_1(command_line: CommandLine)
     ended = command_line("upscale", "a.mp4", "b.mp4", "c.mp4")
     assert ended.status == 1
     assert ended.err.count("error[") == 1
-    assert "b.mp4:\nerror[unreadable-media]: That is no film.\n  hint: Take another." in ended.err
+    assert "/b.mp4:\nerror[unreadable-media]: That is no film.\n  hint: Take another." in ended.err
     assert ended.out.count("Done:") == 2
 
 
