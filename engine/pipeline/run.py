@@ -118,7 +118,7 @@ def _mux(context: Context, segments: SegmentLog, part: Path) -> None:
 def _verify(context: Context, part: Path) -> Report:
     context.events.emit(StageStarted(job_id=context.job_id, stage="verify"))
     return verify(
-        context.media.path,
+        context.media,
         part,
         plan=context.plan,
         progress=_progress(context, "verify"),
