@@ -46,8 +46,17 @@ class Catalogue(QTranslator):
 
 def read_catalogue(language: str) -> dict[str, str]:
     """English text to translated text; empty for English, which needs none."""
+    return _read(f"{language}*.json")
+
+
+def read_engine_sentences(language: str) -> dict[str, str]:
+    """Sentences of the engine, with `{name}` where it puts a value, to translated ones."""
+    return _read(f"engine/{language}*.json")
+
+
+def _read(pattern: str) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for path in sorted(paths.resource("i18n").glob(f"{language}*.json")):
+    for path in sorted(paths.resource("i18n").glob(pattern)):
         try:
             texts.update(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError) as err:
@@ -74,6 +83,7 @@ class Languages:
             self._app.removeTranslator(self._installed)
             self._installed = None
         self.current = language if language in LANGUAGES else "en"
+        self._app.setProperty("language", self.current)
         catalogue = Catalogue(self.current)
         if not catalogue.isEmpty():
             self._installed = catalogue

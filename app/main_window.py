@@ -67,6 +67,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self._controller, self._queue, self._ui_state = controller, queue, ui_state
         self._is_painted = self._follows = False
+        self._shown: object = None
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
         self.setMinimumSize(QSize(1024, 640))
@@ -162,7 +163,12 @@ class MainWindow(QMainWindow):
 
     def _job_changed(self, job_id: str) -> None:
         row = self.selected
-        if row is not None and row.job_id == job_id:
+        if row is None or row.job_id != job_id:
+            return
+        seen = (row.state, row.settings, row.output, row.media)
+        shown = (id(row.plan), id(row.report), id(row.error), len(row.warnings))
+        if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
+            self._shown = (job_id, seen, shown)
             self._show_selected()
 
     def _queue_changed(self) -> None:

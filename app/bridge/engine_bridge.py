@@ -41,7 +41,7 @@ class EngineBridge(QObject):
     telemetry = Signal(events.Telemetry)
     engine_ready = Signal(events.EngineReady)
     engine_closed = Signal(events.EngineClosed)
-    event_seen = Signal(object)  # every event, after its own signal
+    event_seen = Signal(object)  # every event, before its own signal: models come first
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -67,6 +67,7 @@ class EngineBridge(QObject):
             self._announce(event)
 
     def _announce(self, event: events.Event) -> None:
+        self.event_seen.emit(event)
         match event:
             case events.StageProgress():
                 self.stage_progress.emit(event)
@@ -110,7 +111,6 @@ class EngineBridge(QObject):
                 self.engine_ready.emit(event)
             case events.EngineClosed():
                 self.engine_closed.emit(event)
-        self.event_seen.emit(event)
 
 
 def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:

@@ -69,6 +69,7 @@ class DecisionPanel(QWidget):
         column.addLayout(buttons)
         self._primary.clicked.connect(lambda: self.action_wanted.emit(self._names[0]))
         self._second.clicked.connect(lambda: self.action_wanted.emit(self._names[1]))
+        self.plan.action_wanted.connect(self.action_wanted)
         self.error.action_wanted.connect(self.action_wanted)
         self.done.details_wanted.connect(self.details_wanted)
         self.show_job(None)

@@ -14,8 +14,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import notices, wording
+from app import wording
+from app.engine_words import said
 from app.i18n import tr
+from app.notices import name_of
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
@@ -72,7 +74,7 @@ class DoneCard(QFrame):
         self._folder.setText(wording.folder(report.output.parent))
         self._facts.setText(facts(report))
         self._problem.setVisible(not report.passed)
-        self._problem.setText("\n".join(tr(check.message) for check in report.problems[:2]))
+        self._problem.setText("\n".join(said(check.message) for check in report.problems[:2]))
         self._details.setText(tr("Details"))
 
     def changeEvent(self, event: QEvent) -> None:
@@ -100,7 +102,7 @@ class ReportDialog(QDialog):
         inner.setSpacing(12)
         for check in report.checks:
             severity = "good" if check.passed else "warning"
-            inner.addWidget(NoticeLine(severity, notices.name_of(check), tr(check.message)))
+            inner.addWidget(NoticeLine(severity, name_of(check), said(check.message)))
         inner.addStretch()
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)

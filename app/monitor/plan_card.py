@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
-from app import notices, wording
+from app import wording
+from app.engine_words import said
+from app.error_view import HELP
 from app.i18n import mark, tr
 from app.state.job_row import JobRow
 from app.theme.icons import pixmap
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
-from engine.plan import Plan
+from engine.plan import Notice, Plan
 from engine.units import bytes_text
 
 _STAGES = {
@@ -20,11 +30,13 @@ _STAGES = {
     "restore": mark("Restore"),
     "write": mark("Write"),
 }
-_MOST_NOTICES = 4
+_MOST_NOTICES = 3
 
 
 class PlanCard(QFrame):
     """Shows one plan; everything in it comes from the engine's prediction."""
+
+    action_wanted = Signal(str)  # of error_view.Help
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -36,6 +48,10 @@ class PlanCard(QFrame):
         self._bars = QGridLayout()
         self._figures = [_Figure() for _ in range(3)]
         self._notes = QVBoxLayout()
+        self._help = QPushButton()
+        self._help.setObjectName("planHelp")
+        self._action = ""
+        self._help.clicked.connect(lambda: self.action_wanted.emit(self._action))
         self._lay_out()
 
     def show_job(self, row: JobRow) -> None:
@@ -79,6 +95,7 @@ class PlanCard(QFrame):
         column.addLayout(head)
         column.addLayout(self._bars)
         column.addLayout(self._notes)
+        column.addWidget(self._help)
         column.addWidget(rule)
         column.addLayout(figures)
 
@@ -123,11 +140,23 @@ class PlanCard(QFrame):
         order = {"refusal": 0, "warning": 1, "info": 2}
         found.sort(key=lambda notice: order[notice.severity])
         for notice in found[:_MOST_NOTICES]:
-            line = NoticeLine(notice.severity, notices.message_of(notice), notices.hint_of(notice))
+            line = NoticeLine(notice.severity, said(notice.message), said(notice.hint))
             self._notes.addWidget(line)
-        rest = len(found) - _MOST_NOTICES
-        if rest > 0:
-            self._notes.addWidget(QLabel(tr("and {count} more in the log", count=rest)))
+        rest = found[_MOST_NOTICES:]
+        if rest:
+            more = QLabel(tr("and {count} more", count=len(rest)))
+            more.setProperty("kind", "secondary")
+            more.setToolTip("\n".join(said(notice.message) for notice in rest))
+            self._notes.addWidget(more)
+        self._show_help(found)
+
+    def _show_help(self, found: list[Notice]) -> None:
+        """A refusal offers the button that helps."""
+        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
+        help_ = HELP.get(refusal.code) if refusal is not None else None
+        self._help.setVisible(help_ is not None)
+        self._action = help_.action if help_ is not None else ""
+        self._help.setText(tr(help_.button) if help_ is not None else "")
 
 
 class _Figure(QWidget):

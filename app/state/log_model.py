@@ -7,6 +7,7 @@ from collections import deque
 
 from PySide6.QtCore import QObject, Signal
 
+from app.engine_words import said
 from app.i18n import tr
 from engine import events
 
@@ -45,7 +46,7 @@ class LogModel(QObject):
             case events.JobQueued():
                 return tr("added to the queue")
             case events.JobRejected():
-                return f"{event.source}: {event.error.message}"
+                return f"{event.source}: {said(event.error.message)}"
             case events.JobStarted():
                 if event.done:
                     return tr(
@@ -64,7 +65,7 @@ class LogModel(QObject):
                     total=event.frames_total,
                 )
             case events.Warned():
-                return event.notice.message
+                return said(event.notice.message)
             case events.JobPaused():
                 return tr("paused")
             case events.JobResumed():
@@ -77,7 +78,7 @@ class LogModel(QObject):
                     total=len(event.report.checks),
                 )
             case events.JobFailed() | events.PlanFailed():
-                return f"{event.error.message} {event.error.hint}".strip()
+                return f"{said(event.error.message)} {said(event.error.hint)}".strip()
             case events.JobCancelled():
                 return tr("cancelled")
         return ""
