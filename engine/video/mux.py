@@ -25,6 +25,7 @@ from engine.video.metadata import (
     stream_metadata,
     time_code,
 )
+from engine.video.mkv_shape import PLACEHOLDER, has_own_shape, write_shape
 from engine.video.opening import open_input
 from engine.video.passthrough import CopiedStreams
 from engine.video.segment_file import Film, SegmentFile, TimedPacket
@@ -127,6 +128,8 @@ class _Mux:
             with suppress(FFmpegError):  # the first error counts
                 output.close()
             raise
+        if self._shape_comes_later:
+            write_shape(target, self._plan.picture.size, self._plan.picture.sample_aspect)
         progress(self._bytes, self._bytes)
 
     def _add_streams(self, output: OutputContainer) -> Any:
@@ -157,7 +160,20 @@ class _Mux:
             film.codec_tag = "hvc1"  # Apple's players refuse hev1
         if picture.rotation or picture.is_mirrored:
             film.set_display_matrix(_matrix(picture))
+        elif self._shape_comes_later:
+            film.set_display_matrix(PLACEHOLDER)
         return film
+
+    @property
+    def _shape_comes_later(self) -> bool:
+        """Whether the pixels' shape has to be written into the finished file.
+
+        A picture that is turned as well leaves no room for it; square pixels need none.
+        """
+        picture = self._plan.picture
+        is_turned = picture.rotation or picture.is_mirrored
+        is_silent = self._plan.container == "mkv" and not has_own_shape(picture.codec)
+        return is_silent and picture.sample_aspect != 1 and not is_turned
 
     def _describe(self, output: OutputContainer, film: Any) -> None:
         """Titles, chapters and time code."""

@@ -218,7 +218,15 @@ def test_rotation_and_mirror_are_kept(
 
 @pytest.mark.parametrize(
     ("codec", "name"),
-    [("h264", "out.mp4"), ("hevc", "out.mkv"), ("prores", "out.mov"), ("av1", "out.mp4")],
+    [
+        ("h264", "out.mp4"),
+        ("hevc", "out.mkv"),
+        ("prores", "out.mov"),
+        ("av1", "out.mp4"),
+        ("av1", "out.mkv"),
+        ("prores", "out.mkv"),
+        ("ffv1", "out.mkv"),
+    ],
 )
 def test_tags_and_pixel_shape_are_in_the_file(tmp_path: Path, codec: str, name: str) -> None:
     tags = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
@@ -231,6 +239,7 @@ def test_tags_and_pixel_shape_are_in_the_file(tmp_path: Path, codec: str, name: 
     )
     stream = ffprobe(identity(source, name, codec=codec), "-show_streams")["streams"][0]
     assert stream["sample_aspect_ratio"] == "16:15"
+    assert "side_data_list" not in stream  # nothing turns the picture
     assert stream["color_space"] == "bt2020nc"
     assert stream["color_range"] == "tv"
     assert stream["color_primaries"] == "bt2020"
