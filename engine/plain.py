@@ -1,4 +1,4 @@
-"""Plain data to and from JSON: dataclasses of row 0, with Path, Fraction, tuple and dict in them."""
+"""Plain data to and from JSON: the dataclasses of row 0, with Path, Fraction and tuples in them."""
 
 from __future__ import annotations
 
