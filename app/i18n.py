@@ -40,8 +40,8 @@ class Catalogue(QTranslator):
     def translate(
         self, context: str, source: str, disambiguation: str | None = None, n: int = -1
     ) -> str:
-        """The text in this language, or "" which makes Qt show the English one."""
-        return self.texts.get(source, "")
+        """The text in this language, or the English one: PySide would show "" as nothing."""
+        return self.texts.get(source, source)
 
 
 def read_catalogue(language: str) -> dict[str, str]:
