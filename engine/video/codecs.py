@@ -32,6 +32,7 @@ from engine.video.containers import (
 from engine.video.encoders import (
     ON_CARD,
     ON_PROCESSOR,
+    SVT_CRF,
     Encoder,
     bits_per_pixel,
     encoder_options,
@@ -356,8 +357,10 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> tuple[Notice, ...
 
 def estimated_bits_per_pixel(picture: PicturePlan) -> float:
     """Rough size of the result, bits a pixel and frame; a factor of two off is usual."""
-    quality = picture.options.get("crf") or picture.options.get("cq") or "16"
-    return bits_per_pixel(picture.codec, int(quality), picture.bit_depth, picture.chroma)
+    crf = int(picture.options.get("crf") or picture.options.get("cq") or "16")
+    if picture.encoder == "libsvtav1":
+        crf = round(crf / SVT_CRF)
+    return bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)
 
 
 @cache
