@@ -23,6 +23,8 @@ class Conformer:
     def __call__(self, frame: VideoFrame) -> tuple[Plane, ...]:
         """Planes of `frame`, in the size, chroma and depth of the first one."""
         video = self._video
+        if self._layout.is_float:
+            self._tell("Floating point values became 16 bit; those outside 0 to 1 were cut.")
         if (frame.width, frame.height) != (video.size.width, video.size.height):
             self._tell(
                 f"The picture changes to {frame.width}x{frame.height} on the way; it was brought "

@@ -60,7 +60,7 @@ _SUFFIXES_TEXT = """
     .pgm .ppm .pnm .pam .pfm .tga .pcx
 """
 PICTURE_SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
-_PATTERN = re.compile(r"%(0(\d+))?d")
+_PATTERN = re.compile(r"%%|%(?:0(\d+))?d")
 _NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
 
 
@@ -154,33 +154,45 @@ def find_sequence(path: Path) -> tuple[str, int, int] | None:
     """
     if path.is_dir():
         return _sequence_in(path)
-    if _PATTERN.search(path.name) is None or path.exists():
+    if _parts_of(path.name) is None or path.exists():
         return None
-    start, end = re.split(_PATTERN, path.name)[0], re.split(_PATTERN, path.name)[-1]
-    numbers = _numbers_of(path.parent, start, end, str(path))
+    numbers = _numbers_of(str(path))
     if not numbers:
         raise _no_pictures(path)
     return str(path), numbers[0], _run_length(numbers)
 
 
 def sequence_file(pattern: str, number: int) -> Path:
-    """One file of a sequence; only the number in the name is filled in, never in the folder."""
+    """One file of a sequence; only the number in the name is filled in, never in the folder.
+
+    Raises:
+        ValueError: The name has no %d in it.
+    """
     path = Path(pattern)
-    return path.with_name(_fill(path.name, number))
+    parts = _parts_of(path.name)
+    if parts is None:
+        raise ValueError(f"{pattern!r} is no pattern")
+    start, width, end = parts
+    return path.with_name(f"{start}{number:0{width}d}{end}")
 
 
-def _fill(name: str, number: int) -> str:
-    def digits(match: re.Match[str]) -> str:
-        return str(number).zfill(int(match[2] or 0))
+def _parts_of(name: str) -> tuple[str, int, str] | None:
+    """What stands before and behind the number, and its least width; None for no pattern."""
+    for match in _PATTERN.finditer(name):
+        if match[0] != "%%":
+            start, end = name[: match.start()], name[match.end() :]
+            return start.replace("%%", "%"), int(match[1] or 0), end.replace("%%", "%")
+    return None
 
-    return _PATTERN.sub(digits, name, count=1).replace("%%", "%")
 
-
-def _numbers_of(folder: Path, start: str, end: str, pattern: str) -> list[int]:
-    found = []
-    if not folder.is_dir():
+def _numbers_of(pattern: str) -> list[int]:
+    """All numbers for which there is a file, rising."""
+    path, found = Path(pattern), list[int]()
+    parts = _parts_of(path.name)
+    if parts is None or not path.parent.is_dir():
         return []
-    for file in folder.iterdir():
+    start, _, end = parts
+    for file in path.parent.iterdir():
         digits = file.name[len(start) : len(file.name) - len(end)]
         named = file.name.startswith(start) and file.name.endswith(end) and digits.isascii()
         if named and digits.isdigit() and sequence_file(pattern, int(digits)).name == file.name:
@@ -273,9 +285,18 @@ class PictureSource:
                 continue
             planes = self._conform(frame)
             yield PlanarFrame(planes=planes, pts=index, duration=1)
-        for problem in self._conform.problems:
-            if problem not in self.problems:
-                self.problems.append(problem)
+        self.problems += [p for p in self._conform.problems if p not in self.problems]
+        if self._media.kind == "sequence":
+            self._tell_gap()
+        elif self._media.is_cut_short:
+            self.problems.append("The end of the file is missing; the lower part may look wrong.")
+
+    def _tell_gap(self) -> None:
+        end = self._media.first_number + self._media.video.frame_count
+        left_out = sum(number >= end for number in _numbers_of(self._media.pattern))
+        if left_out:
+            name = sequence_file(self._media.pattern, end).name
+            self.problems.append(f"{name} is missing; pictures left out behind it: {left_out}.")
 
     def _file(self, index: int) -> Path:
         if self._media.kind == "image":

@@ -79,6 +79,7 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
         container="image2",
         bytes=check_readable(path),
         video=_picture_info(path, codec, 1),
+        is_cut_short=is_cut_short(path),
     )
 
 

@@ -30,7 +30,7 @@ def is_cut_short(path: Path) -> bool:
                 return _matroska_cut(file, length)
             if head[:4] == b"RIFF":
                 return int.from_bytes(head[4:8], "little") + 8 > length + 1
-            if head[:4] in (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1"):
+            if head[:4] == b"\x89PNG" or head[:3] == b"\xff\xd8\xff":
                 return _end_missing(file, length, head)
     except OSError:
         return False
