@@ -15,6 +15,7 @@ from av.format import ContainerFormat
 
 from engine.errors import (
     InputError,
+    OutOfMemory,
     SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
@@ -101,6 +102,7 @@ def translated(path: Path) -> Iterator[None]:
         SourceMissing, SourceUnreadable: The system refused.
         TruncatedMedia: Unreadable, and the end of the file is missing.
         UnsupportedMedia: FFmpeg has no decoder, or is not able to.
+        OutOfMemory: The machine refused memory.
         UnreadableMedia: Everything else: not media, or damaged beyond use.
     """
     try:
@@ -109,6 +111,12 @@ def translated(path: Path) -> Iterator[None]:
         raise UnsupportedMedia(
             f"{path.name} uses something that cannot be decoded.",
             hint="Convert it to a common format such as H.264 in MP4 first.",
+            path=path,
+        ) from err
+    except av.error.MemoryError as err:
+        raise OutOfMemory(
+            f"There is not enough memory to decode {path.name}.",
+            hint="Close other programs and try again.",
             path=path,
         ) from err
     except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:

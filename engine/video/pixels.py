@@ -173,7 +173,7 @@ def _is_plain_planar(name: str) -> bool:
 
 
 def _rows(frame: VideoFrame, index: int, kind: str, columns: int, lines: int) -> Array:
-    """One plane of a frame without the padding of its rows; a view where nothing is reordered."""
+    """One plane of a frame without the padding of its rows: a view."""
     plane = frame.planes[index]
     step = abs(plane.line_size)
     data = np.frombuffer(memoryview(plane), dtype=np.uint8)
@@ -181,7 +181,7 @@ def _rows(frame: VideoFrame, index: int, kind: str, columns: int, lines: int) ->
     if plane.line_size < 0:  # stored bottom up
         rows = rows[::-1]
     width = columns * np.dtype(kind).itemsize
-    return np.ascontiguousarray(rows[:, :width]).view(kind)
+    return rows[:, :width].view(kind)
 
 
 def _kind(bytes_: int, name: str) -> str:

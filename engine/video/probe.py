@@ -12,16 +12,11 @@ from av.video.stream import VideoStream
 
 from engine.geometry import Size
 from engine.media import MediaInfo, MediaKind, VideoInfo
-from engine.video.images import (
-    SEQUENCE_RATE,
-    find_sequence,
-    picture_codec,
-    read_picture,
-    sequence_file,
-)
+from engine.video.images import SEQUENCE_RATE, picture_codec, read_picture
 from engine.video.index import PacketCount, count_by_index, count_by_reading
 from engine.video.opening import check_readable, check_size, open_input, translated
 from engine.video.pixels import layout_of, planes_of
+from engine.video.sequences import find_sequence, sequence_file
 from engine.video.siting import chroma_location
 from engine.video.streams import chapters_of, clock_start, film_stream, other_streams
 from engine.video.tags import hdr_of, tags_of

@@ -18,8 +18,9 @@ from engine.errors import (
 )
 from engine.geometry import Size
 from engine.video.decode import FrameReader
-from engine.video.images import find_sequence, picture_codec, sequence_file
+from engine.video.images import picture_codec
 from engine.video.probe import probe
+from engine.video.sequences import find_sequence, sequence_file
 from tests.helpers.clips import (
     cut_short,
     make_picture,

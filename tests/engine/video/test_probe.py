@@ -181,6 +181,13 @@ def test_odd_names_are_only_names(tmp_path: Path, name: str) -> None:
     assert probe(make_clip(tmp_path / name, frames=2)).video.frame_count == 2
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of Linux are bytes")
+def test_names_that_are_no_text_are_read(tmp_path: Path) -> None:
+    path = make_clip(tmp_path / "a.mkv", frames=2)
+    odd = path.rename(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.mkv")))
+    assert probe(odd).video.frame_count == 2
+
+
 def test_times_start_where_the_first_stream_starts(tmp_path: Path) -> None:
     media = probe(make_clip(tmp_path / "a.ts", frames=5, audio_tracks=1))
     assert media.start > 0
