@@ -25,6 +25,7 @@ from engine.video.encoders import subsampling
 from engine.video.mux import SegmentFile, mux
 from engine.video.pixels import planes_of
 from engine.video.probe import probe
+from engine.video.times import Timeline
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
 
@@ -53,13 +54,16 @@ def frames_of(media: MediaInfo, plan: Plan) -> Iterator[tuple[Any, int, int]]:
     """Planes, pts and duration of the frames that the plan wants."""
     base = media.video.time_base
     with av.open(f"file:{media.path}") as source:
-        for frame in source.decode(source.streams[media.video.index]):
-            time = frame.pts * base - media.start
+        film = source.streams[media.video.index]
+        times = Timeline(film)
+        for frame in source.decode(film):
+            pts = times.pts_of(frame)
+            time = pts * base - media.start
             if (plan.start or 0) <= time and (plan.stop is None or time < plan.stop):
                 if frame.format.name != plan.picture.pixel_format:
                     frame = frame.reformat(format=plan.picture.pixel_format)
                 planes = planes_of(frame, alpha=plan.picture.has_alpha)
-                yield planes, frame.pts, frame.duration or 0
+                yield planes, pts, frame.duration or 0
 
 
 def segments_of(media: MediaInfo, plan: Plan, folder: Path, length: int = 4) -> list[SegmentFile]:
