@@ -12,7 +12,10 @@ from engine.errors import EngineError, ErrorInfo
 from engine.plan import Notice
 
 # What the engine's hints leave open, since the window has buttons for it.
-_OPTION_HINTS = {"output-exists": "Here: -o NAME, or --overwrite."}
+_OPTION_HINTS = {
+    "output-exists": "Here: -o NAME, or --overwrite.",
+    "truncated-media": "To take what is there: --set accept_damaged=yes.",
+}
 
 
 class Console:

@@ -8,12 +8,18 @@ import pytest
 from tests.helpers.command_line import CommandLine
 
 
-@pytest.fixture
-def command_line(capsys: pytest.CaptureFixture[str]) -> Iterator[CommandLine]:
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Each command adds its log file to the root logger; the next test has none of it."""
     root = logging.getLogger()
-    before = list(root.handlers), root.level
-    yield CommandLine(capsys)
-    for handler in set(root.handlers) - set(before[0]):
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
         root.removeHandler(handler)
         handler.close()
-    root.setLevel(before[1])
+    root.setLevel(level)
+
+
+@pytest.fixture
+def command_line(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)

@@ -170,3 +170,19 @@ def test_paths_of_any_writing_can_be_printed(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "影片 🎞.mp4" in done.stderr.decode("utf-8")
+
+
+def test_probe_and_plan_do_without_torch(samples: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from engine.cli.main import main\n"
+        f"clip = {str(samples / 'upreel_sample.mp4')!r}\n"
+        "status = main(['probe', clip]) or main(['plan', clip, '-o', sys.argv[1]])\n"
+        "sys.exit(9 if 'torch' in sys.modules else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "result.mp4")],
+        capture_output=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"320x180 h264" in done.stdout
