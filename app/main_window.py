@@ -228,24 +228,27 @@ class MainWindow(QMainWindow):
         """Files and folders are welcome everywhere."""
         if any(url.isLocalFile() for url in event.mimeData().urls()):
             event.acceptProposedAction()
-            self._overlay.open_up()
-            self.stage.set_drop_hovered(True)
+            self.show_drop_hover(True)
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
         """Not dropped after all."""
-        self._end_hover()
+        self.show_drop_hover(False)
         super().dragLeaveEvent(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Add what was dropped."""
-        self._end_hover()
+        self.show_drop_hover(False)
         urls = event.mimeData().urls()
         self._take([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
         event.acceptProposedAction()
 
-    def _end_hover(self) -> None:
-        self._overlay.hide()
-        self.stage.set_drop_hovered(False)
+    def show_drop_hover(self, is_hovered: bool) -> None:
+        """Files are being dragged over the window, or no longer."""
+        if is_hovered:
+            self._overlay.open_up()
+        else:
+            self._overlay.hide()
+        self.stage.set_drop_hovered(is_hovered)
 
     # Qt's side
 

@@ -50,7 +50,7 @@ class ChoicesForm(QWidget):
         self._form = SegmentedControl(_FORMS)
         self._form.setObjectName("setting-form")
         self.file = OutputForm()
-        self._more = MoreChoices(SHOWN_ABOVE)
+        self.more = MoreChoices(SHOWN_ABOVE)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
@@ -62,7 +62,7 @@ class ChoicesForm(QWidget):
             self._form_label,
             self._form,
             self.file,
-            self._more,
+            self.more,
         )
         self._lay_out()
         self._connect()
@@ -139,7 +139,7 @@ class ChoicesForm(QWidget):
         self._form.set_current(self.settings.form)
         self._show_form()
         self.file.show_settings(self.settings)
-        self._more.show_settings(self.settings)
+        self.more.show_settings(self.settings)
 
     def _show_form(self) -> None:
         """Only Lite has a faithful and a restoring form."""
@@ -167,7 +167,7 @@ class ChoicesForm(QWidget):
         column.addSpacing(6)
         column.addWidget(self.file)
         column.addSpacing(6)
-        column.addWidget(self._more)
+        column.addWidget(self.more)
         column.addStretch(1)
 
     def _connect(self) -> None:
@@ -175,7 +175,7 @@ class ChoicesForm(QWidget):
         self.file.changed.connect(self._apply)
         self.file.output_chosen.connect(self._choose_output)
         self._model.changed.connect(lambda name, value: self._apply({name: value}))
-        self._more.changed.connect(lambda name, value: self._apply({name: value}))
+        self.more.changed.connect(lambda name, value: self._apply({name: value}))
         self._form.chosen.connect(lambda value: self._apply({"form": value}))
 
     def _apply(self, values: dict[str, object]) -> None:

@@ -51,6 +51,10 @@ class MoreChoices(QWidget):
         for name, editor in self.editors.items():
             editor.set_value(getattr(settings, name))
 
+    def unfold(self) -> None:
+        """Show the rows."""
+        self._button.setChecked(True)
+
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._button.setText(tr("More choices"))
