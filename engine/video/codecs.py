@@ -140,14 +140,11 @@ def _check_codec(container: str, codec: str) -> None:
 
 
 def _container_for(media: MediaInfo, settings: JobSettings) -> str:
-    family = source_family(media)
-    if not family:
-        return "mkv"
+    """The source's own kind of file, else MKV, else another: the first that takes most."""
+    family = source_family(media) or "mkv"
     codec = settings.codec if settings.codec != "auto" else _auto_codec(media, settings, family)
-    if not takes_picture(family, codec):
-        return "mkv"
-    lost = len(left_out(plan_streams(media, family)))
-    return "mkv" if len(left_out(plan_streams(media, "mkv"))) < lost else family
+    able = [c for c in (family, "mkv", "mov", "mp4") if takes_picture(c, codec)]
+    return min(able, key=lambda c: len(left_out(plan_streams(media, c))))
 
 
 def _auto_codec(media: MediaInfo, settings: JobSettings, container: str) -> str:

@@ -109,7 +109,7 @@ def container_of_name(output: Path) -> str:
         return "sequence" if "%" in output.name else "image"
     raise ContainerMismatch(
         f"Files of the kind {suffix or 'without a suffix'} cannot be written.",
-        hint="Give the result a name that ends in .mp4, .mov or .mkv.",
+        hint="Give the result a name that ends in .mp4, .mov or .mkv, a picture .png or .tif.",
         name=output.name,
     )
 
@@ -186,34 +186,37 @@ def stream_notices(media: MediaInfo, container: str) -> tuple[Notice, ...]:
     """What the user should know about the other streams before the start.
 
     Codes: "stream-left-out" for each stream that is not copied (warning), "container-changed"
-    (info) where the result is MKV because the source's own kind of file cannot take everything.
+    (info) where the result is of another kind of file than the source.
     """
     if container in PICTURES and media.kind != "video":
         return ()
     missed = left_out(plan_streams(media, container))
     notices = [_left_out_notice(media, container, plan) for plan in missed]
     family = source_family(media)
-    if container == "mkv" and family in ("mp4", "mov"):
+    if family and container not in (family, *PICTURES):
+        old, new = CONTAINERS[family].title, CONTAINERS[container].title
         notices.append(
             Notice(
                 code="container-changed",
                 severity="info",
-                message=f"The result is an MKV file, the source a {CONTAINERS[family].title} file.",
-                params={"from": family, "to": "mkv"},
+                message=f"The result is of the kind {new}, the source of the kind {old}.",
+                params={"from": family, "to": container},
             )
         )
     return tuple(notices)
 
 
 def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
-    mkv_takes = any(p.index == plan.index and p.copied for p in plan_streams(media, "mkv"))
+    stream = next(s for s in media.streams if s.index == plan.index)
+    better = [c.title for c in CONTAINERS.values() if not takes(c.name, stream, media)]
+    better.sort(key=lambda title: title != "MKV")
     what = {"audio": "sound track", "subtitle": "subtitle", "cover": "cover picture"}
     return Notice(
         code="stream-left-out",
         severity="warning",
         message=f"Stream {plan.index} ({what.get(plan.kind, plan.kind)}, "
         f"{plan.codec or 'unknown'}) is left out: {plan.why}.",
-        hint="Choose MKV as the kind of file to keep it." if mkv_takes else "",
+        hint=f"Choose {better[0]} as the kind of file to keep it." if better else "",
         params={
             "index": str(plan.index),
             "kind": plan.kind,

@@ -21,7 +21,7 @@ from engine.errors import EncoderMissing
 from engine.geometry import Size
 from engine.plan import PicturePlan
 from engine.video.encoders import ENCODERS, colour_options, encoder_options, with_threads
-from engine.video.failures import make_durable, writing
+from engine.video.failures import rename_durably, writing
 from engine.video.fill import frame_of
 from engine.video.picture_pack import PictureCoder, PicturePack
 
@@ -105,8 +105,7 @@ class SegmentWriter:
             with writing(self._path):
                 self._is_open = False
                 self._sink.finish()
-                make_durable(self._part)
-                self._part.replace(self._path)
+                rename_durably(self._part, self._path)
                 return self._path.stat().st_size
         except BaseException:
             self._part.unlink(missing_ok=True)

@@ -51,6 +51,18 @@ def _translated(err: FFmpegError | OSError, path: Path) -> OutputError:
     )
 
 
+def rename_durably(path: Path, name: Path) -> None:
+    """Give a closed file its name in the same folder so that a power cut takes neither back."""
+    make_durable(path)
+    path.replace(name)
+    if os.name == "posix":  # Windows keeps the folder itself safe
+        folder = os.open(name.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def make_durable(path: Path) -> None:
     """Wait until a closed file is on the disk, so that a power cut cannot take it back."""
     handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))

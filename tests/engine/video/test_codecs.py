@@ -173,6 +173,9 @@ def test_every_tag_has_a_name_that_the_encoders_know() -> None:
         (media("a.mp4", (subtitle("mov_text"),)), {}, None, "mp4"),
         (media("a.mp4"), {"codec": "ffv1"}, None, "mkv"),
         (media("a.mp4"), {"codec": "prores"}, None, "mkv"),
+        (media("a.mp4", (sound("amr_nb"),)), {}, None, "mov"),
+        (media("a.avi", (sound("amr_nb"),)), {}, None, "mov"),
+        (media("a.avi", (sound("wmav2"),)), {}, None, "mkv"),
         (media("a.mp4"), {"container": "mov"}, None, "mov"),
         (media("a.mp4"), {}, Path("b.mkv"), "mkv"),
         (media("a.mp4"), {}, Path("b.M4V"), "mp4"),
@@ -221,12 +224,14 @@ def test_what_is_left_out_is_told_and_mkv_proposed() -> None:
     assert all(p.copied for p in plan_streams(about, "mkv"))
     assert [p.copied for p in plan_streams(about, "mp4")] == [True, False, False]
     notices = stream_notices(about, "mp4")
-    assert [n.code for n in notices] == ["stream-left-out"] * 2
-    assert all("MKV" in n.hint for n in notices)
+    assert [n.code for n in notices] == ["stream-left-out", "stream-left-out", "container-changed"]
+    assert all("MKV" in n.hint for n in notices[:2])
     mov_text = media("a.mp4", (subtitle("mov_text"),))
     told = stream_notices(mov_text, "mkv")
     assert [n.code for n in told] == ["stream-left-out", "container-changed"]
-    assert told[0].hint == ""
+    assert "MP4" in told[0].hint
+    nowhere = stream_notices(media("a.avi", (sound("wmav2"),)), "mkv")
+    assert [(n.code, n.hint) for n in nowhere] == [("stream-left-out", "")]
 
 
 def test_chapters_and_time_code_are_written_anew_without_a_notice() -> None:
