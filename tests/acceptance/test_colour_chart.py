@@ -126,3 +126,45 @@ def test_chart_goes_through_unchanged(kind: Kind, full: bool, bits: int, tmp_pat
     assert own.mean() < MEAN_LIMIT
     assert own.max() <= WORST_LIMIT
     assert all_[0] < MEAN_LIMIT
+
+
+@pytest.mark.parametrize("bits", [8, 10])
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
+def test_chart_of_numbers_becomes_the_chart_of_colours(
+    kind: Kind, bits: int, tmp_path: Path
+) -> None:
+    """To RGB and no way back, so that two wrongs cannot make a right."""
+    source, result = tmp_path / "chart.mkv", tmp_path / "chart.png"
+    write_chart(source, kind, full=False, bits=bits)
+    upscale(source, result, "--model", "none")
+    (picture_file,) = (path for path in tmp_path.rglob("*.png") if path.is_file())
+    raw = ffmpeg("-i", picture_file, "-pix_fmt", "rgb48le", "-f", "rawvideo", "-")
+    picture = np.frombuffer(raw, "<u2").reshape(HEIGHT, WIDTH, 3).transpose(2, 0, 1) / 257.0
+    off = np.abs(_interiors(picture).T - 255 * patches())
+    print(  # noqa: T201 - figures are what this is for
+        f"\n{kind.name} {bits} bit to PNG: mean {off.mean():.3f} worst {off.max():.3f}"
+    )
+    assert off.mean() < MEAN_LIMIT
+    assert off.max() <= WORST_LIMIT
+
+
+@pytest.mark.parametrize("bits", [8, 10])
+def test_picture_of_the_chart_becomes_video(bits: int, tmp_path: Path) -> None:
+    """From RGB and no way back."""
+    raw, source, result = tmp_path / "a.rgb", tmp_path / "chart.png", tmp_path / "result.mkv"
+    raw.write_bytes(chart().tobytes())
+    ffmpeg(
+        *("-f", "rawvideo", "-pix_fmt", "rgb48le", "-s", f"{WIDTH}x{HEIGHT}", "-i", raw),
+        *("-pix_fmt", "rgb48be", source),
+    )
+    words = ("--set", "codec=ffv1", "--set", "chroma=420", "--set", f"bit_depth={bits}")
+    upscale(source, result, "--model", "none", *words)
+    tags = tags_of(result)
+    kind = next(k for k in KINDS if k.matrix == tags["color_space"])
+    found = read_patches(result, kind, full=tags["color_range"] == "pc", bits=bits)
+    off = np.abs(found - 255 * patches())
+    print(  # noqa: T201 - figures are what this is for
+        f"\nPNG to {tags} {bits} bit: mean {off.mean():.3f} worst {off.max():.3f}"
+    )
+    assert off.mean() < MEAN_LIMIT
+    assert off.max() <= WORST_LIMIT + (0.3 if bits == 8 else 0)  # two roundings of 8 bit
