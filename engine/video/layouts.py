@@ -117,10 +117,10 @@ def result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
     if is_rgb_source or video.chroma == "gray":
         matrix = tags.matrix if tags.matrix not in ("", "rgb", "gbr") else "bt709"
         return replace(tags, matrix=matrix, range="tv", chroma_location=location)
-    picture_range = "tv" if codec == "prores" else tags.range or "tv"
+    said = tags.range or ("pc" if video.pixel_format.startswith("yuvj") else "tv")
     return replace(
         tags,
         matrix=tags.matrix or assumed_matrix(video.size),
-        range=picture_range,
+        range="tv" if codec == "prores" else said,
         chroma_location=location,
     )

@@ -146,6 +146,8 @@ def test_source_tags_are_kept_and_untagged_ones_get_a_matrix() -> None:
     assert plan(media()).tags.matrix == "smpte170m"
     assert plan(media(), size=Size(2560, 1440)).tags.matrix == "smpte170m"  # of the source
     assert plan(media(size=Size(1280, 720))).tags.matrix == "bt709"
+    assert plan(media(pixel_format="yuvj420p")).tags.range == "pc"
+    assert plan(media(pixel_format="yuvj420p"), codec="prores").tags.range == "tv"
     rgb = plan(media(chroma="rgb", tags=ColourTags(matrix="rgb", range="pc")))
     assert (rgb.tags.matrix, rgb.tags.range) == ("bt709", "tv")
     kept = plan(media(chroma="rgb"), codec="ffv1").tags
