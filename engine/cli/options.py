@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from engine.errors import SettingsError
-from engine.settings.schema import EngineSettings, JobSettings, describe, with_text
+from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
 from engine.settings.store import load_engine_settings
 from engine.units import parse_clock
 
@@ -55,19 +55,23 @@ def settings_help() -> str:
     for kind in (JobSettings, EngineSettings):
         defaults = kind()
         for name, about in describe(kind).items():
-            value = getattr(defaults, name)
-            shown = {True: "yes", False: "no", "": "-"}.get(value, value)
-            lines.append(f"  {f'{name}={shown}':<22} {about.description}{_allowed(about)}")
+            shown = f"{name}={_default(getattr(defaults, name))}"
+            lines.append(f"  {shown:<22} {about.description}{_allowed(about)}")
     return "\n".join(lines)
 
 
-def _allowed(about: object) -> str:
-    choices = getattr(about, "choices", ())
-    if choices:
-        return f" ({', '.join(choices)})"
-    low, high = getattr(about, "low", None), getattr(about, "high", None)
-    unit = getattr(about, "unit", "")
-    return f" ({low:g} to {high:g}{f' {unit}' if unit else ''})" if low is not None else ""
+def _default(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value
+
+
+def _allowed(about: Setting) -> str:
+    if about.choices:
+        return f" ({', '.join(about.choices)})"
+    if about.low is None or about.high is None:
+        return ""
+    return f" ({about.low:g} to {about.high:g} {about.unit}".rstrip() + ")"
 
 
 def _is_of_engine(text: str) -> bool:

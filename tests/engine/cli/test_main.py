@@ -51,7 +51,14 @@ def test_help_ends_with_0(command_line: CommandLine, command: str) -> None:
 
 def test_help_of_upscale_lists_every_setting(command_line: CommandLine) -> None:
     text = command_line("upscale", "--help").out
-    for part in ("crf=16", "segment_seconds=5.0", "memory_share=0.7", "h264, hevc"):
+    for part in (
+        "crf=16",
+        "segment_seconds=5.0",
+        "memory_share=0.7",
+        "h264, hevc",
+        "tile=0 ",
+        "overwrite=no",
+    ):
         assert part in text
 
 
