@@ -13,6 +13,7 @@ import argparse
 import os
 import pickle
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,7 +59,7 @@ class Recording:
     def part(self, share: float) -> list[events.Event]:
         """Events until a share of the frames is written."""
         for at, event in enumerate(self.said):
-            is_progress = isinstance(event, events.StageProgress) and event.stage == "write"
+            is_progress = isinstance(event, events.StageProgress) and event.stage == "upscale"
             if is_progress and event.done >= share * event.total:
                 return self.said[: at + 1]
         return self.said
@@ -84,21 +85,27 @@ def main() -> int:
     if options.scale is not None:
         return _render(options)
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        recording = options.recording or Path(folder) / "recording.pickle"
+    home = Path(tempfile.gettempdir(), "upreel-screenshots")  # the pictures show "~/Videos"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "Videos").mkdir(parents=True)
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
+    try:
+        recording = options.recording or home / "recording.pickle"
         if not recording.exists():
-            recording.write_bytes(pickle.dumps(record(Path(folder))))
+            recording.write_bytes(pickle.dumps(record(home)))
         for scale in sorted({shot[2] for shot in _wanted(options)}):
             places = {
                 "QT_SCALE_FACTOR": str(scale),
                 "QT_QPA_PLATFORM": "offscreen",
-                "UPREEL_DATA": folder,
+                "UPREEL_DATA": str(home),
             }
             command = [sys.executable, "-m", "app.screenshots", str(options.out)]
             command += ["--scale", str(scale), "--recording", str(recording)]
             command += ["--all"] if options.all else []
             command += ["--only", *options.only] if options.only else []
             subprocess.run(command, env={**os.environ, **places}, check=True)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
     return 0
 
 
@@ -112,17 +119,17 @@ def record(folder: Path) -> Recording:
     engine.start()
     engine.send(commands.Prepare())
     source = paths.resource("samples", "upreel_sample.mp4")
-    output = Path(folder) / "upreel_sample_x2.mp4"
+    output = folder / "Videos" / "upreel_sample_x2.mp4"
     engine.send(commands.AddJob(job_id="sample", source=source, output=output))
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     engine.send(commands.StartQueue())
     ended = (events.JobFinished, events.JobFailed, events.JobRejected)
     _listen(sink, recording.said, ended)
+    if not isinstance(recording.said[-1], events.JobFinished):
+        raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     _listen(sink, recording.frame, (events.PreviewReady,))
     engine.close()
-    if not isinstance(recording.said[-1], events.JobFinished):
-        raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
     return recording
 
 
@@ -171,6 +178,7 @@ def _render(options: argparse.Namespace) -> int:
             program.window.grab().save(str(options.out / name))
             program.queue.on_event(events.JobCancelled(job_id="sample"))
             program.window.close()
+            program.languages.use("en")  # its catalogue must not speak in the next window
             program.window.deleteLater()
             program.deleteLater()
             app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -213,7 +221,7 @@ class Player:
     def play(self, said: list[events.Event], job_id: str = "sample") -> None:
         """Say recorded events about a job."""
         for event in said:
-            if isinstance(event, events.JobEvent) and not isinstance(event, events.PreviewReady):
+            if isinstance(event, events.JobEvent):
                 self._say(replace(event, job_id=job_id))
         self.settle()
 
@@ -260,8 +268,6 @@ def _queued(player: Player) -> None:
 def _running(player: Player) -> None:
     _queued(player)
     player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
-    tiles = [e for e in player.recording.said if isinstance(e, events.TileDone)]
-    player.play(tiles[-1:])
 
 
 def _paused(player: Player) -> None:

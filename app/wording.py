@@ -62,13 +62,14 @@ def from_to(row: JobRow) -> str:
 
 def stage(row: JobRow) -> str:
     """What the running job does at this moment."""
+    percent = round(100 * row.stage_share)
     match row.stage:
         case "prepare":
             return tr("Preparing")
         case "mux":
-            return tr("Joining picture and sound")
+            return tr("Joining picture and sound · {percent} %", percent=percent)
         case "verify":
-            return tr("Checking the result")
+            return tr("Checking the result · {percent} %", percent=percent)
     if row.total:
         return tr("Upscaling · {done} of {total}", done=row.done, total=row.total)
     return tr("Upscaling")

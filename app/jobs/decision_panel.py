@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -46,6 +46,8 @@ class DecisionPanel(QWidget):
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setObjectName("decisionPanel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._model = model
         self._row: JobRow | None = None
         self._names = ("start", "")
@@ -62,7 +64,7 @@ class DecisionPanel(QWidget):
         buttons.addWidget(self._primary, 1)
         buttons.addWidget(self._second)
         column = QVBoxLayout(self)
-        column.setContentsMargins(16, 8, 16, 16)
+        column.setContentsMargins(16, 14, 16, 16)
         column.setSpacing(12)
         for card in (self._hint, self.plan, self.done, self.error):
             column.addWidget(card)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import (
     QFrame,
-    QGridLayout,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -29,6 +28,7 @@ _STAGES = {
     "upscale": mark("Upscale"),
     "restore": mark("Restore"),
     "write": mark("Write"),
+    "verify": mark("Check"),
 }
 _MOST_NOTICES = 3
 
@@ -43,9 +43,11 @@ class PlanCard(QFrame):
         self.setProperty("kind", "card")
         self.setObjectName("planCard")
         self._row: JobRow | None = None
-        self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
-        self._limit.setProperty("kind", "secondary")
-        self._bars = QGridLayout()
+        self._icon, self._head = QLabel(), QLabel()
+        self._memory, self._needed, self._limit = QLabel(), QLabel(), QLabel()
+        for label in (self._memory, self._limit):
+            label.setProperty("kind", "secondary")
+        self._bar = ShareBar()
         self._figures = [_Figure() for _ in range(3)]
         self._notes = QVBoxLayout()
         self._help = QPushButton()
@@ -60,7 +62,7 @@ class PlanCard(QFrame):
             return
         self._row = row
         self._show_head(row.plan)
-        self._show_bars(row.plan)
+        self._show_memory(row.plan)
         self._show_figures(row.plan)
         self._show_notices(row)
 
@@ -77,11 +79,12 @@ class PlanCard(QFrame):
         head.addWidget(self._icon)
         head.addWidget(self._head)
         head.addStretch()
-        head.addWidget(self._limit)
-        self._bars.setHorizontalSpacing(10)
-        self._bars.setVerticalSpacing(4)
-        self._bars.setColumnStretch(1, 1)
-        self._bars.setColumnMinimumWidth(0, 64)
+        memory = QHBoxLayout()
+        memory.addWidget(self._memory)
+        memory.addStretch()
+        memory.addWidget(self._needed)
+        memory.addWidget(self._limit)
+        memory.setSpacing(8)
         rule = QFrame()
         rule.setProperty("kind", "rule")
         figures = QHBoxLayout()
@@ -93,7 +96,8 @@ class PlanCard(QFrame):
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(10)
         column.addLayout(head)
-        column.addLayout(self._bars)
+        column.addLayout(memory)
+        column.addWidget(self._bar)
         column.addLayout(self._notes)
         column.addWidget(self._help)
         column.addWidget(rule)
@@ -105,26 +109,25 @@ class PlanCard(QFrame):
         self._head.setText(tr("It fits") if plan.fits else tr("This cannot start"))
         self._head.setProperty("kind", "good" if plan.fits else "error")
         self._head.style().polish(self._head)
-        self._limit.setText(tr("limit {size}", size=bytes_text(plan.budget_bytes)))
-        self._limit.setToolTip(tr("Memory that may be used: part of what is free now"))
 
-    def _show_bars(self, plan: Plan) -> None:
-        _clear(self._bars)
-        stages = plan.stages or ()
-        whole = max(plan.budget_bytes, plan.peak_bytes, 1) * 1.06
-        rows = [(tr(_STAGES.get(s.stage, s.stage)), s.peak_bytes) for s in stages]
-        rows.append((tr("Together") if rows else tr("Memory"), plan.peak_bytes))
-        for at, (name, needed) in enumerate(rows):
-            label, figure, bar = QLabel(name), QLabel(bytes_text(needed)), ShareBar()
-            label.setProperty("kind", "secondary")
-            figure.setAlignment(Qt.AlignmentFlag.AlignRight)
-            over = needed > plan.budget_bytes > 0
-            tick = plan.budget_bytes / whole if plan.budget_bytes else None
-            bar.set_shares(needed / whole, tick=tick, is_over=over)
-            bar.setAccessibleName(f"{name}: {bytes_text(needed)}")
-            self._bars.addWidget(label, at, 0)
-            self._bars.addWidget(bar, at, 1)
-            self._bars.addWidget(figure, at, 2)
+    def _show_memory(self, plan: Plan) -> None:
+        """One bar for the most that is needed at once; its tool tip has every stage."""
+        whole = max(plan.budget_bytes, plan.peak_bytes, 1) * 1.04
+        is_over = plan.peak_bytes > plan.budget_bytes > 0
+        tick = plan.budget_bytes / whole if plan.budget_bytes else None
+        self._bar.set_shares(plan.peak_bytes / whole, tick=tick, is_over=is_over)
+        self._memory.setText(tr("Memory"))
+        needed = bytes_text(plan.peak_bytes)
+        self._needed.setText(tr("needs {size}", size=needed))
+        self._limit.setText(tr("limit {size}", size=bytes_text(plan.budget_bytes)))
+        stages = [
+            f"{tr(_STAGES.get(stage.stage, stage.stage))}: {bytes_text(stage.peak_bytes)}"
+            for stage in plan.stages
+        ]
+        explanation = tr("Memory that may be used: part of what is free now")
+        for part in (self._bar, self._needed, self._limit):
+            part.setToolTip("\n".join([*stages, explanation]))
+        self._bar.setAccessibleName(f"{self._needed.text()}, {self._limit.text()}")
 
     def _show_figures(self, plan: Plan) -> None:
         time, file, free = self._figures
@@ -178,7 +181,7 @@ class _Figure(QWidget):
         self._unit.setText(unit)
 
 
-def _clear(layout: QVBoxLayout | QGridLayout) -> None:
+def _clear(layout: QVBoxLayout) -> None:
     while layout.count():
         item = layout.takeAt(0)
         widget = item.widget() if item is not None else None

@@ -58,6 +58,7 @@ class JobRow:
     thumbnail: QImage | None = None
     plan: Plan | None = None
     stage: str = ""
+    stage_share: float = 0.0  # of joining and checking, 0 to 1
     done: int = 0
     total: int = 0
     frames_per_second: float = 0.0

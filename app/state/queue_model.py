@@ -167,7 +167,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
         case events.StageStarted():
-            row.stage = event.stage
+            row.stage, row.stage_share = event.stage, 0.0
         case events.StageProgress():
             _apply_progress(row, event)
         case events.Warned():
@@ -187,6 +187,8 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
 def _apply_progress(row: JobRow, event: events.StageProgress) -> None:
     """Frames count for the bar; joining and checking are told in words instead."""
     if event.stage not in _STAGES_WITH_FRAMES:
+        if event.stage == row.stage and event.total:
+            row.stage_share = event.done / event.total
         return
     if event.stage == "write" or row.stage == "prepare":
         row.stage = "run"
