@@ -20,6 +20,7 @@ _MP4_KEYS = {  # what MP4 and MOV have a place for
 }
 _SD_GUESSES = frozenset({"smpte170m", "bt470bg", "bt709"})
 _HD_GUESSES = frozenset({"bt709"})
+_NO_MATRIX = ("rgb", "gray")  # written as something else, they need other tags
 _TAGS = ("matrix", "range", "primaries", "transfer")
 
 
@@ -94,7 +95,7 @@ def _allowed(name: str, source: VideoInfo, result: VideoInfo, plan: PicturePlan 
     """Values that a colour tag of the result may have."""
     was = getattr(source.tags, name)
     planned = getattr(plan.tags, name) if plan is not None else None
-    changes_numbers = (source.chroma == "rgb") != (result.chroma == "rgb")
+    changes_numbers = (source.chroma in _NO_MATRIX) != (result.chroma in _NO_MATRIX)
     if was and not (changes_numbers and name in ("matrix", "range")):
         return {was}
     if planned:

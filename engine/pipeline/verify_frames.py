@@ -111,9 +111,11 @@ def _compare(
     tell: Callable[[int], None],
 ) -> None:
     grid = grid_of(source.video)
-    window = Window(_greys(old, GreyMaker(source.video, grid), frames.source_pts), grid.pixels)
+    before = GreyMaker(source.video, grid, result.video)
+    after = GreyMaker(result.video, grid, source.video)
+    window = Window(_greys(old, before, frames.source_pts), grid.pixels)
     order = Order()
-    for number, grey in enumerate(_greys(new, GreyMaker(result.video, grid), frames.result_pts)):
+    for number, grey in enumerate(_greys(new, after, frames.result_pts)):
         around, known = window.advance()
         state = order.add(grey, around, known)
         if not known[state]:

@@ -35,13 +35,16 @@ def grid_of(video: VideoInfo) -> Size:
 
 
 class GreyMaker:
-    """Makes small grey pictures, as seen, of the frames of one file."""
+    """Makes small grey pictures, as seen, of the frames of one file.
 
-    def __init__(self, video: VideoInfo, grid: Size) -> None:
+    The other file's matrix tells how an RGB picture is made grey, so that both are alike.
+    """
+
+    def __init__(self, video: VideoInfo, grid: Size, other: VideoInfo) -> None:
         self._turns = video.rotation // 90
         self._mirrored = video.is_mirrored
         self._grid = grid.transposed() if self._turns % 2 else grid
-        self._weights = _weights(video)
+        self._weights = _weights(video, other)
         steps = (1 << video.bit_depth) - 1
         self._low, self._span = 0.0, float(steps)
         if not is_full_range(video):
@@ -68,10 +71,11 @@ def is_full_range(video: VideoInfo) -> bool:
     return video.chroma in ("rgb", "gray") or video.pixel_format.startswith("yuvj")
 
 
-def _weights(video: VideoInfo) -> tuple[float, ...]:
+def _weights(video: VideoInfo, other: VideoInfo) -> tuple[float, ...]:
+    """Of each plane in luma."""
     if video.chroma != "rgb":
         return (1.0,)
-    return _LUMA.get(video.tags.primaries, _LUMA_SD)
+    return _LUMA.get(other.tags.matrix, _LUMA_SD)
 
 
 def area_mean(plane: Codes, rows: int, columns: int) -> NDArray[np.float64]:
