@@ -141,13 +141,18 @@ def bench(
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
-    """Jobs that were begun and can go on; notes that cannot be read are left out."""
+    """Jobs that were begun and can go on.
+
+    Notes that cannot be read, and jobs that a program is at, are left out.
+    """
     store = JobStore(jobs_folder or default_jobs_folder())
     found = []
     for job_id in store.ids():
         try:
             stored = store.load(job_id)
         except EngineError:
+            continue
+        if store.is_held(job_id):
             continue
         done = sum(record.frames for record in Checkpoint(store.folder(job_id)).records)
         found.append(

@@ -198,6 +198,12 @@ class UnknownJob(JobError):
     code = "unknown-job"
 
 
+class JobBusy(JobError):
+    """Another program is at this job."""
+
+    code = "job-busy"
+
+
 class CheckpointMismatch(JobError):
     """Source, settings or weights changed since the job was interrupted."""
 

@@ -131,7 +131,8 @@ class EngineThread(threading.Thread):
 
     def _adopt(self, command: c.AdoptJob) -> None:
         stored = self._store.load(command.job_id)
-        check_unchanged(stored)
+        with self._store.held(command.job_id):
+            check_unchanged(stored)
         job = Job(
             id=stored.id,
             media=stored.media,

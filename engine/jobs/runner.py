@@ -27,6 +27,13 @@ def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repor
     if job.plan_error is not None:
         raise job.plan_error
     events.emit(StageStarted(job_id=job.id, stage="prepare"))
+    with store.held(job.id):
+        report = _run(job, store, machine, events)
+    store.remove(job.id)
+    return report
+
+
+def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     if not checkpoint.records:
         job.plan = make_plan(job.media, job.settings, job.output, machine)
@@ -49,5 +56,4 @@ def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repor
     with job_log(folder), keep_awake():
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
     job.plan = context.plan
-    store.remove(job.id)
     return report

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import CheckpointMismatch, DiskFull, OutputUnwritable, UnknownJob
+import filelock
+
+from engine.errors import (
+    CheckpointMismatch,
+    DiskFull,
+    JobBusy,
+    OutputError,
+    OutputUnwritable,
+    UnknownJob,
+)
 from engine.jobs.job import Job
 from engine.media import MediaInfo
 from engine.plain import from_plain, to_plain
@@ -78,12 +89,7 @@ class JobStore:
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / _FILE, to_plain(stored))
         except OSError as err:
-            kind = DiskFull if err.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
-            raise kind(
-                f"The job folder {folder} cannot be written: {err.strerror}.",
-                hint="Free some space on that disk or see the doctor command.",
-                path=folder,
-            ) from err
+            raise _unwritable(folder, err) from err
         return folder
 
     def load(self, job_id: str) -> StoredJob:
@@ -114,6 +120,44 @@ class JobStore:
             )
         return stored
 
+    @contextlib.contextmanager
+    def held(self, job_id: str) -> Iterator[None]:
+        """Keep other programs away from a job; the system lets go of it when this one dies.
+
+        A job that was never saved leaves nothing behind.
+
+        Raises:
+            JobBusy: Another program, or another thread of this one, is at it.
+            DiskFull, OutputUnwritable: The program's own folder cannot take it.
+        """
+        folder = self.folder(job_id)
+        lock = filelock.FileLock(folder / "lock", timeout=0)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except filelock.Timeout as err:
+            raise JobBusy(
+                f"Another Upreel is working on job {job_id}.",
+                hint="Wait until it has finished, or end it.",
+                job=job_id,
+            ) from err
+        except OSError as err:
+            raise _unwritable(folder, err) from err
+        try:
+            yield
+        finally:
+            lock.release()
+            if not (folder / _FILE).is_file():
+                self.remove(job_id)
+
+    def is_held(self, job_id: str) -> bool:
+        """True while some program is at the job."""
+        try:
+            with self.held(job_id):
+                return False
+        except JobBusy:
+            return True
+
     def ids(self) -> list[str]:
         """Names of all jobs that are not finished, oldest first."""
         if not self._root.is_dir():
@@ -124,6 +168,15 @@ class JobStore:
     def remove(self, job_id: str) -> None:
         """Delete a job's folder with its segments; nothing happens when there is none."""
         shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
+    return kind(
+        f"The job folder {folder} cannot be written: {error.strerror}.",
+        hint="Free some space on that disk or see the doctor command.",
+        path=folder,
+    )
 
 
 def fingerprint(source: Path) -> Fingerprint:

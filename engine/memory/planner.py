@@ -20,6 +20,7 @@ from engine.settings.schema import JobSettings
 from engine.units import parse_clock
 from engine.video import codecs
 
+SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
 
 
@@ -30,7 +31,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         A plan. One that cannot start says why in a notice of severity "refusal".
 
     Raises:
-        SettingsError: Impossible times or sizes.
+        SettingsError: Impossible times, or a result too small to show anything.
         UnsupportedMedia: The result would be larger than any file can hold.
         EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
         NoUsableGpu: A card was asked for and there is none.
@@ -40,7 +41,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     wanted = stored_target(media.video, settings)
     if media.video.rotation in (90, 270) and not codecs.can_write_rotation(container):
         wanted = wanted.transposed()  # the pixels are turned instead
-    _check_size(wanted)
+    _check_size(wanted, media.video.size)
     output = request.output or default_output(media, settings, container)
     picture = codecs.plan_picture(media, settings, wanted, container, output=output)
     start, stop = _trim(settings)
@@ -99,7 +100,13 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
     return replace(plan, notices=notices)
 
 
-def _check_size(size: Size) -> None:
+def _check_size(size: Size, source: Size) -> None:
+    if min(size.width, size.height) < min(SMALLEST_SIDE, source.width, source.height):
+        raise SettingsError(
+            f"A result of {size} pixels shows nothing.",
+            hint=f"Choose at least {SMALLEST_SIDE} px a side.",
+            size=size,
+        )
     if max(size.width, size.height) > LARGEST_SIDE:
         raise UnsupportedMedia(
             f"A result of {size} pixels is too large.",

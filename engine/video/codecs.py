@@ -98,7 +98,14 @@ def _named_container(media: MediaInfo, output: Path | None) -> str:
     if not output.suffix and media.kind == "sequence":
         return "sequence"  # a folder
     named = container_of_name(output)
-    return "sequence" if named == "image" and media.kind != "image" else named
+    if named == "image" and media.kind != "image":
+        raise ContainerMismatch(
+            f"{output.name} is the name of one picture, but the source has many.",
+            hint="Name a folder for single pictures, without a suffix."
+            if media.kind == "sequence"
+            else "Let the name end in .mkv, .mp4 or .mov.",
+        )
+    return named
 
 
 def _check_codec(container: str, codec: str) -> None:

@@ -1,8 +1,10 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
-from engine.errors import CheckpointMismatch, SourceMissing, UnknownJob
+from engine.errors import CheckpointMismatch, JobBusy, OutputUnwritable, SourceMissing, UnknownJob
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job
 from engine.jobs.store import JobStore
@@ -90,3 +92,42 @@ def test_complete_means_all_segments_are_there(tmp_path):
     assert Checkpoint(tmp_path).is_complete
     checkpoint.path(0).unlink()
     assert not Checkpoint(tmp_path).is_complete
+
+
+def test_a_job_belongs_to_one_program_at_a_time(store, job):
+    store.save(job)
+    assert not store.is_held("a1")
+    with store.held("a1"):
+        assert store.is_held("a1")
+        with pytest.raises(JobBusy):
+            store.held("a1").__enter__()
+    assert not store.is_held("a1")
+
+
+def test_a_killed_program_lets_go_of_its_job(store, job):
+    folder = store.save(job)
+    code = (
+        "import sys, time, pathlib\n"
+        "from engine.jobs.store import JobStore\n"
+        "with JobStore(pathlib.Path(sys.argv[1])).held('a1'):\n"
+        "    print('held', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder.parent)], stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline().strip() == b"held"
+        assert store.is_held("a1")
+        other.kill()
+    assert not store.is_held("a1")
+
+
+def test_a_job_that_was_never_saved_leaves_nothing_behind(store, tmp_path):
+    with store.held("b2"):
+        pass
+    assert not (tmp_path / "jobs" / "b2").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "jobs").write_text("a file where the folder should be")
+    with pytest.raises(OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
+        pass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import NoUsableGpu, SettingsError, UnsupportedMedia
+from engine.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.geometry import Size
 from engine.memory import predict
 from engine.memory.model_choice import choose_form
@@ -141,6 +141,18 @@ def test_a_card_that_is_not_there_is_refused():
 def test_absurd_results_are_refused():
     with pytest.raises(UnsupportedMedia):
         planned(media=a_media(size=Size(8000, 4000)), scale=4)
+
+
+def test_results_too_small_to_show_anything_are_refused():
+    with pytest.raises(SettingsError, match="shows nothing"):
+        planned(width=8, height=8)
+    assert planned(media=a_media(size=Size(8, 8)), model="none").picture.size == Size(8, 8)
+
+
+def test_a_film_is_not_put_into_one_picture():
+    request = Request(media=a_media(), settings=JobSettings(), output=Path("out.png"))
+    with pytest.raises(ContainerMismatch):
+        plan_job(request, a_budget(), Rates())
 
 
 def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():
