@@ -107,8 +107,11 @@ def _other_streams(
         return (Check(code="stream-content", passed=False, message=err.message),)
     new = Side(media=after, packets=packets, origin=frames.result_origin)
     is_cut = start is not None or stop is not None
-    length = float(stop + before.start - frames.source_origin) if stop is not None else None
-    checks, pairs = compare_streams(old, new, plan, Span(is_cut=is_cut, seconds=length))
+    length = frames.source_length  # sound ends where the picture does
+    if stop is not None:
+        length = min(length, stop + before.start - frames.source_origin)
+    span = Span(is_cut=is_cut, seconds=float(length))
+    checks, pairs = compare_streams(old, new, plan, span)
     return (
         *checks,
         chapters_check(before, after, frames.result_origin - frames.source_origin, plan),

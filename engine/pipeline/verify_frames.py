@@ -53,6 +53,14 @@ class Frames:
         return (self.result_pts[frame] - self.result_pts[0]) * self.result_base
 
     @property
+    def source_length(self) -> Fraction:
+        """From the first frame of the source that was taken to the end of the last one, s."""
+        if len(self.source_pts) < 2:
+            return Fraction(0)
+        last = self.source_pts[-1] - self.source_pts[-2]
+        return self.source_seconds(len(self.source_pts) - 1) + last * self.source_base
+
+    @property
     def is_lost(self) -> bool:
         """True when more frames are missing or too many at one place than can be followed."""
         return bool(self.unlike) and abs(len(self.source_pts) - len(self.result_pts)) > REACH

@@ -37,10 +37,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The part of the source that the job took, s after the first picture; None to its end."""
+    """Whether the job took a part of the source, and how long its picture is, s."""
 
     is_cut: bool
-    seconds: float | None = None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +153,8 @@ def _pair(source: Side, result: Side, stream: StreamInfo, other: StreamInfo, spa
     else:
         fault, together = _align(old, new, old_times)
     offsets = new_times[together[1]] - old_times[together[0]]
+    if span.is_cut:  # what began before the part begins with it
+        offsets = offsets[old_times[together[0]] >= 0]
     offsets = offsets[~np.isnan(offsets)]
     shift = float(np.median(offsets)) if offsets.size else 0.0
     wander = float(np.abs(offsets - shift).max()) if offsets.size else 0.0
@@ -201,12 +203,11 @@ def _align_cut(
     new: StreamDigest,
     old_times: NDArray[np.float64],
     new_times: NDArray[np.float64],
-    seconds: float | None,
+    seconds: float,
 ) -> tuple[str, Places]:
     """Compare a part: where it lies in the source, and whether all of it is there."""
     a, b = np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
-    end = np.inf if seconds is None else seconds
-    needed = np.flatnonzero((old_times >= _EDGE_S) & (old_times < end - _EDGE_S))
+    needed = np.flatnonzero((old_times >= _EDGE_S) & (old_times < seconds - _EDGE_S))
     nothing = (np.arange(0), np.arange(0))
     if not b.size:
         return ("all packets missing" if needed.size else ""), nothing
@@ -217,7 +218,7 @@ def _align_cut(
             if needed.size and (needed[0] < place or needed[-1] >= place + b.size):
                 return "packets missing at an end of the part", nothing
             return "", (np.arange(b.size) + place, np.arange(b.size))
-    if old.size and a.size and b.size and _is_recut(old, new, old_times, end):
+    if old.size and a.size and b.size and _is_recut(old, new, old_times, seconds):
         return "", nothing
     return "packets differ from the source's", nothing
 

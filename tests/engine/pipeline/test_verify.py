@@ -375,6 +375,21 @@ def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path, 
     assert codes(report) == expected, report.problems
 
 
+@pytest.mark.parametrize("asked", [Fraction(8, 5), Fraction(99)])
+def test_sound_of_a_part_may_end_with_the_picture(
+    source: Path, tmp_path: Path, asked: Fraction
+) -> None:
+    begin, end = Fraction(2, 5), Fraction(8, 5)
+    short = make_result(source, tmp_path / f"short{source.suffix}", shows=ALL[:40], scale=1)
+    start = probe(short).start
+    plan = a_plan(short, start=begin - start, stop=asked - start)
+    result = make_result(
+        short, tmp_path / f"result{source.suffix}", cut=(begin, end), without_chapters=True
+    )
+    report = verify(short, result, plan=plan)
+    assert not {"frame-count", "stream-content", "sound-timing"} & codes(report), report.problems
+
+
 # Pictures
 
 
