@@ -15,7 +15,13 @@ from engine.errors import UnreadableMedia
 from engine.media import MediaInfo
 from engine.video.conform import Conformer
 from engine.video.frames import PlanarFrame
-from engine.video.opening import open_input, translated
+from engine.video.opening import (
+    check_disk,
+    empty_packet,
+    open_input,
+    packets_of,
+    translated,
+)
 from engine.video.times import Timeline
 
 if TYPE_CHECKING:
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
     VideoPacket = Packet[VideoStream]
 
 _VAGUE = {"mpeg"}  # states too few times: after seeking they would be others
+# WORKAROUND for FFmpeg 8.1: threads that decode frames side by side can wait for each other for
+# ever in a damaged HEVC stream.
+_NO_FRAME_THREADS = {"hevc", "vvc"}
 _MAX_STEPS = 10  # seeks towards the beginning before giving up
 
 
@@ -90,22 +99,21 @@ class FilmSource:
         for other in streams:
             if other.index != index:
                 other.discard = Discard.all
-        stream.thread_type = "AUTO"
+        stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
         stream.codec_context.thread_count = self._threads
         return container, stream
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
-        """Packets of the film, then an empty one that makes the decoder hand out the rest."""
-        packets = container.demux(stream)
+        """Packets of the film, as far as the file can be read."""
+        packets = packets_of(container, stream)
         while True:
             try:
                 packet = next(packets, None)
-            except av.error.InvalidDataError:
+            except (av.error.FFmpegError, OSError):
+                check_disk(self._media.path)
                 self._tell("The file is damaged: nothing could be read behind the damage.")
-                packet = None
-            except (av.error.FFmpegError, OSError) as err:
-                with translated(self._media.path):
-                    raise err
+                yield empty_packet()
+                return
             if packet is None:
                 return
             yield packet
@@ -127,13 +135,12 @@ class FilmSource:
     def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
         try:
             return stream.decode(packet)
-        except (av.error.InvalidDataError, av.error.EOFError, av.error.PatchWelcomeError):
-            self._damaged += 1
-            return []
-        except av.error.FFmpegError as err:
+        except av.error.MemoryError as err:
             with translated(self._media.path):
                 raise err
-            return []
+        except av.error.FFmpegError:
+            self._damaged += 1
+        return []
 
     def _judge_end(self, count: int) -> None:
         self._tell_damage()
@@ -200,7 +207,7 @@ def _key_from(container: InputContainer, stream: VideoStream, at: int) -> _Key |
     """The first key frame behind the place where seeking to `at` ends; None if that fails."""
     try:
         container.seek(at, stream=stream)
-        for packet in _skip_to_key(container.demux(stream)):
+        for packet in _skip_to_key(packets_of(container, stream)):
             shown = packet.pts if packet.pts is not None else packet.dts
             if shown is None:
                 return None

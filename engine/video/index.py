@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import av
 from av.stream import Discard
 
+from engine.video.opening import packets_of
+
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
@@ -49,7 +51,7 @@ def count_by_reading(
     deadline = time.monotonic() + seconds
     is_complete = True
     try:
-        for packet in container.demux(stream):
+        for packet in packets_of(container, stream):
             if packet.size == 0 or packet.is_discard:
                 continue
             frames += 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import av
+from av import Packet
 from av.format import ContainerFormat
 
 from engine.errors import (
@@ -26,6 +28,7 @@ from engine.video.wholeness import is_cut_short
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.video.stream import VideoStream
 
 MAX_SIDE = 16384  # px
 
@@ -66,6 +69,22 @@ def check_readable(path: Path) -> int:
             path=path,
         )
     return status.st_size
+
+
+def check_disk(path: Path, *, seconds: float = 5.0) -> None:
+    """Read through a file, or as much of it as time allows, to tell a bad disk from a bad file.
+
+    Raises:
+        SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
+    """
+    check_readable(path)
+    deadline = time.monotonic() + seconds
+    try:
+        with path.open("rb") as file:
+            while file.read(1 << 20) and time.monotonic() < deadline:
+                pass
+    except OSError as err:
+        raise _from_os(err, path) from err
 
 
 @contextmanager
@@ -121,10 +140,12 @@ def translated(path: Path) -> Iterator[None]:
         ) from err
     except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:
         raise _unreadable(path) from err
-    except (av.error.FFmpegError, OSError) as err:
-        if isinstance(err, OSError):
-            raise _from_os(err, path) from err
+    except av.error.FFmpegError as err:
+        # FFmpeg also says "input/output error" or "not permitted" of mere damage: ask the system.
+        check_disk(path)
         raise _unreadable(path) from err
+    except OSError as err:
+        raise _from_os(err, path) from err
 
 
 def address_of(path: Path) -> str:
@@ -201,3 +222,21 @@ def _from_os(err: OSError, path: Path) -> InputError:
         hint="Check the drive and try again.",
         path=path,
     )
+
+
+def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+    """Packets of a stream, then an empty one that makes the decoder hand out the rest.
+
+    Raises:
+        av.error.FFmpegError: The file is damaged, or the disk.
+    """
+    try:
+        yield from container.demux(stream)
+    except IndexError:
+        # WORKAROUND for PyAV 18.1: its end fails where streams were found on the way (MPEG-TS).
+        yield empty_packet()
+
+
+def empty_packet() -> Packet[VideoStream]:
+    """What tells a decoder that nothing more comes."""
+    return cast("Packet[VideoStream]", Packet())

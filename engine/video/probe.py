@@ -14,7 +14,13 @@ from engine.geometry import Size
 from engine.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.images import SEQUENCE_RATE, picture_codec, read_picture
 from engine.video.index import PacketCount, count_by_index, count_by_reading
-from engine.video.opening import check_readable, check_size, open_input, translated
+from engine.video.opening import (
+    check_readable,
+    check_size,
+    open_input,
+    packets_of,
+    translated,
+)
 from engine.video.pixels import layout_of, planes_of
 from engine.video.sequences import find_sequence, sequence_file
 from engine.video.siting import chroma_location
@@ -165,7 +171,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
     frames: list[VideoFrame] = []
     head = b""
     failure: av.error.FFmpegError | None = None
-    for number, packet in enumerate(container.demux(stream)):
+    for number, packet in enumerate(packets_of(container, stream)):
         head = head or bytes(packet)
         try:
             frames += stream.decode(packet)

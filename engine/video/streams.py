@@ -96,7 +96,8 @@ def _stream_info(stream: Any) -> StreamInfo:
         "video": "cover" if stream.disposition & _COVER else "data",
     }
     is_sound = stream.type == "audio" and context is not None
-    codec = "" if stream.type == "attachment" else stream.name  # there it is the file's
+    name = getattr(stream, "name", None)  # of an attachment it is that of the file
+    codec = "" if stream.type == "attachment" else name
     if context is not None:
         codec = context.codec.canonical_name
     return StreamInfo(

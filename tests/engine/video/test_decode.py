@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -245,6 +246,22 @@ def test_damage_on_the_way_is_survived_and_told(tmp_path: Path) -> None:
     assert len(frames) >= 15
     assert read_number(frames[-1].planes[0]) == 29
     assert reader.problems
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_reading_a_badly_damaged_film_comes_to_an_end(tmp_path: Path, codec: str) -> None:
+    """Threads of the HEVC decoder once waited for each other for ever."""
+    whole = make_clip(tmp_path / "a.mkv", frames=20, codec=codec, gop=10).read_bytes()
+    for seed in range(12):
+        draw, data = random.Random(seed), bytearray(whole)
+        for _ in range(20):
+            data[draw.randrange(800, len(data))] = draw.randrange(256)
+        (tmp_path / "b.mkv").write_bytes(data)
+        try:
+            with FrameReader(probe(tmp_path / "b.mkv"), threads=3) as reader:
+                assert len(list(reader)) <= 20
+        except InputError as err:
+            assert err.hint
 
 
 def test_a_change_of_size_and_format_is_brought_back(tmp_path: Path) -> None:
