@@ -84,8 +84,12 @@ def video_frame(planes: tuple[Plane, Plane, Plane], number: int) -> av.VideoFram
 
 
 def add_video(container: av.container.OutputContainer) -> av.VideoStream:
-    """Open the H.264 stream; one thread, because the result must not depend on the machine."""
-    options = {"crf": CRF, "preset": "slow", "threads": "1", "x264-params": "threads=1:chromaloc=0"}
+    """Open the H.264 stream: one thread, and x264's exact arithmetic, so that the file repeats.
+
+    Without `cpu-independent` x264's macroblock tree gives another file at every run.
+    """
+    private = "threads=1:chromaloc=0:cpu-independent=1"
+    options = {"crf": CRF, "preset": "slow", "threads": "1", "x264-params": private}
     stream = container.add_stream("libx264", rate=FRAME_RATE, options=options)
     stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
     stream.time_base = 1 / FRAME_RATE
