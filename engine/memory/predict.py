@@ -15,7 +15,9 @@ from engine.video import codecs
 PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_LOOKAHEAD = {"libx264": 60, "libx265": 60, "libsvtav1": 90}  # frames an encoder keeps
+# what an encoder keeps, in bytes for a pixel of the result: measured at 1920x1080
+_ENCODER_BYTES = {"libx264": 115, "libx265": 190, "libsvtav1": 220}
+_ENCODER_BYTES_OTHER = 24
 
 
 def kind(plan: Plan) -> str:
@@ -80,12 +82,12 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
         config = config_from_shapes(registry.weights_shapes(model.weights))
         cost = lite_cost(config, model.tile, frames=clip, dtype_bytes=_DTYPE_BYTES[model.dtype])
         upscale += cost.peak_bytes + (2 * clip * large if model.tile != plan.source_size else 0)
-    lookahead = _LOOKAHEAD.get(picture.encoder, 8)
+    encoder = output_px * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
     return {
         "read": planes_in * (16 + clip * (QUEUE_CLIPS + 2)),
         "upscale": upscale,
         "restore": clip * output_px * channels * 4 * 2,
-        "write": planes_out * (lookahead + clip * (QUEUE_CLIPS + 2)),
+        "write": encoder + planes_out * clip * (QUEUE_CLIPS + 2),
     }
 
 
@@ -96,8 +98,8 @@ def _cpu_seconds(plan: Plan) -> dict[str, float]:
     upscale = 0.0
     if model.model == "lite":
         redone = tiles_per_frame(plan) * model.tile.pixels / plan.source_size.pixels
-        fast = r.LITE_BF16 if model.dtype == "bfloat16" else 1.0
-        upscale = source * r.LITE[model.scale] * redone * fast
+        rate = r.LITE_BF16 if model.dtype == "bfloat16" else r.LITE
+        upscale = source * rate[model.scale] * redone
     return {
         "read": source * r.READ,
         "upscale": upscale,

@@ -10,19 +10,19 @@ from engine import paths
 
 # CPU seconds for a million pixels on one core of a 2024 server processor; `bench pipeline` measures
 # them, and every finished job corrects the sum for its own machine.
-READ = 0.006  # decode and YUV to RGB, per source Mpx
-LITE = {2: 0.75, 4: 1.0}  # Lite in float32, per source Mpx
-LITE_BF16 = 0.6  # of the float32 time where the processor multiplies bfloat16
-RESTORE = 0.014  # exact size and RGB to YUV, per output Mpx
-VERIFY = 0.012  # per output Mpx
+READ = 0.013  # decode and YUV to RGB, per source Mpx
+LITE = {2: 1.5, 4: 1.9}  # Lite in float32, per source Mpx
+LITE_BF16 = {2: 0.56, 4: 1.1}  # where the processor multiplies bfloat16
+RESTORE = 0.015  # exact size and RGB to YUV, per output Mpx
+VERIFY = 0.009  # per output Mpx
 ENCODE = {  # per output Mpx
-    "libx264": 0.045,
-    "libx265": 0.30,
-    "libsvtav1": 0.20,
-    "prores_ks": 0.06,
-    "ffv1": 0.05,
+    "libx264": 0.036,
+    "libx265": 0.105,
+    "libsvtav1": 0.04,
+    "prores_ks": 0.085,
+    "ffv1": 0.017,
 }
-ENCODE_OTHER = 0.02  # hardware encoders and pictures
+ENCODE_OTHER = 0.03  # hardware encoders and pictures
 
 
 @dataclass(frozen=True, slots=True)
