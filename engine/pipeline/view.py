@@ -13,22 +13,26 @@ from engine.ops.resize import resize, thumbnail
 
 
 def turn(frame: Tensor, rotation: int, mirrored: bool) -> Tensor:
-    """[..., H, W] turned clockwise by 0, 90, 180 or 270 degrees, mirrored before if asked."""
-    if mirrored:
-        frame = frame.flip(-1)
-    return torch.rot90(frame, -(rotation // 90), (-2, -1)) if rotation else frame
+    """[..., H, W] turned clockwise by 0, 90, 180 or 270 degrees, then left and right exchanged."""
+    if rotation:
+        frame = torch.rot90(frame, -(rotation // 90), (-2, -1))
+    return frame.flip(-1) if mirrored else frame
 
 
 def turn_box(box: Box, canvas: Size, rotation: int, mirrored: bool) -> Box:
     """Where a box of a canvas lies after `turn`."""
-    x = canvas.width - box.right if mirrored else box.x
     if rotation == 90:
-        return Box(canvas.height - box.bottom, x, box.height, box.width)
-    if rotation == 180:
-        return Box(canvas.width - x - box.width, canvas.height - box.bottom, box.width, box.height)
-    if rotation == 270:
-        return Box(box.y, canvas.width - x - box.width, box.height, box.width)
-    return Box(x, box.y, box.width, box.height)
+        turned = Box(canvas.height - box.bottom, box.x, box.height, box.width)
+    elif rotation == 180:
+        turned = Box(canvas.width - box.right, canvas.height - box.bottom, box.width, box.height)
+    elif rotation == 270:
+        turned = Box(box.y, canvas.width - box.right, box.height, box.width)
+    else:
+        turned = box
+    if not mirrored:
+        return turned
+    width = canvas.height if rotation in (90, 270) else canvas.width
+    return Box(width - turned.right, turned.y, turned.width, turned.height)
 
 
 def picture_of(frame: Tensor, longest_side: int) -> Picture:

@@ -100,6 +100,8 @@ def _stream_info(stream: Any) -> StreamInfo:
     codec = "" if stream.type == "attachment" else name
     if context is not None:
         codec = context.codec.canonical_name
+    elif "timecode" in stream.metadata:
+        codec = "timecode"
     return StreamInfo(
         index=stream.index,
         kind=kinds.get(stream.type, "data"),

@@ -41,3 +41,7 @@ def test_wide_pixels_are_shown_wide():
         longest_side=5000,
     )
     assert picture.size == Size(576, 768)
+
+
+def test_mirroring_comes_after_turning():
+    assert turn(torch.tensor([[1, 2], [3, 4]]), 90, True).tolist() == [[1, 3], [2, 4]]
