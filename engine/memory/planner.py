@@ -17,7 +17,7 @@ from engine.memory.request import Request
 from engine.memory.target import default_output, stored_target
 from engine.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import JobSettings
-from engine.units import parse_clock
+from engine.units import clock_text, parse_clock
 from engine.video import codecs
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
@@ -44,7 +44,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     _check_size(wanted, media.video.size)
     output = request.output or default_output(media, settings, container)
     picture = codecs.plan_picture(media, settings, wanted, container, output=output)
-    start, stop = _trim(settings)
+    start, stop = _trim(settings, media.video)
     plan = Plan(
         source=media.path,
         output=output,
@@ -115,9 +115,16 @@ def _check_size(size: Size, source: Size) -> None:
         )
 
 
-def _trim(settings: JobSettings) -> tuple[Fraction | None, Fraction | None]:
+def _trim(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
     start = parse_clock(settings.start) if settings.start else None
     stop = parse_clock(settings.stop) if settings.stop else None
+    if start is not None and video.duration is not None and start >= video.duration:
+        raise SettingsError(
+            f"The film ends at {clock_text(video.duration)}, before the start that was asked for.",
+            hint="Choose an earlier start.",
+            start=start,
+            duration=video.duration,
+        )
     if stop is not None and stop <= (start or 0):
         raise SettingsError(
             "The end lies before the start.", hint="Choose a later end.", start=start, stop=stop

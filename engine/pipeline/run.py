@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from engine.errors import InternalError
+from engine.errors import UnreadableMedia
 from engine.events import StageProgress, StageStarted
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.memory import rates
@@ -45,7 +45,8 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         What was proved about the result.
 
     Raises:
-        EngineError: Whatever stopped the job; finished segments stay.
+        UnreadableMedia: There is no frame in that part of the source.
+        EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
     begin = time.monotonic()
@@ -54,7 +55,10 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
     if not segments.records:
-        raise InternalError("No frame was made.", hint="Please report this with the log.")
+        raise UnreadableMedia(
+            f"{context.media.path.name} shows no picture in the part that was asked for.",
+            hint="Choose another start or end.",
+        )
     part = part_path(context.plan.output, context.job_id)
     try:
         _mux(context, segments, part)

@@ -103,8 +103,7 @@ class _Mux:
         self._shift = _shift(media, plan, segments)
         self._film = Film(segments, plan.picture, self._shift)
         self._bytes = self._film.bytes
-        is_trimmed = plan.start is not None or plan.stop is not None
-        self._end = self._film.end if is_trimmed else None
+        self._end = self._film.end if plan.stop is not None else None
         self._copies = CopiedStreams(media, plan, self._shift, self._end)
 
     def run(self, target: Path, control: Control, progress: Callable[[int, int], None]) -> None:
