@@ -101,8 +101,10 @@ class Program(QObject):
 
     def _dress(self, theme_name: str) -> None:
         theme = tokens.use(theme_name)
-        self._app.setPalette(palette_of(theme))
-        self._app.setStyleSheet(style_sheet(theme))
+        sheet = style_sheet(theme)
+        if sheet != self._app.styleSheet():  # setting it again would polish every widget again
+            self._app.setPalette(palette_of(theme))
+            self._app.setStyleSheet(sheet)
 
     def _connect(self) -> None:
         window = self.window

@@ -62,6 +62,7 @@ HELP = {
     "settings-error": Help(mark("One of the choices is not possible"), "choices", CHOICES),
     "job-error": Help(mark("The job cannot go on"), "retry", RETRY),
     "unknown-job": Help(mark("This job is not there any more"), "remove", REMOVE),
+    "job-busy": Help(mark("Another Upreel is at work on this"), "retry", RETRY),
     "checkpoint-mismatch": Help(mark("The source has changed since then"), "remove", REMOVE),
     "engine-stopped": Help(mark("The engine has stopped"), "log", LOG),
     "internal-error": Help(mark("A mistake of ours"), "log", LOG),

@@ -81,7 +81,7 @@ def state(row: JobRow) -> str:
         case JobState.READING:
             return tr("Reading the file")
         case JobState.WAITING:
-            return tr("Does not fit yet") if row.plan and not row.plan.fits else tr("Waiting")
+            return tr("Cannot start yet") if row.plan and not row.plan.fits else tr("Waiting")
         case JobState.RUNNING:
             return stage(row)
         case JobState.PAUSED:

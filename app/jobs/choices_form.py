@@ -39,6 +39,7 @@ class ChoicesForm(QWidget):
         self.output: Path | None = None
         self._job_id = self._name = ""
         self._can_change = True
+        self._plan: Plan | None = None
         self._heading, self._subject = QLabel(), ElidedLabel()
         self._heading.setProperty("kind", "section")
         self._subject.setProperty("kind", "secondary")
@@ -110,6 +111,7 @@ class ChoicesForm(QWidget):
         )
         self._form.setAccessibleName(name_of("form"))
         self._model.retranslate_ui()
+        self._say_chosen(self._plan)
         self._show_subject()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -120,6 +122,7 @@ class ChoicesForm(QWidget):
 
     def _say_chosen(self, plan: Plan | None) -> None:
         """What "automatic" has come to mean."""
+        self._plan = plan
         self._model.say_automatic(plan.model.model if plan is not None else "")
         form = plan.model.form if plan is not None and self.settings.form == "auto" else ""
         self._chosen_form.setText(choice_of(form) if form else "")

@@ -40,6 +40,7 @@ class OutputForm(QWidget):
         super().__init__(parent)
         self._output: Path | None = None  # shown: of the plan
         self._folder: Path | None = None
+        self._is_beside = True
         self._is_named = False  # by the user; else by the planner
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
         self._labels = {name: QLabel() for name in self._editors}
@@ -85,16 +86,15 @@ class OutputForm(QWidget):
         self._editors["codec"].say_automatic(plan.picture.codec if plan is not None else "")
         if plan is None:
             self._name.clear()
-            self._where.setText(tr("Beside the source"))
+            self._is_beside = True
+            self._say_where()
             return
         self._folder = plan.output.parent
         self._is_named = chosen is not None and chosen != plan.output.parent
         if not self._name.hasFocus():
             self._name.setText(plan.output.name)
-        beside = plan.output.parent == plan.source.parent
-        self._where.setText(
-            tr("Beside the source") if beside else wording.folder(plan.output.parent)
-        )
+        self._is_beside = plan.output.parent == plan.source.parent
+        self._say_where()
 
     def edit_name(self) -> None:
         """Put the cursor into the name, before its ending: "choose another name"."""
@@ -117,8 +117,7 @@ class OutputForm(QWidget):
         for editor in self._editors.values():
             editor.retranslate_ui()
         self._say_quality()
-        if self._output is None:
-            self._where.setText(tr("Beside the source"))
+        self._say_where()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
@@ -167,6 +166,10 @@ class OutputForm(QWidget):
         )
         self._name.editingFinished.connect(self._rename)
         self._browse.clicked.connect(self.choose_folder)
+
+    def _say_where(self) -> None:
+        is_beside = self._is_beside or self._folder is None
+        self._where.setText(tr("Beside the source") if is_beside else wording.folder(self._folder))
 
     def _say_quality(self) -> None:
         crf = self._worst - self._quality.value()

@@ -41,8 +41,8 @@ QToolTip {{
 def _labels(t: Theme) -> str:
     return f"""
 QLabel {{ background: transparent; color: {t.text_1}; }}
-QLabel:disabled {{ color: {mixed(t.text_2, t.surface_1, 0.6)}; }}
 QLabel[kind="secondary"] {{ color: {t.text_2}; font-size: {tokens.SMALL_PX}px; }}
+QLabel:disabled, QLabel[kind="secondary"]:disabled {{ color: {mixed(t.text_2, t.surface_1, 0.6)}; }}
 QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
 QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
 QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from pytestqt.qtbot import QtBot
+
+from app.bridge.engine_bridge import EngineBridge, without_superseded
+from engine import events
+from tests.helpers.fakes import make_media
+
+
+def progress(done: int, *, stage: str = "upscale", job_id: str = "a") -> events.StageProgress:
+    return events.StageProgress(job_id=job_id, stage=stage, done=done, total=9)
+
+
+def test_only_the_last_progress_of_a_stage_is_left_and_the_order_stays() -> None:
+    started = events.JobStarted(job_id="a")
+    paused = events.JobPaused(job_id="a")
+    said = [progress(1), started, progress(2), progress(1, stage="verify"), paused, progress(3)]
+    kept = without_superseded(said)
+    assert kept == [started, said[3], paused, said[5]]
+
+
+def test_progress_of_another_job_is_kept() -> None:
+    said = [progress(1), progress(2, job_id="b")]
+    assert without_superseded(said) == said
+
+
+def test_an_event_from_another_thread_becomes_its_signal(qtbot: QtBot) -> None:
+    bridge = EngineBridge()
+    event = events.JobQueued(job_id="a", media=make_media(Path("film.mp4")))
+    with qtbot.waitSignal(bridge.job_queued, timeout=2000) as heard:
+        threading.Thread(target=bridge.emit, args=(event,)).start()
+    assert heard.args == [event]
+
+
+def test_every_event_of_the_engine_has_a_signal(qtbot: QtBot) -> None:
+    bridge = EngineBridge()
+    kinds = [
+        kind
+        for kind in vars(events).values()
+        if isinstance(kind, type)
+        and issubclass(kind, events.Event)
+        and kind not in (events.Event, events.JobEvent)
+    ]
+    signals = {str(name) for name in dir(EngineBridge)}
+    for kind in kinds:
+        words = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__)
+        assert words.strip("_") in signals, kind.__name__
+    assert bridge.event_seen is not None
+
+
+def test_models_hear_an_event_before_those_who_ask_the_models(qtbot: QtBot) -> None:
+    bridge, order = EngineBridge(), []
+    bridge.job_paused.connect(lambda _: order.append("typed"))
+    bridge.event_seen.connect(lambda _: order.append("model"))
+    bridge.emit(events.JobPaused(job_id="a"))
+    bridge.drain()
+    assert order == ["model", "typed"]

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.jobs.choices_form import SHOWN_ABOVE
+from app.jobs.more_choices import MoreChoices, groups
+from app.settings.editors import make_editor
+from app.settings.names import CHOICES, NAMES
+from engine.settings import schema
+
+FIELDS = schema.describe(schema.JobSettings)
+
+
+def test_every_setting_is_shown_exactly_once() -> None:
+    shown = [*SHOWN_ABOVE, *(name for names in groups(SHOWN_ABOVE).values() for name in names)]
+    assert sorted(shown) == sorted(FIELDS)
+
+
+def test_every_setting_and_choice_has_a_name() -> None:
+    assert set(FIELDS) <= set(NAMES)
+    used = {choice for about in FIELDS.values() for choice in about.choices}
+    assert used <= set(CHOICES)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_showing_a_value_is_not_a_change(qtbot: QtBot, name: str) -> None:
+    editor = make_editor(name)
+    qtbot.addWidget(editor)
+    heard: list[object] = []
+    editor.changed.connect(lambda *args: heard.append(args))
+    editor.set_value(getattr(schema.JobSettings(), name))
+    assert heard == []
+
+
+def test_what_is_edited_is_said_with_its_name(qtbot: QtBot) -> None:
+    more = MoreChoices(SHOWN_ABOVE)
+    qtbot.addWidget(more)
+    with qtbot.waitSignal(more.changed) as heard:
+        more.editors["overwrite"].control.click()
+    assert heard.args == ["overwrite", True]
+
+
+def test_a_text_that_is_no_time_is_marked_and_not_sent(qtbot: QtBot) -> None:
+    editor = make_editor("start")
+    qtbot.addWidget(editor)
+    heard: list[object] = []
+    editor.changed.connect(lambda *args: heard.append(args))
+    field = editor.control
+    assert isinstance(field, QLineEdit)
+    field.setText("half past two")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert heard == []
+    assert field.property("wrong")
+    field.setText("1:02.5")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert heard == [("start", "1:02.5")]

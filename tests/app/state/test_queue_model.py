@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from app.state.job_row import JobState
+from app.state.queue_model import QueueModel
+from engine import events
+from engine.errors import ErrorInfo
+from engine.settings.schema import JobSettings
+from tests.helpers.fakes import grey, make_media, make_plan, make_report
+
+MEDIA = make_media(Path("film.mp4"))
+PLAN = make_plan(MEDIA)
+
+
+@pytest.fixture
+def model(qtbot: QtBot) -> QueueModel:
+    made = QueueModel()
+    for name in ("a", "b", "c"):
+        made.add(name, Path(f"{name}.mp4"), JobSettings())
+    return made
+
+
+def play(model: QueueModel, *said: events.Event) -> None:
+    for event in said:
+        model.on_event(event)
+
+
+def test_a_job_goes_through_its_states(model: QueueModel) -> None:
+    row = model.find("a")
+    assert row is not None
+    assert row.state is JobState.READING
+    play(model, events.JobQueued(job_id="a", media=MEDIA, picture=grey()))
+    assert row.state is JobState.WAITING
+    assert row.thumbnail is not None
+    play(model, events.JobStarted(job_id="a", total=240))
+    assert row.state is JobState.RUNNING
+    play(model, events.StageProgress(job_id="a", stage="upscale", done=60, total=240))
+    assert row.share == 0.25
+    play(model, events.JobPaused(job_id="a"))
+    assert row.state is JobState.PAUSED
+    play(model, events.JobResumed(job_id="a"))
+    play(model, events.JobFinished(job_id="a", report=make_report(PLAN)))
+    assert row.state is JobState.DONE
+    assert row.result == PLAN.output
+
+
+def test_a_retried_job_has_no_error_any_more(model: QueueModel) -> None:
+    error = ErrorInfo(code="disk-full", message="Full.")
+    play(model, events.JobFailed(job_id="a", error=error))
+    row = model.find("a")
+    assert row is not None
+    assert row.state is JobState.FAILED
+    play(model, events.JobQueued(job_id="a", media=MEDIA))
+    assert row.state is JobState.WAITING
+    assert row.error is None
+
+
+def test_choices_that_cannot_be_planned_leave_the_job_waiting_with_the_error(
+    model: QueueModel,
+) -> None:
+    play(model, events.JobQueued(job_id="a", media=MEDIA))
+    error = ErrorInfo(code="container-mismatch", message="No.")
+    play(model, events.PlanFailed(job_id="a", error=error))
+    row = model.find("a")
+    assert row is not None
+    assert (row.state, row.error) == (JobState.WAITING, error)
+    play(model, events.PlanChosen(job_id="a", plan=PLAN))
+    assert row.error is None
+
+
+def test_events_of_unknown_jobs_change_nothing(model: QueueModel) -> None:
+    before = model.rows
+    play(model, events.JobPaused(job_id="other"), events.JobRemoved(job_id="other"))
+    assert model.rows == before
+
+
+def test_rows_move_and_go_as_qt_expects(model: QueueModel, qtmodeltester: ModelTester) -> None:
+    qtmodeltester.check(model)
+    assert model.move("a", 2)
+    assert not model.move("a", 9)
+    assert [row.job_id for row in model.rows] == ["b", "c", "a"]
+    play(model, events.JobRemoved(job_id="c"))
+    assert [row.job_id for row in model.rows] == ["b", "a"]
+
+
+def test_a_screen_reader_hears_name_sizes_and_state(model: QueueModel) -> None:
+    play(model, events.JobQueued(job_id="a", media=MEDIA))
+    text = model.data(model.index(0), Qt.ItemDataRole.AccessibleTextRole)
+    assert text == "a.mp4, 480×270 → ×2, Waiting"
+
+
+def test_checking_the_result_does_not_set_the_frames_back(model: QueueModel) -> None:
+    play(model, events.JobStarted(job_id="a", total=240))
+    play(model, events.StageProgress(job_id="a", stage="upscale", done=240, total=240))
+    play(model, events.StageStarted(job_id="a", stage="verify"))
+    play(model, events.StageProgress(job_id="a", stage="verify", done=60, total=240))
+    row = model.find("a")
+    assert row is not None
+    assert (row.share, row.stage_share) == (1.0, 0.25)

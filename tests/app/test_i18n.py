@@ -1,0 +1,106 @@
+"""Every text of the window has a Chinese one, and nothing is translated that nobody says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.engine_words import pattern_of, said
+from app.i18n import Languages, read_catalogue, read_engine_sentences, tr
+from engine.settings import schema
+from tests.app.conftest import Bench
+
+ROOT = Path(__file__).parents[2]
+PLACE = re.compile(r"\{(\w+)\}")
+
+
+def texts_of_the_window() -> set[str]:
+    found = set()
+    for path in (ROOT / "app").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            first = node.args[0]
+            if name in ("tr", "mark") and isinstance(first, ast.Constant):
+                found.add(str(first.value))
+    for settings in (schema.JobSettings,):
+        found |= {about.description for about in schema.describe(settings).values()}
+    return found
+
+
+def test_every_text_has_a_chinese_one_and_no_other_is_kept() -> None:
+    said_, kept = texts_of_the_window(), set(read_catalogue("zh_CN"))
+    assert said_ - kept == set(), "missing"
+    assert kept - said_ == set(), "left over"
+
+
+@pytest.mark.parametrize("read", [read_catalogue, read_engine_sentences])
+def test_translations_have_the_same_places(read: object) -> None:
+    for source, translated in read("zh_CN").items():  # type: ignore[operator]
+        assert set(PLACE.findall(source)) == set(PLACE.findall(translated)), source
+
+
+def test_sentences_of_the_engine_are_said_by_the_engine() -> None:
+    """Looks for the words between the values in the engine's source.
+
+    A stale sentence does no harm, its successor is shown in English; many would be a catalogue
+    that nobody looks after.
+    """
+    code = "".join(p.read_text("utf-8") for p in (ROOT / "engine").rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", code).replace("\\'", "'")  # literals over two lines are one
+    sentences = read_engine_sentences("zh_CN")
+    stale = [
+        sentence
+        for sentence in sentences
+        if max(PLACE.split(sentence)[::2], key=len).strip(" .,;:()") not in joined
+    ]
+    assert len(stale) <= len(sentences) / 20, stale
+
+
+def test_a_sentence_of_the_engine_keeps_its_figures(qapp: QApplication) -> None:
+    languages = Languages(qapp)
+    languages.use("zh_CN")
+    try:
+        assert said("96 frames in, 95 out.") == "输入 96 帧，输出 95 帧。"
+        assert said("a b.mp4 is already there.") == "a b.mp4 已存在。"
+        assert said("Nobody has translated this.") == "Nobody has translated this."
+    finally:
+        languages.use("en")
+    assert said("96 frames in, 95 out.") == "96 frames in, 95 out."
+
+
+def test_a_pattern_takes_any_value_and_nothing_else() -> None:
+    pattern = pattern_of("{name} (of {size}) is gone.")
+    match = pattern.fullmatch("a.b (of 1 GB) is gone.")
+    assert match is not None
+    assert match.groupdict() == {"name": "a.b", "size": "1 GB"}
+    assert pattern.fullmatch("a.b is gone.") is None
+
+
+def test_the_open_window_changes_its_language(bench: Bench) -> None:
+    bench.add()
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert bench.button("primaryAction").text() == "开始"
+    assert bench.button("moreChoices").text() == "更多选项"
+    bench.program.use_language("en")
+    bench.hear()
+    assert bench.button("primaryAction").text() == "Start"
+
+
+def test_no_english_word_is_left_in_the_chinese_window(bench: Bench) -> None:
+    bench.add()
+    bench.program.use_language("zh_CN")
+    bench.engine.say_telemetry()
+    bench.hear()
+    bench.window.choices.more.unfold()
+    chinese = set(read_catalogue("zh_CN"))
+    for widget in bench.window.findChildren(QWidget):
+        text = getattr(widget, "text", None)
+        shown = str(text()) if callable(text) and widget.isVisible() else ""
+        assert shown not in chinese or tr(shown) == shown, shown
