@@ -11,7 +11,8 @@ from fractions import Fraction
 from engine.control import Control
 from engine.errors import InputError
 from engine.media import MediaInfo
-from engine.pipeline.verify_order import REACH, Edit, Order, Window, edits
+from engine.pipeline.verify_freeze import Steps
+from engine.pipeline.verify_order import REACH, Edit, Order, Window, edits, with_frozen
 from engine.pipeline.verify_pictures import (
     Grey,
     GreyMaker,
@@ -122,18 +123,22 @@ def _compare(
     before = GreyMaker(source.video, grid, result.video)
     after = GreyMaker(result.video, grid, source.video)
     window = Window(_greys(old, before, frames.source_pts), grid.pixels)
-    order = Order()
+    order, steps = Order(), Steps()
     for number, grey in enumerate(_greys(new, after, frames.result_pts)):
         around, known = window.advance()
         state = order.add(grey, around, known)
         if not known[state]:
             state = REACH
+        steps.add(around[state], around[max(0, state - 1)], grey)
         if known[state]:
             _judge(frames, number, around[state].reshape(grey.shape), grey)
         tell(number + 1)
     window.drain()
     frames.shown = order.shown(window.count)
-    frames.edits = edits(frames.shown, window.count, window.changes, order.noise)
+    found = edits(frames.shown, window.count, window.changes, order.noise)
+    wrong = set(frames.black) | set(frames.unlike)  # told of elsewhere
+    frozen = [n for n in steps.frozen() if wrong.isdisjoint((n - 1, n, n + 1))]
+    frames.edits = with_frozen(found, frozen, frames.shown)
 
 
 def _greys(frames: Iterable[PlanarFrame], make: GreyMaker, pts: array[int]) -> Iterator[Grey]:

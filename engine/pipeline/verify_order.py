@@ -153,6 +153,17 @@ def edits(
     return [_judged(edit, changes, noise) for edit in _joined(found)]
 
 
+def with_frozen(found: list[Edit], frozen: list[int], shown: list[int]) -> list[Edit]:
+    """Add result frames that show the frame before them again in their own place."""
+    known = {edit.shown_at + near for edit in found for near in (-1, 0, 1)}
+    for number in frozen:
+        if number not in known and number:
+            before, lost = shown[number - 1], shown[number]
+            found.append(Edit(kind="doubled", frame=before, shown_at=number))
+            found.append(Edit(kind="missing", frame=lost, shown_at=number + 1))
+    return sorted(found, key=lambda edit: edit.shown_at)
+
+
 def _joined(found: list[Edit]) -> list[Edit]:
     """Neighbouring repetitions of one frame are one edit."""
     joined: list[Edit] = []

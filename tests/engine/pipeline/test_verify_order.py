@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pipeline.verify_order import Edit, Order, Window, edits
+from engine.pipeline.verify_freeze import Steps
+from engine.pipeline.verify_order import Edit, Order, Window, edits, with_frozen
 from engine.pipeline.verify_pictures import Grey, area_mean, likeness
 
 CELLS = (9, 16)
@@ -99,3 +100,34 @@ def test_likeness_is_one_for_equal_and_low_for_other_pictures() -> None:
     assert likeness(pictures[0], pictures[0]) == pytest.approx(1.0, abs=1e-5)
     assert likeness(pictures[0], pictures[0] + np.float32(0.004)) > 0.99
     assert likeness(pictures[0], 1 - pictures[0]) < 0.3
+
+
+def frozen(source: list[Grey], shows: list[int], noise: float) -> list[int]:
+    """As the comparison feeds it, with an error that stays the same for the whole film."""
+    random = np.random.default_rng(5)
+    usual = random.normal(0, 3 / 255, CELLS).astype(np.float32)
+    steps = Steps()
+    for number, shown in enumerate(shows):
+        picture = source[shown] + usual + random.normal(0, noise, CELLS).astype(np.float32)
+        steps.add(source[number].ravel(), source[max(0, number - 1)].ravel(), picture)
+    return steps.frozen()
+
+
+def test_frozen_frame_is_found_where_the_result_differs_more_than_neighbours_do() -> None:
+    source, every = film(60, 0.05), list(range(60))
+    shows = [*every[:30], 29, *every[31:]]
+    assert frozen(source, shows, 0.1 / 255) == [30]
+    assert frozen(source, every, 0.1 / 255) == []
+    assert frozen(source, shows, 20 / 255) == []  # noise hides it; nothing is invented
+    assert frozen(film(60, 0.0), shows, 0.0) == []
+    assert frozen(source[:4], every[:4], 0.1 / 255) == []
+
+
+def test_frozen_frame_is_told_once() -> None:
+    shown = list(range(20))
+    assert with_frozen([], [5], shown) == [
+        Edit(kind="doubled", frame=4, shown_at=5),
+        Edit(kind="missing", frame=5, shown_at=6),
+    ]
+    known = [Edit(kind="doubled", frame=4, shown_at=5)]
+    assert with_frozen(known, [5], shown) == known
