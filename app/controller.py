@@ -139,8 +139,7 @@ class Controller(QObject):
         if row is None or not row.state.can_change:
             return
         self._queue.choose(job_id, settings, output)
-        if row.state is JobState.WAITING:
-            self._send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
+        self._send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
 
     def move(self, job_id: str, step: int) -> None:
         """Move a job up (-1) or down (1)."""

@@ -15,7 +15,7 @@ from app.jobs.output_form import OutputForm
 from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
 from app.settings.names import choice_of, name_of
-from app.state.job_row import JobRow
+from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
 from engine.plan import Plan
@@ -24,6 +24,7 @@ from engine.settings.schema import JobSettings
 SHOWN_ABOVE = (*target_form.FIELDS, *output_form.FIELDS, "model", "form")
 _WAIT_MS = 200  # after the last change, before the engine plans anew
 _FIXED = mark("Choices are fixed once a film was started.")
+_NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _FORMS = ("auto", "faithful", "restore")
 
 
@@ -38,7 +39,7 @@ class ChoicesForm(QWidget):
         self.settings = JobSettings()
         self.output: Path | None = None
         self._job_id = self._name = ""
-        self._can_change = True
+        self._can_change, self._was_started = True, False
         self._plan: Plan | None = None
         self._heading, self._subject = QLabel(), ElidedLabel()
         self._heading.setProperty("kind", "section")
@@ -82,6 +83,7 @@ class ChoicesForm(QWidget):
             self._show_values(is_other)
         self._job_id = job_id
         self._can_change = row is None or row.state.can_change
+        self._was_started = row is not None and row.state not in _NEVER_STARTED
         self._name = row.source.name if row is not None else ""
         self._show_subject()
         for part in self._parts:
@@ -130,10 +132,10 @@ class ChoicesForm(QWidget):
     def _show_subject(self) -> None:
         if not self._name:
             self._subject.setText(tr("for the next files"))
-        elif self._can_change:
-            self._subject.setText(tr("of {name}", name=self._name))
-        else:
+        elif self._was_started:
             self._subject.setText(tr("fixed · {name}", name=self._name))
+        else:
+            self._subject.setText(tr("of {name}", name=self._name))
 
     def _show_values(self, is_other: bool) -> None:
         show_target = self._target.show_preset if is_other else self._target.show_settings

@@ -31,10 +31,11 @@ def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
     active = model.active
     if active is not None:
         return ("resume" if active.state is JobState.PAUSED else "pause"), "cancel"
-    if row is not None and row.state is JobState.DONE and not model.count(JobState.WAITING):
-        return "open_result", "show_in_folder"
-    if row is not None and row.state.can_retry and not model.count(JobState.WAITING):
-        return "retry", "remove"
+    waits = model.count(JobState.WAITING) > 0
+    if row is not None and row.state is JobState.DONE:
+        return ("start", "open_result") if waits else ("open_result", "show_in_folder")
+    if row is not None and row.state.can_retry:
+        return ("start", "retry") if waits else ("retry", "remove")
     return "start", ""
 
 

@@ -159,7 +159,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state, row.error = JobState.REJECTED, event.error
         case events.PlanChosen():
             row.plan, row.error = event.plan, None
-        case events.PlanFailed():
+        case events.PlanFailed() if row.state.can_change:
             row.error = event.error
         case events.PlanDowngraded():
             row.plan = event.plan

@@ -251,3 +251,14 @@ def test_everything_that_acts_has_a_name_for_screen_readers(bench: Bench) -> Non
             if widget.isVisible() and not widget.objectName().startswith("qt_"):
                 name = widget.accessibleName() or getattr(widget, "text", str)()
                 assert name, widget.objectName()
+
+
+def test_a_cancelled_film_can_be_retried_while_others_wait(bench: Bench) -> None:
+    first = bench.add("one.mp4")
+    bench.add("two.mp4")
+    bench.do("start")
+    bench.do("cancel")
+    bench.window.queue_column.view.select(first)
+    bench.hear()
+    assert bench.button("primaryAction").text() == "Start"
+    assert bench.button("secondAction").text() == "Try again"

@@ -103,3 +103,13 @@ def test_checking_the_result_does_not_set_the_frames_back(model: QueueModel) -> 
     row = model.find("a")
     assert row is not None
     assert (row.share, row.stage_share) == (1.0, 0.25)
+
+
+def test_a_refused_file_keeps_its_own_reason(model: QueueModel) -> None:
+    reason = ErrorInfo(code="unreadable-media", message="No film.")
+    play(model, events.JobRejected(job_id="a", source="a.mp4", error=reason))
+    later = ErrorInfo(code="unknown-job", message="There is no job a.")
+    play(model, events.PlanFailed(job_id="a", error=later))
+    row = model.find("a")
+    assert row is not None
+    assert row.error == reason
