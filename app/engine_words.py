@@ -24,7 +24,7 @@ def said(sentence: str) -> str:
     for pattern, translated in _sentences(language):
         match = pattern.fullmatch(sentence)
         if match is not None:
-            return translated.format(**{k: tr(v) for k, v in match.groupdict().items()})
+            return translated.format(**{k: said(v) for k, v in match.groupdict().items()})
     return tr(sentence)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
@@ -16,7 +13,6 @@ from PySide6.QtGui import (
     QPaintEvent,
 )
 from PySide6.QtWidgets import (
-    QFileDialog,
     QHBoxLayout,
     QMainWindow,
     QMessageBox,
@@ -31,9 +27,9 @@ from app.actions import Actions
 from app.controller import Controller
 from app.foot_strip import FootStrip
 from app.i18n import tr
+from app.intake import Intake
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
-from app.jobs.found_files import PICTURE_ENDINGS, VIDEO_ENDINGS
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.monitor.log_view import LogDock
@@ -47,6 +43,8 @@ from app.top_strip import TopStrip
 from app.ui_state import UiState
 from app.widgets.drop_overlay import DropOverlay
 from engine import paths
+
+_LOG_HEIGHT = 160
 
 
 class MainWindow(QMainWindow):
@@ -73,6 +71,7 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(QSize(1024, 640))
         self.setAcceptDrops(True)
         self.actions_ = Actions(self)
+        self.intake = Intake(self, controller, ui_state)
         self.top = TopStrip(telemetry)
         self.queue_column = QueueColumn(queue)
         self.stage = StageView()
@@ -111,13 +110,13 @@ class MainWindow(QMainWindow):
             case "move_up" | "move_down":
                 self._controller.move(job_id, -1 if name == "move_up" else 1)
             case "add_files":
-                self._ask_files()
+                self.intake.ask_files()
             case "add_folder":
-                self._ask_folder()
+                self.intake.ask_folder()
             case "open_result" | "show_in_folder" | "report":
                 self._look_at(row, name)
             case "log":
-                self.log_dock.setVisible(True)
+                self._show_log(True)
             case _:
                 self._help(row, name)
 
@@ -204,26 +203,6 @@ class MainWindow(QMainWindow):
 
     # Files
 
-    def _ask_files(self) -> None:
-        endings = " ".join(f"*{ending}" for ending in sorted(VIDEO_ENDINGS | PICTURE_ENDINGS))
-        chosen, _ = QFileDialog.getOpenFileNames(
-            self,
-            tr("Add films or pictures"),
-            str(self._ui_state.source_folder),
-            f"{tr('Films and pictures')} ({endings});;{tr('All files')} (*)",
-        )
-        self._take([Path(name) for name in chosen])
-
-    def _ask_folder(self) -> None:
-        folder = str(self._ui_state.source_folder)
-        chosen = QFileDialog.getExistingDirectory(self, tr("Add a folder"), folder)
-        self._take([Path(chosen)] if chosen else [])
-
-    def _take(self, found: Sequence[Path]) -> None:
-        if found:
-            self._ui_state.source_folder = found[0].parent
-            self._controller.add_paths(found)
-
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and folders are welcome everywhere."""
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -238,8 +217,7 @@ class MainWindow(QMainWindow):
     def dropEvent(self, event: QDropEvent) -> None:
         """Add what was dropped."""
         self.show_drop_hover(False)
-        urls = event.mimeData().urls()
-        self._take([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
+        self.intake.take_drop(event.mimeData())
         event.acceptProposedAction()
 
     def show_drop_hover(self, is_hovered: bool) -> None:
@@ -351,20 +329,20 @@ class MainWindow(QMainWindow):
             self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
             self.addAction(self.actions_[name])
         self.addAction(self.actions_["log"])
-        self.actions_["log"].toggled.connect(self.log_dock.setVisible)
+        self.actions_["log"].toggled.connect(self._show_log)
         self.log_dock.visibilityChanged.connect(self._log_shown)
         view = self.queue_column.view
         view.addAction(self.actions_["remove"])
         view.set_menu([self.actions_[name] if name else None for name in _MENU])
         view.selected.connect(self._user_selected)
         view.open_wanted.connect(lambda _job_id: self.do("open_result"))
-        self.queue_column.files_wanted.connect(self._ask_files)
-        self.queue_column.folder_wanted.connect(self._ask_folder)
+        self.queue_column.files_wanted.connect(self.intake.ask_files)
+        self.queue_column.folder_wanted.connect(self.intake.ask_folder)
         self.decision.action_wanted.connect(self.do)
         self.decision.details_wanted.connect(lambda: self.do("report"))
         self.choices.changed.connect(self._choose)
         self.stage.frame_requested.connect(self._controller.show_frame)
-        self.stage.files_requested.connect(self._ask_files)
+        self.stage.files_requested.connect(self.intake.ask_files)
         self.stage.sample_requested.connect(self.sample_wanted)
         self.stage.open_requested.connect(lambda _job_id: self.do("open_result"))
         self.stage.folder_requested.connect(lambda _job_id: self.do("show_in_folder"))
@@ -376,6 +354,11 @@ class MainWindow(QMainWindow):
         row = self.selected
         self._controller.choose(row.job_id if row is not None else "", settings, output)
         self._ui_state.choices = self._controller.settings
+
+    def _show_log(self, is_wanted: bool) -> None:
+        self.log_dock.setVisible(is_wanted)
+        if is_wanted:
+            self.resizeDocks([self.log_dock], [_LOG_HEIGHT], Qt.Orientation.Vertical)
 
     def _log_shown(self, is_visible: bool) -> None:
         self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())

@@ -316,7 +316,7 @@ def _refused(player: Player) -> None:
         Notice(
             code="stream-left-out",
             severity="warning",
-            message="Stream 3 (subtitle, dvb_subtitle) is left out: MP4 cannot hold it.",
+            message="Stream 3 (subtitle, dvb_subtitle) is left out: MP4 cannot hold dvb_subtitle.",
             hint="Choose MKV as the kind of file to keep it.",
         ),
     )

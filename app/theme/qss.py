@@ -132,7 +132,7 @@ def _others(t: Theme) -> str:
     return f"""
 QListView {{ background: transparent; border: none; outline: none; }}
 QPlainTextEdit {{
-  background: {t.background}; color: {t.text_2}; border: none;
+  background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QMenu {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line}; padding: 4px; }}

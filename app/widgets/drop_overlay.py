@@ -44,7 +44,7 @@ class DropOverlay(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         veil = QColor(theme.background)
-        veil.setAlphaF(0.82)
+        veil.setAlphaF(0.9)
         painter.fillRect(self.rect(), veil)
         fill = QColor(theme.accent)
         fill.setAlphaF(0.08)

@@ -104,3 +104,13 @@ def test_no_english_word_is_left_in_the_chinese_window(bench: Bench) -> None:
         text = getattr(widget, "text", None)
         shown = str(text()) if callable(text) and widget.isVisible() else ""
         assert shown not in chinese or tr(shown) == shown, shown
+
+
+def test_a_reason_inside_a_sentence_is_translated_too(qapp: QApplication) -> None:
+    languages = Languages(qapp)
+    languages.use("zh_CN")
+    try:
+        sentence = "Stream 3 (subtitle, dvb) is left out: MP4 cannot hold dvb."
+        assert said(sentence) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
+    finally:
+        languages.use("en")
