@@ -8,6 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.control import Control
 from engine.errors import InputError
 from engine.media import MediaInfo
@@ -131,7 +134,7 @@ def _compare(
             state = REACH
         steps.add(around[state], around[max(0, state - 1)], grey)
         if known[state]:
-            _judge(frames, number, around[state].reshape(grey.shape), grey)
+            _judge(frames, number, _nearest(around, known, state, grey), grey)
         tell(number + 1)
     window.drain()
     frames.shown = order.shown(window.count)
@@ -145,6 +148,14 @@ def _greys(frames: Iterable[PlanarFrame], make: GreyMaker, pts: array[int]) -> I
     for frame in frames:
         pts.append(frame.pts)
         yield make(frame.planes)
+
+
+def _nearest(around: NDArray[np.float32], known: NDArray[np.bool_], state: int, grey: Grey) -> Grey:
+    """The source's frame that is meant, or a neighbour: order is judged later, with hindsight."""
+    rows = [row for row in (state, state - 1, state + 1) if 0 <= row < len(known) and known[row]]
+    best = min(rows, key=lambda row: float(np.square(around[row] - grey.ravel()).sum()))
+    nearest: Grey = around[best].reshape(grey.shape)
+    return nearest
 
 
 def _judge(frames: Frames, number: int, source: Grey, result: Grey) -> None:
