@@ -43,6 +43,7 @@ def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
         log.setup()
         return _command(args, standard(json=args.json), services)
     except SystemExit as end:  # argparse has said why
+        _flush()
         return end.code if isinstance(end.code, int) else context.FAILED
 
 
@@ -53,8 +54,7 @@ def _command(args: argparse.Namespace, console: Console, services: Callable[[], 
         console.note("Cancelled.")
         return context.CANCELLED
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing may be flushed into the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _silence()
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
@@ -62,6 +62,19 @@ def _command(args: argparse.Namespace, console: Console, services: Callable[[], 
         logger.exception("mistake in a command")
         hint = f"The log in {paths.logs_folder()} tells where; please report it."
         return _failed(console, InternalError("Something went wrong inside Upreel.", hint=hint))
+
+
+def _flush() -> None:
+    """Write what waits now: at exit nobody could take the error that the reader has gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+
+
+def _silence() -> None:
+    """Whoever read our output has gone; nothing may be flushed into the pipe at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _failed(console: Console, error: EngineError) -> int:

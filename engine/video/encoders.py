@@ -240,7 +240,8 @@ def encoder_options(
     """
     preset = encoder.speeds.get(speed, "")
     if encoder.name == "libx264":
-        return {"preset": preset, "crf": str(crf)}
+        # without it the same frames give other bytes from run to run: a resumed job would differ
+        return {"preset": preset, "crf": str(crf), "x264-params": "cpu-independent=1"}
     if encoder.name == "libx265":
         return {"preset": preset, "crf": str(crf), "x265-params": "log-level=error:open-gop=0"}
     if encoder.name == "libsvtav1":
