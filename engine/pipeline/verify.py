@@ -8,6 +8,7 @@ top of decoding it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,10 +108,11 @@ def _other_streams(
         return (Check(code="stream-content", passed=False, message=err.message),)
     new = Side(media=after, packets=packets, origin=frames.result_origin)
     is_cut = start is not None or stop is not None
-    length = frames.source_length  # sound ends where the picture does
-    if stop is not None:
-        length = min(length, stop + before.start - frames.source_origin)
-    span = Span(is_cut=is_cut, seconds=float(length))
+    seconds = math.inf
+    if stop is not None:  # sound ends where the picture does, though more was asked for
+        asked = stop + before.start - frames.source_origin
+        seconds = float(min(frames.source_length, asked))
+    span = Span(is_cut=is_cut, seconds=seconds)
     checks, pairs = compare_streams(old, new, plan, span)
     return (
         *checks,
