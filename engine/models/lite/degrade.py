@@ -58,7 +58,7 @@ def _damaged_group(rng: Rng, pictures: Pictures, scale: int) -> tuple[Pictures, 
     """Up to 24 pictures through one encoder, side by side; one frame of each is kept."""
     moving = [_moving_windows(rng, picture) for picture in pictures]
     small = np.stack([_damaged_sequence(rng, windows, scale) for windows in moving])
-    if rng.random() < 0.2:
+    if rng.random() < 0.15:
         result = np.stack([_jpeg_frames(rng, sequence) for sequence in small])
     else:
         result = _through_h264(rng, small)
@@ -81,10 +81,10 @@ def _moving_windows(rng: Rng, picture: np.ndarray) -> Pictures:
 def _damaged_sequence(rng: Rng, windows: Pictures, scale: int) -> Pictures:
     """Reduce, sometimes with another kernel, blur or noise: the same for all frames."""
     kernel = Image.Resampling.BICUBIC
-    if rng.random() < 0.35:
+    if rng.random() < 0.2:
         kernel = _KERNELS[int(rng.integers(len(_KERNELS)))]
-    blur = rng.uniform(0.2, 0.8) if rng.random() < 0.25 else 0.0
-    noise = rng.exponential(2.5) if rng.random() < 0.35 else 0.0
+    blur = rng.uniform(0.2, 0.7) if rng.random() < 0.1 else 0.0
+    noise = rng.exponential(2.0) if rng.random() < 0.2 else 0.0
     frames = []
     for window in windows:
         small = Image.fromarray(reduced(window, scale, kernel))
@@ -113,7 +113,7 @@ def _through_h264(rng: Rng, sequences: Pictures) -> Pictures:
     places = [divmod(i, _COLUMNS) for i in range(n)]
     for (row, column), sequence in zip(places, sequences, strict=True):
         mosaic[:, row * h : (row + 1) * h, column * w : (column + 1) * w] = sequence
-    crf = float(np.clip(rng.normal(27, 5), 16, 38))
+    crf = float(np.clip(rng.normal(26, 4.5), 16, 38))
     preset = str(rng.choice(["veryfast", "fast", "medium"]))
     decoded = h264_round_trip(mosaic, crf=crf, preset=preset)
     return np.stack([decoded[:, r * h : (r + 1) * h, c * w : (c + 1) * w] for r, c in places])
