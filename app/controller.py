@@ -174,6 +174,12 @@ class Controller(QObject):
             self._send(commands.RetryJob(job_id=job_id))
             self._send(commands.StartQueue())
 
+    def reopen(self, job_id: str) -> None:
+        """Let a job wait again so that its choices can be changed; it does not start by itself."""
+        if self._queue.active is None:
+            self._send(commands.StopQueue())
+        self._send(commands.RetryJob(job_id=job_id))
+
     # Running
 
     def start(self) -> None:

@@ -45,6 +45,7 @@ from app.widgets.drop_overlay import DropOverlay
 from engine import paths
 
 _LOG_HEIGHT = 160
+_NEED_CHOICES = ("rename", "folder", "choices")
 
 
 class MainWindow(QMainWindow):
@@ -66,6 +67,7 @@ class MainWindow(QMainWindow):
         self._controller, self._queue, self._ui_state = controller, queue, ui_state
         self._is_painted = self._follows = False
         self._shown: object = None
+        self._help_later = ("", "")  # job_id, what its error card offered
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
         self.setMinimumSize(QSize(1024, 640))
@@ -124,8 +126,10 @@ class MainWindow(QMainWindow):
         """What an error card offers."""
         if row is None:
             return
-        if row.state.can_retry and name in ("rename", "folder", "choices"):
-            self._controller.retry(row.job_id)
+        if row.state.can_retry and name in _NEED_CHOICES:
+            self._help_later = (row.job_id, name)  # as soon as its choices can be changed
+            self._controller.reopen(row.job_id)
+            return
         match name:
             case "rename":
                 self.choices.file.edit_name()
@@ -169,6 +173,9 @@ class MainWindow(QMainWindow):
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
+        if self._help_later[0] == job_id and row.state.can_change and row.plan is not None:
+            name, self._help_later = self._help_later[1], ("", "")
+            self._help(row, name)
 
     def _queue_changed(self) -> None:
         active = self._queue.active

@@ -262,3 +262,19 @@ def test_a_cancelled_film_can_be_retried_while_others_wait(bench: Bench) -> None
     bench.hear()
     assert bench.button("primaryAction").text() == "Start"
     assert bench.button("secondAction").text() == "Try again"
+
+
+def test_another_name_for_a_failed_job_can_be_typed_before_it_runs_again(bench: Bench) -> None:
+    bench.add()
+    bench.do("start")
+    bench.engine.fail(ErrorInfo(code="output-exists", message="film_x2.mp4 is already there."))
+    bench.hear()
+    assert bench.button("errorAction").text() == "Choose another name"
+    before = len(bench.engine.asked(commands.StartQueue))
+    bench.button("errorAction").click()
+    bench.hear()
+    assert bench.program.queue.rows[0].state is JobState.WAITING
+    assert len(bench.engine.asked(commands.StartQueue)) == before
+    field = bench.find("outputName")
+    assert field.isEnabled()
+    assert field.selectedText() == "film_x2"
