@@ -64,18 +64,18 @@ def chapters_of(source: Any, shift: Fraction, end: Fraction | None) -> list[dict
     Args:
         source: The opened file.
         shift: Seconds taken from every time.
-        end: Of the result in seconds, where it was trimmed; chapters outside are dropped and
-            those across an edge cut.
+        end: Of the result in seconds, where its end was trimmed. Chapters outside are dropped and
+            those across an edge cut; MKV refuses one that begins before 0.
     """
     chapters = []
     for chapter in source.chapters():
         base = chapter["time_base"] or Fraction(1, 1000)
         moved = round(shift / base)
         first, last = chapter["start"] - moved, chapter["end"] - moved
-        if end is not None:
-            first, last = max(first, 0), min(last, round(end / base))
-            if last <= first:
-                continue
+        kept = max(first, 0), last if end is None else min(last, round(end / base))
+        if kept != (first, last) and kept[1] <= kept[0]:
+            continue
+        first, last = kept
         chapters.append({**chapter, "start": first, "end": last, "time_base": base})
     return chapters
 
