@@ -46,7 +46,10 @@ class ChangeJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveJob(Command):
-    """Take a job that does not run out of the queue and delete its finished segments."""
+    """Take a job that does not run out of the queue and delete its finished segments.
+
+    Also a job of an earlier run that cannot go on and so never came into the queue.
+    """
 
     job_id: str
 

@@ -16,7 +16,7 @@ from typing import Any
 from engine import commands as c
 from engine import events as e
 from engine.control import Control
-from engine.errors import Cancelled, EngineError, InternalError, JobError
+from engine.errors import Cancelled, EngineError, InternalError, JobError, UnknownJob
 from engine.hardware.telemetry import Sampler
 from engine.jobs.checkpoint import check_unchanged
 from engine.jobs.job import Job, JobState
@@ -163,10 +163,14 @@ class EngineThread(threading.Thread):
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
 
     def _remove(self, command: c.RemoveJob) -> None:
-        job = self._idle(command.job_id)
-        self._jobs.remove(job)
-        self._store.remove(job.id)
-        self._sink.emit(e.JobRemoved(job_id=job.id))
+        if any(job.id == command.job_id for job in self._jobs):
+            self._jobs.remove(self._idle(command.job_id))
+        elif command.job_id not in self._store.ids():
+            raise UnknownJob(f"There is no job {command.job_id}.", job=command.job_id)
+        with self._store.held(command.job_id):
+            pass  # refuses while another program is at it
+        self._store.remove(command.job_id)
+        self._sink.emit(e.JobRemoved(job_id=command.job_id))
 
     def _move(self, command: c.MoveJob) -> None:
         self._jobs.move(self._jobs.get(command.job_id), command.position)

@@ -151,6 +151,22 @@ def test_frames_are_shown_before_and_after(source, tmp_path):
         assert shown.result.size.width == 192
 
 
+def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+    source.write_bytes(b"another film")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        assert heard.wait(e.JobRejected).error.code == "checkpoint-mismatch"
+        engine.send(c.RemoveJob(job_id="a"))
+        heard.wait(e.JobRemoved)
+        engine.send(c.RemoveJob(job_id="a"))
+        assert heard.wait(e.Warned).notice.code == "unknown-job"
+    assert unfinished(tmp_path / "jobs") == ()
+
+
 def test_a_stopped_engine_says_so(tmp_path):
     heard = Listener()
     engine = Engine(heard, jobs_folder=tmp_path / "jobs")
