@@ -43,7 +43,7 @@ def make_plan(
     request = Request(media=media, settings=settings, output=named)
     budget = measure_budget(machine.settings, output or media.path, machine.jobs_folder)
     plan = plan_job(request, budget, load_rates())
-    if named is None and output is not None and plan.container != "sequence":
+    if named is None and output is not None:
         plan = replace(plan, output=output / default_output(media, settings, plan.container).name)
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.pipeline.prepare import Machine, make_plan
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.probe import probe
+from tests.helpers.clips import make_clip, make_picture, make_pictures
+
+COPY = JobSettings(model="none")
+
+
+def planned(source: Path, output: Path | None, folder: Path) -> Path:
+    machine = Machine(settings=EngineSettings(), jobs_folder=folder / "jobs")
+    plan = make_plan(probe(source), COPY, output, machine)
+    assert plan.fits, plan.notices
+    return plan.output
+
+
+@pytest.mark.parametrize("kind", ["film", "picture", "sequence"])
+def test_existing_folder_takes_the_result_under_its_usual_name(kind: str, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    source, name = _source(kind, tmp_path)
+    assert planned(source, there, tmp_path) == there / name
+    assert planned(source, None, tmp_path) == source.parent / name
+
+
+def _source(kind: str, folder: Path) -> tuple[Path, str]:
+    if kind == "film":
+        return make_clip(folder / "film.mkv", frames=3), "film_copy.mkv"
+    if kind == "picture":
+        return make_picture(folder / "still.png"), "still_copy.png"
+    return make_pictures(folder / "shots", 3), "shot_copy"
+
+
+def test_new_folder_becomes_the_result_of_a_sequence(tmp_path: Path) -> None:
+    source = make_pictures(tmp_path / "shots", 3)
+    assert planned(source, tmp_path / "larger", tmp_path) == tmp_path / "larger"
