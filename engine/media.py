@@ -60,6 +60,7 @@ class VideoInfo:
     field_order: str = "progressive"  # "tt", "bb", "tb", "bt" when interlaced
     hdr: Hdr = ""
     bit_rate: int = 0  # bits/s, 0 while unknown
+    quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
     title: str = ""
 

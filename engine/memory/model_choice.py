@@ -33,8 +33,9 @@ LOSSLESS = {
     "magicyuv",
     "cfhd",
 }
-CLEAN_BITS_PER_PIXEL = {"h264": 0.16, "hevc": 0.10, "av1": 0.08, "vp9": 0.10}
-CLEAN_BITS_PER_PIXEL_OTHER = 0.5  # older codecs: MPEG-2, MPEG-4 ASP, MJPEG, VP8
+RESTORE_QUANTISER = 26.0  # of H.264: above it the restoring form is nearer to the truth
+_EFFICIENCY = {"hevc": 1.7, "av1": 2.0, "vp9": 1.6, "mpeg2video": 0.5, "mjpeg": 0.3}  # of H.264 = 1
+CLEAN_BITS_PER_PIXEL = 0.16  # at least, for H.264 whose quantiser is not known
 
 
 def choose_model(
@@ -80,14 +81,20 @@ def choose_model(
 def choose_form(video: VideoInfo) -> str:
     """Form of Lite: "restore" for a source damaged by a small bit rate, else "faithful".
 
-    Judged by the bits a pixel got. Unknown bit rates of lossy codecs count as clean: keeping too
-    much is the smaller mistake.
+    Judged by the mean quantiser of H.264 (figures in the model card, resources/weights), else
+    roughly by the bits a pixel got, which depend on motion and detail as much. Unknown bit rates
+    of lossy codecs count as clean: keeping too much is the smaller mistake.
     """
+    if video.quantiser:
+        return "restore" if video.quantiser > RESTORE_QUANTISER else "faithful"
     if video.codec in LOSSLESS or not video.bit_rate or video.frame_rate is None:
         return "faithful"
     bits = video.bit_rate / (video.size.pixels * float(video.frame_rate))
-    clean = CLEAN_BITS_PER_PIXEL.get(video.codec, CLEAN_BITS_PER_PIXEL_OTHER)
-    return "faithful" if bits >= clean else "restore"
+    return (
+        "faithful"
+        if bits >= CLEAN_BITS_PER_PIXEL / _EFFICIENCY.get(video.codec, 1.0)
+        else "restore"
+    )
 
 
 def _device(settings: JobSettings, budget: Budget) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
+from engine.errors import InputError
 from engine.geometry import Size
 from engine.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.images import SEQUENCE_RATE, picture_codec, read_picture
@@ -22,6 +23,7 @@ from engine.video.opening import (
     translated,
 )
 from engine.video.pixels import layout_of, planes_of
+from engine.video.quantiser import mean_quantiser
 from engine.video.sequences import find_sequence, sequence_file
 from engine.video.siting import chroma_location
 from engine.video.streams import chapters_of, clock_start, film_stream, other_streams
@@ -70,7 +72,17 @@ def probe(path: Path) -> MediaInfo:
     codec = picture_codec(path)
     if codec:
         return _probe_picture(path, codec)
-    return _probe_film(path)
+    media = _probe_film(path)
+    return replace(media, video=replace(media.video, quantiser=_quantiser(path, media.video)))
+
+
+def _quantiser(path: Path, video: VideoInfo) -> float:
+    if video.codec != "h264":
+        return 0.0
+    try:
+        return mean_quantiser(path, index=video.index) or 0.0
+    except InputError:
+        return 0.0  # the job itself will say what is damaged
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:

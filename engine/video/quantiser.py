@@ -16,11 +16,12 @@ from engine.video.opening import open_input, translated
 _SCALE = "h264"  # other decoders of FFmpeg export nothing, or numbers on another scale
 
 
-def mean_quantiser(path: Path, *, frames: int = 24) -> float | None:
+def mean_quantiser(path: Path, *, index: int = -1, frames: int = 24) -> float | None:
     """Mean H.264 quantiser (0 to 51, 6 more halve the precision) of the first frames.
 
     Args:
         path: The source.
+        index: Of the film's stream; -1 for the first one.
         frames: How many are decoded.
 
     Returns:
@@ -30,7 +31,8 @@ def mean_quantiser(path: Path, *, frames: int = 24) -> float | None:
         InputError: The file cannot be read; see `opening.translated`.
     """
     with open_input(path) as container:
-        stream = next(iter(container.streams.video), None)
+        wanted = (s for s in container.streams.video if index in (-1, s.index))
+        stream = next(wanted, None)
         if stream is None or stream.codec_context.name != _SCALE:
             return None
         stream.codec_context.options = {"export_side_data": "venc_params"}

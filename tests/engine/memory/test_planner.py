@@ -86,6 +86,10 @@ def test_smaller_plans_end_at_a_floor():
         ({"bit_rate": 8_000_000}, "faithful"),
         ({"bit_rate": 0}, "faithful"),
         ({"bit_rate": 200_000, "codec": "ffv1"}, "faithful"),
+        ({"bit_rate": 200_000, "quantiser": 20.0}, "faithful"),
+        ({"bit_rate": 8_000_000, "quantiser": 31.0}, "restore"),
+        ({"bit_rate": 2_000_000, "codec": "av1"}, "faithful"),
+        ({"bit_rate": 1_500_000, "codec": "mpeg2video"}, "restore"),
     ],
 )
 def test_damaged_sources_are_restored(video, form):
