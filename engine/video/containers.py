@@ -47,7 +47,8 @@ CONTAINERS: dict[str, Container] = {
         muxer="mov",
         suffixes=(".mov", ".qt"),
         picture=frozenset({"h264", "hevc", "prores"}),
-        audio=_MOV_AUDIO | {"pcm_u8", "pcm_s8", "pcm_alaw", "pcm_mulaw", "amr_nb", "amr_wb"},
+        audio=(_MOV_AUDIO - {"flac", "opus"})  # FFmpeg writes these into MP4 only
+        | {"pcm_u8", "pcm_s8", "pcm_alaw", "pcm_mulaw", "amr_nb", "amr_wb"},
         subtitle=frozenset({"mov_text"}),
     ),
     "mkv": Container(
