@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import av
 import numpy as np
+import torch
+import torch.nn.functional as F
 from PIL import Image, ImageFilter
 
 Pictures = np.ndarray
@@ -122,18 +124,53 @@ def _through_h264(rng: Rng, sequences: Pictures) -> Pictures:
 def h264_round_trip(frames: Pictures, *, crf: float, preset: str = "medium") -> Pictures:
     """Frames [t, h, w, 3] after x264 in 4:2:0 and back; h and w even, BT.601 limited range.
 
-    One encoder thread: the result does not depend on the machine.
+    One encoder thread: the result does not depend on the machine. The colours are converted here
+    in float and rounded once: the fast conversion of FFmpeg shifts them by up to one step, which
+    a network would learn to undo.
     """
+    h, w = frames.shape[1:3]
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as container:
         options = {"crf": f"{crf:.1f}", "preset": preset, "threads": "1"}
         stream = container.add_stream("libx264", rate=Fraction(25), options=options)
-        stream.height, stream.width = frames.shape[1:3]
+        stream.height, stream.width = h, w
         stream.pix_fmt = "yuv420p"
         for frame in frames:
-            image = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
-            container.mux(stream.encode(image))
+            planes = av.VideoFrame.from_ndarray(_to_yuv420(frame), format="yuv420p")
+            container.mux(stream.encode(planes))
         container.mux(stream.encode(None))
     file.seek(0)
     with av.open(file, "r") as written:
-        return np.stack([frame.to_ndarray(format="rgb24") for frame in written.decode(video=0)])
+        planes_back = [f.to_ndarray(format="yuv420p") for f in written.decode(video=0)]
+    return np.stack([_to_rgb(planes, h, w) for planes in planes_back])
+
+
+_TO_YUV = np.array(
+    [
+        [65.481, 128.553, 24.966],
+        [-37.797, -74.203, 112.0],
+        [112.0, -93.786, -18.214],
+    ],
+    np.float32,
+) / np.float32(255)
+_OFFSET = np.array([16, 128, 128], np.float32)
+_TO_RGB = np.linalg.inv(_TO_YUV).astype(np.float32)
+
+
+def _to_yuv420(frame: np.ndarray) -> np.ndarray:
+    """uint8 [h, w, 3] -> the planes under each other, [h*3/2, w], chroma sited in the centre."""
+    h, w = frame.shape[:2]
+    yuv = frame.astype(np.float32) @ _TO_YUV.T + _OFFSET
+    chroma = yuv[..., 1:].reshape(h // 2, 2, w // 2, 2, 2).mean(axis=(1, 3))
+    parts = [yuv[..., 0].ravel(), chroma[..., 0].ravel(), chroma[..., 1].ravel()]
+    rounded = np.clip(np.concatenate(parts) + 0.5, 0, 255).astype(np.uint8)
+    return rounded.reshape(h * 3 // 2, w)
+
+
+def _to_rgb(planes: np.ndarray, h: int, w: int) -> np.ndarray:
+    flat = planes.astype(np.float32).ravel()
+    small = torch.from_numpy(flat[h * w :].reshape(1, 2, h // 2, w // 2))
+    chroma = F.interpolate(small, size=(h, w), mode="bilinear", align_corners=False)[0].numpy()
+    yuv = np.stack([flat[: h * w].reshape(h, w), chroma[0], chroma[1]], axis=-1) - _OFFSET
+    rgb = yuv @ _TO_RGB.T
+    return np.asarray(np.clip(rgb + 0.5, 0, 255).astype(np.uint8))

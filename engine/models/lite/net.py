@@ -60,7 +60,8 @@ class LiteNet(nn.Module):
         frames = frames.contiguous(memory_format=torch.channels_last)
         crop = self.receptive_radius - _BASE_REACH
         middle = frames[:, :, crop : frames.shape[2] - crop, crop : frames.shape[3] - crop]
-        base = _bicubic_phases(middle, self.config.scale)
+        with torch.autocast(frames.device.type, enabled=False):  # training must see the same base
+            base = _bicubic_phases(middle, self.config.scale)
         residual = self._residual(frames)
         return _shuffled(base.add_(residual), self.config.scale)
 

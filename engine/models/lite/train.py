@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 LUMA = (0.299, 0.587, 0.114)
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
+_FLAT_SHARE = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +72,18 @@ def cuttings(
             y, x = (int(v) for v in rng.integers(0, sources.shape[1] - side + 1, 2))
             small = sources[index, y : y + side, x : x + side]
             large = targets[index, y * scale : (y + side) * scale, x * scale : (x + side) * scale]
+            if rng.random() < _FLAT_SHARE:
+                small, large = _flat(rng, small, large)
             turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
             pairs.append([_turned(part, turns, mirrored) for part in (small, large)])
         smalls, larges = zip(*pairs, strict=True)
         yield _as_batch(smalls), _as_batch(larges)
+
+
+def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
+    """One colour in place of every part; black and white often, as in bars and titles."""
+    colour = rng.integers(0, 256, 3) if rng.random() < 0.5 else 255 * rng.integers(0, 2)
+    return [np.full_like(part, colour) for part in parts]
 
 
 def _turned(part: np.ndarray, turns: int, mirrored: bool) -> np.ndarray:
