@@ -161,4 +161,4 @@ def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 def _first(told: list[str]) -> str:
     """The first few, and how many more."""
     more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    return "; ".join(told[:_NAMED]) + more
+    return "; ".join(text.rstrip(".") for text in told[:_NAMED]) + more
