@@ -134,10 +134,11 @@ def test_chart_of_numbers_becomes_the_chart_of_colours(
     kind: Kind, bits: int, tmp_path: Path
 ) -> None:
     """To RGB and no way back, so that two wrongs cannot make a right."""
-    source, result = tmp_path / "chart.mkv", tmp_path / "chart.png"
+    source, result = tmp_path / "chart.mkv", tmp_path / "chart_%04d.png"
     write_chart(source, kind, full=False, bits=bits)
     upscale(source, result, "--model", "none")
-    (picture_file,) = (path for path in tmp_path.rglob("*.png") if path.is_file())
+    (written,) = (path for path in tmp_path.rglob("*.png") if path.is_file())
+    picture_file = written.replace(tmp_path / "picture.png")
     raw = ffmpeg("-i", picture_file, "-pix_fmt", "rgb48le", "-f", "rawvideo", "-")
     picture = np.frombuffer(raw, "<u2").reshape(HEIGHT, WIDTH, 3).transpose(2, 0, 1) / 257.0
     off = np.abs(_interiors(picture).T - 255 * patches())
