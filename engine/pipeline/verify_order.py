@@ -89,7 +89,7 @@ class Order:
     """Follows the result frame by frame; memory: 50 bytes a frame."""
 
     _costs: NDArray[np.float64] = field(default_factory=lambda: _jumps()[REACH].copy())
-    _came_from: list[NDArray[np.uint8]] = field(default_factory=list)
+    _came_from: bytearray = field(default_factory=bytearray)  # a row of states for each frame
     _best: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     noise: float = _FLOOR
 
@@ -103,10 +103,10 @@ class Order:
         if self._came_from:
             through = self._costs[:, None] + _jumps()
             origin = through.argmin(axis=0)
-            self._came_from.append(origin.astype(np.uint8))
+            self._came_from += origin.astype(np.uint8).tobytes()
             self._costs = through[origin, np.arange(_STATES)]
         else:
-            self._came_from.append(np.zeros(_STATES, dtype=np.uint8))
+            self._came_from += bytes(_STATES)
         self._costs = self._costs + costs
         self._costs -= self._costs.min()
         return int(self._costs.argmin())
@@ -115,12 +115,12 @@ class Order:
         """What a right match differs by: the lower quarter of recent best matches, widened."""
         if np.isfinite(best):
             self._best.append(best)
-            if len(self._came_from) % 8 == 0 or len(self._best) < 16:
+            if len(self._came_from) // _STATES % 8 == 0 or len(self._best) < 16:
                 self.noise = max(_FLOOR, 1.5 * float(np.percentile(self._best, 25)))
 
     def shown(self, source_count: int) -> list[int]:
         """The source frame that each result frame shows, once all frames were added."""
-        count = len(self._came_from)
+        count = len(self._came_from) // _STATES
         if not count:
             return []
         left = source_count - count - (np.arange(_STATES) - REACH)
@@ -129,7 +129,7 @@ class Order:
         states = [0] * count
         for number in range(count - 1, -1, -1):
             states[number] = state
-            state = int(self._came_from[number][state])
+            state = self._came_from[number * _STATES + state]
         return [number + state - REACH for number, state in enumerate(states)]
 
 
