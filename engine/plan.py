@@ -90,6 +90,7 @@ class Plan:
     source: Path
     output: Path
     container: str  # "mp4", "mkv", "mov", "image", "sequence"
+    pattern: str = ""  # of the pictures in a "sequence", as "shot_%04d.png"; "" as the source's
     source_size: Size
     span: FrameSpan  # frames of the source; stop may be an estimate
     start: Fraction | None = None  # s, None for the first frame

@@ -14,7 +14,7 @@ from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
 from engine.memory.rates import Rates
 from engine.memory.request import Request
-from engine.memory.target import default_output, stored_target
+from engine.memory.target import default_output, pictures_target, stored_target
 from engine.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import JobSettings
 from engine.units import clock_text, parse_clock
@@ -45,9 +45,13 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     output = request.output or default_output(media, settings, container)
     picture = codecs.plan_picture(media, settings, wanted, container, output=output)
     start, stop = _trim(settings, media.video)
+    pattern = ""
+    if container == "sequence":
+        output, pattern = pictures_target(output)
     plan = Plan(
         source=media.path,
         output=output,
+        pattern=pattern,
         container=container,
         source_size=media.video.size,
         span=FrameSpan(0, _frames(media.video, start, stop)),

@@ -38,6 +38,17 @@ def default_output(media: MediaInfo, settings: JobSettings, container: str) -> P
     return media.path.with_name(name + _SUFFIX[container])
 
 
+def pictures_target(output: Path) -> tuple[Path, str]:
+    """Folder and pattern of single pictures: "a/shot_%04d.png" is such pictures in "a/shot".
+
+    A name without a pattern is the folder itself; its pictures are named as the source's.
+    """
+    if "%" not in output.name:
+        return output, ""
+    folder = output.name.partition("%")[0].rstrip("_-. ") or "pictures"
+    return output.with_name(folder), output.name
+
+
 def _label(settings: JobSettings) -> str:
     if settings.target is not None:
         return str(settings.target)

@@ -82,11 +82,12 @@ def _name(media: MediaInfo, plan: Plan, target: Path, number: int) -> Path:
     if plan.container == "image":
         return target
     suffix = output_suffix("sequence", plan.picture.codec)
-    pattern = Path(media.pattern).name
+    pattern = plan.pattern or Path(media.pattern).name
     match = _NUMBER.search(pattern)
     if match is None:
         return target / f"frame_{number + 1:06d}{suffix}"
-    digits = f"{media.first_number + number:0{int(match[1] or 1)}d}"
+    first = media.first_number if media.pattern else 1
+    digits = f"{first + number:0{int(match[1] or 1)}d}"
     name = pattern[: match.start()] + digits + pattern[match.end() :]
     return target / (Path(name).stem + suffix)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.geometry import Size
-from engine.memory.target import default_output, stored_target
+from engine.memory.target import default_output, pictures_target, stored_target
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
 
@@ -48,3 +48,15 @@ def test_pictures_keep_their_kind_and_sequences_become_a_folder():
     assert default_output(jpeg, JobSettings(), "image") == Path("a/b_x2.png")
     sequence = replace(media, path=Path("a/shot_0001.png"), kind="sequence")
     assert default_output(sequence, JobSettings(), "sequence") == Path("a/shot_x2")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "pattern"),
+    [
+        ("a/shot_%04d.png", "a/shot", "shot_%04d.png"),
+        ("a/%06d.tif", "a/pictures", "%06d.tif"),
+        ("a/folder", "a/folder", ""),
+    ],
+)
+def test_a_pattern_names_pictures_in_a_folder(name, folder, pattern):
+    assert pictures_target(Path(name)) == (Path(folder), pattern)
