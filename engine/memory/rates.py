@@ -11,7 +11,7 @@ from engine import paths
 # CPU seconds for a million pixels on one core of a 2024 server processor; `bench pipeline` measures
 # them, and every finished job corrects the sum for its own machine.
 READ = 0.013  # decode and YUV to RGB, per source Mpx
-LITE = {2: 1.5, 4: 1.9}  # Lite in float32, per source Mpx
+LITE = {2: 1.2, 4: 2.3}  # Lite in float32, per source Mpx
 LITE_BF16 = {2: 0.56, 4: 1.1}  # where the processor multiplies bfloat16
 RESTORE = 0.015  # exact size and RGB to YUV, per output Mpx
 VERIFY = 0.009  # per output Mpx
