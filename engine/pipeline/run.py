@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 import torch
 
 from engine.errors import UnreadableMedia
-from engine.events import StageProgress, StageStarted
+from engine.events import StageProgress, StageStarted, Warned
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.memory import rates
 from engine.memory.predict import QUEUE_CLIPS, kind
@@ -25,11 +24,11 @@ from engine.pipeline.stages.read import Clip, read
 from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Workers
 from engine.pipeline.verify import verify
+from engine.plan import Notice
 from engine.report import Report
 from engine.video.decode import FrameReader
 from engine.video.mux import SegmentFile, mux
 
-logger = logging.getLogger(__name__)
 READER_THREADS = 2
 
 
@@ -100,7 +99,8 @@ def _make_segments(context: Context, segments: SegmentLog) -> None:
         workers.start("write", lambda: write.run(ready))
         device.run(clips, ready, done)
     for problem in reader.problems:
-        logger.warning("%s: %s", context.media.path.name, problem)
+        notice = Notice(code="source-damaged", severity="warning", message=problem)
+        context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
 def _mux(context: Context, segments: SegmentLog, part: Path) -> None:

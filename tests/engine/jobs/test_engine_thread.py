@@ -111,6 +111,18 @@ def test_what_is_no_film_is_rejected(tmp_path):
     assert rejected.error.hint
 
 
+def test_a_damaged_source_is_used_as_far_as_it_goes_and_that_is_said(tmp_path):
+    data = bytearray(make_clip(tmp_path / "whole.mkv", Clip(frames=30, gop=5)).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 400] = bytes(400)
+    (tmp_path / "film.mkv").write_bytes(data)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, tmp_path / "film.mkv")
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert "source-damaged" in {event.notice.code for event in heard.of(e.Warned)}
+
+
 def test_settings_can_be_changed_while_waiting(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         add(engine, source)
