@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
 from engine.errors import SettingsError
-
-_BYTE_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
 
 
 def bytes_text(count: float) -> str:
@@ -28,18 +14,6 @@ def bytes_text(count: float) -> str:
             value = count / size
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
     return f"{count:.0f} B"
-
-
-def parse_bytes(text: str) -> int:
-    """Bytes of "16GiB", "800 MB" or "1024".
-
-    Raises:
-        SettingsError: Not a size.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in _BYTE_UNITS:
-        raise SettingsError(f"{text!r} is not a size.", hint="Write for example 16GiB or 800MB.")
-    return round(float(match[1]) * _BYTE_UNITS[match[2].lower()])
 
 
 def duration_text(seconds: float) -> str:

@@ -24,12 +24,12 @@ def show_in_folder(path: Path) -> bool:
 
 def prepare_process() -> None:
     """Own button in the taskbar, with our icon instead of Python's."""
-    ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)  # type: ignore[attr-defined]
+    ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
 
 
 def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     """Dark or light title bar; Windows versions without it answer with an error we can ignore."""
     value = ctypes.c_int(is_dark)
-    ctypes.windll.dwmapi.DwmSetWindowAttribute(  # type: ignore[attr-defined]
+    ctypes.windll.dwmapi.DwmSetWindowAttribute(
         ctypes.c_void_p(window_id), _DARK_TITLE_BAR, ctypes.byref(value), ctypes.sizeof(value)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QGridLayout,
@@ -204,8 +205,8 @@ class OutputForm(QWidget):
 class _WheellessSlider(QSlider):
     """The wheel scrolls the page and never changes the value."""
 
-    def wheelEvent(self, event: object) -> None:
-        event.ignore()  # type: ignore[attr-defined]
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
 
 
 def with_ending(name: str, ending: str) -> str:

@@ -42,7 +42,7 @@ class Editor(QWidget):
 
     def set_value(self, value: Any) -> None:
         """Show a value without saying that it changed."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of editor does; a QWidget cannot be an ABC
 
     def retranslate_ui(self) -> None:
         """Names and explanations in the current language."""

@@ -20,6 +20,7 @@ from engine.settings.schema import JobSettings
 
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 Index = QModelIndex | QPersistentModelIndex
+_TOP = QModelIndex()  # no row: asks for the list itself
 _STAGES_WITH_FRAMES = ("upscale", "write")
 
 
@@ -35,7 +36,7 @@ class QueueModel(QAbstractListModel):
 
     # Qt's side
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = _TOP) -> int:
         """Number of jobs."""
         return 0 if parent.isValid() else len(self._rows)
 

@@ -63,12 +63,12 @@ def standard(*, json: bool = False) -> Console:
     return Console(_utf8(sys.stdout), _utf8(sys.stderr), json=json)
 
 
-def _utf8(stream: Any) -> IO[str]:
+def _utf8(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         return io.StringIO()
-    if hasattr(stream, "reconfigure"):  # absent where somebody captures the output
+    if isinstance(stream, io.TextIOWrapper):  # another kind where somebody captures the output
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    return stream  # type: ignore[no-any-return]
+    return stream
 
 
 def _write(stream: IO[str], text: str) -> None:

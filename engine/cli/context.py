@@ -25,15 +25,29 @@ class Unfinished(Protocol):
     """A job of an earlier run that can go on."""
 
     @property
-    def job_id(self) -> str: ...  # noqa: D102
+    def job_id(self) -> str:
+        """Name of the job."""
+        ...
+
     @property
-    def source(self) -> Path: ...  # noqa: D102
+    def source(self) -> Path:
+        """Its film."""
+        ...
+
     @property
-    def output(self) -> Path: ...  # noqa: D102
+    def output(self) -> Path:
+        """Its result."""
+        ...
+
     @property
-    def frames_done(self) -> int: ...  # noqa: D102
+    def frames_done(self) -> int:
+        """Frames that need not be made again."""
+        ...
+
     @property
-    def frames_total(self) -> int: ...  # noqa: D102
+    def frames_total(self) -> int:
+        """Frames in all; an estimate where the film does not count them."""
+        ...
 
 
 class Front(Protocol):

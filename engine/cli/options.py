@@ -26,7 +26,7 @@ def job_settings(args: argparse.Namespace) -> JobSettings:
     named = {"model": args.model, "start": args.start, "stop": args.stop, **_target(args)}
     settings = JobSettings(**{name: value for name, value in named.items() if value is not None})
     settings = dataclasses.replace(settings, overwrite=args.overwrite)
-    return with_text(settings, [text for text in args.set if not _is_of_engine(text)])  # type: ignore[no-any-return]
+    return with_text(settings, [text for text in args.set if not _is_of_engine(text)])
 
 
 def engine_settings(args: argparse.Namespace) -> EngineSettings:
@@ -36,7 +36,7 @@ def engine_settings(args: argparse.Namespace) -> EngineSettings:
         SettingsError: A value, or the file, that cannot be.
     """
     settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
-    return with_text(settings, [text for text in args.set if _is_of_engine(text)])  # type: ignore[no-any-return]
+    return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 
 
 def sources(texts: list[str]) -> list[Path]:

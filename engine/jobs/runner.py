@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
 from engine.hardware.power import keep_awake
 from engine.jobs.checkpoint import Checkpoint
@@ -14,7 +16,7 @@ from engine.report import Report
 
 def prepared() -> None:
     """Load the heavy libraries: the first job then starts without delay."""
-    import engine.pipeline.run  # noqa: F401
+    importlib.import_module("engine.pipeline.run")
 
 
 def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +20,6 @@ class Budget:
     threads: int  # of the processor
     has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
     cuda: bool = False  # a card that the installed torch can use
-    vram_bytes: int = 0
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
@@ -43,10 +41,9 @@ def measure_budget(settings: EngineSettings, output: Path, jobs: Path) -> Budget
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=features.cpu_has_bf16(),
         cuda=bool(cards),
-        vram_bytes=max((card.free_bytes for card in cards), default=0),
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
-        same_disk=os.stat(out_folder).st_dev == os.stat(jobs_folder).st_dev,  # noqa: PTH116
+        same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
     )
 
 

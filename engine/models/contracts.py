@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from engine.geometry import Size
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What sizes a model takes."""
-
-    multiple_of: int = 1  # px, both sides of a tile
-    minimum: Size = Size(1, 1)
 
 
 class FrameUpscaler(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from engine.errors import SettingsError
 from engine.geometry import Size
@@ -102,6 +102,9 @@ class EngineSettings:
         check(self)
 
 
+S = TypeVar("S", JobSettings, EngineSettings)
+
+
 def describe(settings: type[Any]) -> dict[str, Setting]:
     """Name and meaning of every setting of a settings class, in reading order."""
     return {f.name: f.metadata["setting"] for f in fields(settings)}
@@ -144,7 +147,7 @@ def check(settings: Any) -> None:
             )
 
 
-def with_text(settings: Any, assignments: list[str]) -> Any:
+def with_text(settings: S, assignments: list[str]) -> S:
     """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
 
     Raises:

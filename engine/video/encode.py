@@ -8,7 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import av
 from av import CodecContext, VideoFrame
@@ -141,7 +141,7 @@ class _Film:
         self._file = av.open(f"file:{part}", "w", format="matroska")
         self._file.flags |= 0x0400  # AVFMT_FLAG_BITEXACT: no date, no random number
         try:
-            self._stream: VideoStream = self._file.add_stream(picture.encoder)  # type: ignore[assignment]
+            self._stream = cast(VideoStream, self._file.add_stream(picture.encoder))
             context = self._stream.codec_context
             configure(context, picture)
             _open_context(context, picture)

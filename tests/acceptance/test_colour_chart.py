@@ -168,4 +168,4 @@ def test_picture_of_the_chart_becomes_video(bits: int, tmp_path: Path) -> None:
         f"\nPNG to {tags} {bits} bit: mean {off.mean():.3f} worst {off.max():.3f}"
     )
     assert off.mean() < MEAN_LIMIT
-    assert off.max() <= WORST_LIMIT + (0.3 if bits == 8 else 0)  # two roundings of 8 bit
+    assert off.max() <= WORST_LIMIT + (0.1 if bits == 8 else 0)  # two 8-bit roundings reach 1.59

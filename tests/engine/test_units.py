@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from engine.errors import SettingsError
-from engine.units import bytes_text, clock_text, duration_text, parse_bytes, parse_clock, rate_text
+from engine.units import bytes_text, clock_text, duration_text, parse_clock, rate_text
 
 
 @pytest.mark.parametrize(
@@ -18,25 +18,6 @@ from engine.units import bytes_text, clock_text, duration_text, parse_bytes, par
 )
 def test_bytes_as_people_read_them(count, text):
     assert bytes_text(count) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("16GiB", 16 * 2**30),
-        ("800 MB", 800 * 10**6),
-        ("1024", 1024),
-        ("1.5kib", 1536),
-    ],
-)
-def test_bytes_from_text(text, count):
-    assert parse_bytes(text) == count
-
-
-@pytest.mark.parametrize("text", ["", "GB", "12 parsecs", "-3MB"])
-def test_no_size(text):
-    with pytest.raises(SettingsError):
-        parse_bytes(text)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
         )
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except SafetensorError as error:
         raise UnknownKeys(
             f"The weights file {path.name} is damaged.",
@@ -159,5 +159,5 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
     with torch.device("meta"):
         net = LiteNet(config)
     net.load_state_dict(tensors, strict=True, assign=True)
-    net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
     return net.requires_grad_(False).eval()

@@ -127,7 +127,8 @@ def fit(
         interim: Gets the average every 1000 steps.
     """
     scale, reach = net.config.scale, net.receptive_radius
-    net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net.to(device)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack it
     average = {name: value.detach().clone() for name, value in net.state_dict().items()}
     optimiser = torch.optim.AdamW(net.parameters(), betas=(0.9, 0.99), weight_decay=1e-6)
     batches = cuttings(sources, targets, scale, schedule, seed)
@@ -142,7 +143,7 @@ def fit(
         squared = step >= schedule.steps * (1 - schedule.squared_share)
         loss = loss_of(result.float(), wanted, squared=squared)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
         optimiser.step()
         keep = min(schedule.ema, (1 + step) / (10 + step))
@@ -185,10 +186,11 @@ def new_net(config: LiteConfig, seed: int) -> LiteNet:
     """A network that starts as the bicubic base."""
     torch.manual_seed(seed)
     net = LiteNet(config)
-    for convolution in net.convolutions:
-        torch.nn.init.kaiming_normal_(convolution.weight)  # type: ignore[arg-type]
-        torch.nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
-    torch.nn.init.normal_(net.convolutions[-1].weight, std=1e-3)  # type: ignore[arg-type]
+    values = dict(net.named_parameters())
+    for index in range(len(net.convolutions)):
+        torch.nn.init.kaiming_normal_(values[f"convolutions.{index}.weight"])
+        torch.nn.init.zeros_(values[f"convolutions.{index}.bias"])
+    torch.nn.init.normal_(values[f"convolutions.{len(net.convolutions) - 1}.weight"], std=1e-3)
     return net
 
 
