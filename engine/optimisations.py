@@ -1,0 +1,206 @@
+"""Every optimisation as data: what it is called, what it does, how exact it is, where it works.
+
+A switch of a model is a field of its dataclass (`VaeSwitches`) and a line of OPTIMISATIONS; the
+benchmark turns each line on or off alone and measures it on the machine at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+Exactness = Literal["exact", "near-exact", "inexact"]
+Convolution = Literal["auto", "2d", "3d"]
+
+CPU = "cpu"
+CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimisation:
+    """One optimisation that can be switched on and off by itself."""
+
+    name: str  # field of VaeSwitches
+    title: str
+    exactness: Exactness  # exact: equal but for rounding; near-exact: some more rounding
+    default: bool
+    devices: tuple[str, ...]  # kinds of torch devices that it does something on
+    does: str  # one sentence
+    capability: tuple[int, int] | None = None  # least CUDA capability; None: any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeSwitches:
+    """Which optimisations the fast form of a video VAE uses; the defaults are those of users."""
+
+    upsampler_fold: bool = True
+    first_frame_fold: bool = True
+    image_mode: bool = True
+    ring_buffers: bool = True
+    channels_last: bool = True
+    fused_norm: bool = True
+    in_place: bool = True
+    kernels: bool = True
+    chunked_attention: bool = True
+    chunked_upsampling: bool = True
+    planned_buffers: bool = True
+    temporal_winograd: bool = False
+    fp16_accumulation: bool = False
+    cuda_graph: bool = False
+    convolution: Convolution = "auto"
+
+    @classmethod
+    def all_off(cls) -> VaeSwitches:
+        """No optimisation at all; the form of convolutions is still chosen by itself."""
+        off: dict[str, Any] = {entry.name: False for entry in OPTIMISATIONS}
+        return cls(**off)
+
+    def changed(self, name: str, on: bool) -> VaeSwitches:
+        """The same with one optimisation on or off.
+
+        Raises:
+            KeyError: There is no such optimisation.
+        """
+        change: dict[str, Any] = {find(name).name: on}
+        return replace(self, **change)
+
+    def names_on(self) -> tuple[str, ...]:
+        """Names of the optimisations that are on, in the order of the table."""
+        return tuple(entry.name for entry in OPTIMISATIONS if getattr(self, entry.name))
+
+
+_BOTH = (CPU, CUDA)
+
+OPTIMISATIONS: tuple[Optimisation, ...] = (
+    Optimisation(
+        name="upsampler_fold",
+        title="upsampler fold",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Makes one small convolution of the two around each depth-to-space step.",
+    ),
+    Optimisation(
+        name="first_frame_fold",
+        title="first-frame fold",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Sums the taps that see copies of a clip's first frame instead of convolving copies.",
+    ),
+    Optimisation(
+        name="image_mode",
+        title="image mode",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Computes a clip of one frame with two-dimensional convolutions only.",
+    ),
+    Optimisation(
+        name="ring_buffers",
+        title="ring buffers",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Keeps past frames of a convolution beside the new ones instead of joining copies.",
+    ),
+    Optimisation(
+        name="channels_last",
+        title="channels last",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Keeps the channels of a pixel together in memory, as convolutions want them.",
+    ),
+    Optimisation(
+        name="fused_norm",
+        title="norm and activation in one pass",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Normalises and activates in one pass that writes into the next convolution's input.",
+    ),
+    Optimisation(
+        name="in_place",
+        title="sums in place",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Adds residuals and shortcuts to tensors that are there already.",
+    ),
+    Optimisation(
+        name="kernels",
+        title="own kernels",
+        exactness="exact",
+        default=True,
+        devices=(CUDA,),
+        does="Runs the norm and its statistics in kernels that are compiled on this machine.",
+        capability=(7, 5),
+    ),
+    Optimisation(
+        name="chunked_attention",
+        title="attention in chunks",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Attends for some of the pixels at a time, so that memory grows with the frame only.",
+    ),
+    Optimisation(
+        name="chunked_upsampling",
+        title="upsampling in chunks",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Upsamples frame by frame where all at once would set the peak of memory.",
+    ),
+    Optimisation(
+        name="planned_buffers",
+        title="planned buffers",
+        exactness="exact",
+        default=True,
+        devices=_BOTH,
+        does="Uses the same buffers for every slice, so that the allocator has nothing to do.",
+    ),
+    Optimisation(
+        name="temporal_winograd",
+        title="Winograd over time",
+        exactness="near-exact",
+        default=False,
+        devices=_BOTH,
+        does="Makes two frames with four products instead of six, at slightly more rounding.",
+    ),
+    Optimisation(
+        name="fp16_accumulation",
+        title="sums in half precision",
+        exactness="inexact",
+        default=False,
+        devices=(CUDA,),
+        does="Lets matrix products in fp16 add up in fp16, which doubles their speed on RTX cards.",
+        capability=(7, 0),
+    ),
+    Optimisation(
+        name="cuda_graph",
+        title="CUDA graph",
+        exactness="exact",
+        default=False,
+        devices=(CUDA,),
+        does="Records the work of a small tile once and replays it without the processor.",
+    ),
+)
+
+
+def find(name: str) -> Optimisation:
+    """The line of one optimisation.
+
+    Raises:
+        KeyError: There is no such optimisation.
+    """
+    for entry in OPTIMISATIONS:
+        if entry.name == name:
+            return entry
+    raise KeyError(name)
+
+
+def switch_names() -> tuple[str, ...]:
+    """Fields of VaeSwitches that are on or off."""
+    return tuple(entry.name for entry in fields(VaeSwitches) if entry.name != "convolution")
