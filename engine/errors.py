@@ -144,10 +144,64 @@ class HashMismatch(WeightsError):
     code = "hash-mismatch"
 
 
+class WeightsUnreadable(WeightsError):
+    """The file is there but this user may not read it, or the disk fails."""
+
+    code = "weights-unreadable"
+
+
+class NotSafetensors(WeightsError):
+    """The file is of another kind: an archive, a pickle, GGUF, a web page, a folder."""
+
+    code = "not-safetensors"
+
+
+class WeightsTruncated(WeightsError):
+    """The file is shorter than its head says: a download or a copy that was cut off."""
+
+    code = "weights-truncated"
+
+
+class WeightsDamaged(WeightsError):
+    """The head of the file contradicts itself or what follows it."""
+
+    code = "weights-damaged"
+
+
+class WrongModel(WeightsError):
+    """The file is whole but holds another model than the wanted one."""
+
+    code = "wrong-model"
+
+
+class WrongNumbers(WeightsError):
+    """Tensors are stored in a format that these weights cannot have (whole numbers)."""
+
+    code = "wrong-numbers"
+
+
 class UnknownKeys(WeightsError):
     """Tensors are missing, left over or misshapen."""
 
     code = "unknown-keys"
+
+
+class MissingKeys(UnknownKeys):
+    """Tensors that the model needs are not in the file."""
+
+    code = "missing-keys"
+
+
+class ExtraKeys(UnknownKeys):
+    """The file has tensors that the model has no place for."""
+
+    code = "extra-keys"
+
+
+class WrongShapes(UnknownKeys):
+    """Tensors have other shapes than the model."""
+
+    code = "wrong-shapes"
 
 
 class HardwareError(EngineError):
@@ -178,6 +232,12 @@ class OutOfMemory(CapacityError):
     """The device or the machine refused memory while running."""
 
     code = "out-of-memory"
+
+
+class NumericOverflow(CapacityError):
+    """The device computed values that are not finite: its number format is too narrow."""
+
+    code = "numeric-overflow"
 
 
 class SettingsError(EngineError):
