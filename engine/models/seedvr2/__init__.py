@@ -1,0 +1,1 @@
+"""SeedVR2: a video VAE and a one-step diffusion transformer."""

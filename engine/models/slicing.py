@@ -1,0 +1,141 @@
+"""Clips through a video VAE at once or slice by slice: the same for every form and family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Generator, Tensor
+
+from engine.models.contracts import Limits
+from engine.ops.conv3d import Carry
+
+Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
+
+LOGVAR_LIMITS = (-30.0, 20.0)
+
+
+class SlicedVae(ABC):
+    """A VAE that knows how to work on one slice, and therefore on a clip of any length.
+
+    Slices give the same as the whole clip at once: every causal convolution finds its last inputs
+    in the carry. A clip is cut only when it is longer than its first slice would be.
+
+    Memory: grows with the size of a frame and of a slice; the number of slices adds the result.
+    """
+
+    _slice_frames: int | None = None
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """Sizes, lengths and types it can take."""
+
+    @abstractmethod
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice.
+
+        Args:
+            frames: [B, 3, T, H, W] in [-1, 1]; T = 1 + n * temporal_step in the first slice of a
+                clip and n * temporal_step later.
+            carry: Result of the previous call; `Carry()` starts a clip. It is not changed, unless
+                it was handed over.
+
+        Returns:
+            Moments [B, 2*L, t, h, w], log-variance clamped; the next carry.
+        """
+
+    @abstractmethod
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice.
+
+        Args:
+            latent: [B, L, t, h, w], unscaled; t >= 1.
+            carry: As for `encode_slice`.
+
+        Returns:
+            Frames [B, 3, T, H, W], not clipped, T = temporal_step * t, less temporal_step - 1 in
+            the first slice; the next carry.
+        """
+
+    def enable_slicing(self, frames: int | None = None) -> None:
+        """Work through longer clips in slices.
+
+        Args:
+            frames: Of a slice, a multiple of `limits.temporal_step`; the first one takes one
+                more. None takes the number that the model was published with.
+        """
+        frames = self.usual_slice_frames if frames is None else frames
+        if frames < 1 or frames % self.limits.temporal_step:
+            raise ValueError(f"slices of {frames} frames are no {self.limits.temporal_step}n")
+        self._slice_frames = frames
+
+    def disable_slicing(self) -> None:
+        """Take every clip at once."""
+        self._slice_frames = None
+
+    @property
+    def usual_slice_frames(self) -> int:
+        """Frames of a slice that the model was published with."""
+        return self.limits.temporal_step
+
+    def moments(self, frames: Tensor) -> Tensor:
+        """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].
+
+        Raises:
+            ValueError: T is not 1 + n * temporal_step.
+        """
+        if frames.shape[2] % self.limits.temporal_step != 1 % self.limits.temporal_step:
+            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
+        return _through(self.encode_slice, frames, self._slice_frames)
+
+    def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
+        """Encode [B, 3, T, H, W] in [-1, 1] to an unscaled latent [B, L, t, h, w].
+
+        Args:
+            frames: The clip.
+            generator: None takes the mean, which is what the model was tuned for lately. Otherwise
+                one sample of the distribution, with noise drawn on the generator's device.
+        """
+        mean, logvar = self.moments(frames).chunk(2, dim=1)
+        if generator is None:
+            return mean
+        noise = torch.randn(
+            mean.shape, generator=generator, device=generator.device, dtype=mean.dtype
+        )
+        return torch.addcmul(mean, torch.exp(0.5 * logvar), noise.to(mean.device))
+
+    def decode(self, latent: Tensor) -> Tensor:
+        """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
+        frames = self._slice_frames
+        return _through(self.decode_slice, latent, frames and frames // self.limits.temporal_step)
+
+
+def clamped_moments(moments: Tensor) -> Tensor:
+    """Mean and log-variance [B, 2*L, ...] with the log-variance within its limits."""
+    mean, logvar = moments.chunk(2, dim=1)
+    return torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
+
+
+def slices(length: int, size: int | None) -> Iterator[tuple[int, int]]:
+    """Start and end of each slice: the first has one step more than `size`, the last may be short.
+
+    A clip of no more than 1 + size steps, or a size of None, gives one slice.
+    """
+    start, end = 0, length if size is None else 1 + size
+    while start < length:
+        yield start, min(end, length)
+        start, end = end, end + (size or 1)
+
+
+def _through(step: Step, whole: Tensor, size: int | None) -> Tensor:
+    """Run all slices of [B, C, T, H, W] in order and join the results along time."""
+    length = whole.shape[2]
+    carry = Carry()
+    results = []
+    for start, end in slices(length, size):
+        carry = carry.handed_over(last=end == length)
+        result, carry = step(whole[:, :, start:end], carry)
+        results.append(result)
+    return torch.cat(results, dim=2) if len(results) > 1 else results[0]

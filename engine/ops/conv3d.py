@@ -1,0 +1,115 @@
+"""Convolutions that look into the past only, and what one slice of a clip hands to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor, nn
+
+
+class Carry:
+    """What a slice hands to the next one: the last inputs of every causal convolution.
+
+    `Carry()` starts a clip. A slice works on `begin()`, a copy, so that the carry it was given
+    stays what it was and can be used again; `handed_over()` saves the memory of that copy when
+    nobody needs the old one any more.
+
+    Attributes:
+        first: No slice was done yet.
+        last: No slice follows, so nothing needs to be kept.
+    """
+
+    def __init__(self, *, last: bool = False) -> None:
+        self.first = True
+        self.last = last
+        self._tails: dict[Hashable, Tensor] = {}
+        self._is_ours = False
+
+    def tail(self, key: Hashable) -> Tensor | None:
+        """The frames that `key` kept from the slice before; None in the first slice."""
+        return self._tails.get(key)
+
+    def keep(self, key: Hashable, frames: Tensor) -> None:
+        """Keep frames for the next slice, in the place of those from the slice before."""
+        self._tails[key] = frames
+
+    def begin(self) -> Carry:
+        """The carry to work on in a slice: this one if it was handed over, else a copy."""
+        if self._is_ours:
+            self._is_ours = False
+            return self
+        return self._twin(dict(self._tails))
+
+    def done(self) -> Carry:
+        """The same after its slice."""
+        self.first = False
+        return self
+
+    def handed_over(self, *, last: bool = False) -> Carry:
+        """A carry with the frames of this one, which is empty afterwards.
+
+        Args:
+            last: The next slice is the last one.
+
+        Memory: a convolution's old frames go as soon as its new ones are there.
+        """
+        tails, self._tails = self._tails, {}
+        other = self._twin(tails)
+        other.last, other._is_ours = last, True
+        return other
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of all frames kept."""
+        return sum(frames.nbytes for frames in self._tails.values())
+
+    def _twin(self, tails: dict[Hashable, Tensor]) -> Carry:
+        other = Carry(last=self.last)
+        other.first, other._tails = self.first, tails
+        return other
+
+
+class CausalConv3d(nn.Conv3d):
+    """A 3-D convolution whose result at a frame depends on that frame and earlier ones only.
+
+    Space is padded with zeros as told. Before the first frame of a clip stand copies of it,
+    `kernel - 1` of them; before a later slice stand the last inputs of the one before.
+
+    Memory: the input once more where the kernel spans several frames.
+    """
+
+    def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
+        """Convolve one slice.
+
+        Args:
+            frames: [B, C, T, H, W]; T a multiple of the temporal stride, one more in the first
+                slice.
+            carry: Working copy of this slice; None for a clip in one piece.
+
+        Returns:
+            [B, C', T', H', W'], T' = ceil(T / temporal stride).
+
+        Raises:
+            ValueError: The carry is of another clip.
+        """
+        if self.kernel_size[0] > 1:
+            frames = self._with_history(frames, carry)
+        return super().forward(frames)
+
+    def _with_history(self, frames: Tensor, carry: Carry | None) -> Tensor:
+        if carry is None or carry.first:
+            history = frames[:, :, :1].expand(-1, -1, self.kernel_size[0] - 1, -1, -1)
+        else:
+            history = self._tail_of(carry, frames)
+        joined = torch.cat((history, frames), dim=2)
+        if carry is not None and not carry.last:
+            kept = self.kernel_size[0] - self.stride[0]
+            carry.keep(self, joined[:, :, joined.shape[2] - kept :].clone())
+        return joined
+
+    def _tail_of(self, carry: Carry, frames: Tensor) -> Tensor:
+        tail = carry.tail(self)
+        if tail is None or tail.shape[3:] != frames.shape[3:] or len(tail) != len(frames):
+            raise ValueError("the carry belongs to another clip, or was handed over before")
+        return tail
