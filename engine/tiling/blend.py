@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from engine.geometry import Box, Size
+
+WHOLE_ROWS, WHOLE_COLUMNS = 255, 257
+WHOLE = WHOLE_ROWS * WHOLE_COLUMNS
+"""All weights of a pixel together: 65535, the white of 16 bits."""
+
+Span = tuple[int, int]  # first pixel inside, first pixel outside
 
 
 class Blender:
@@ -65,3 +76,95 @@ class Blender:
         if start + length < whole:
             ramp[length - len(edge) :] = edge.flip(0)
         return ramp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """Where one tile counts, and how much: over all tiles the weights of a pixel make WHOLE.
+
+    Weights are whole numbers on purpose: white times a weight is that weight exactly, so rounded
+    tiles can be added in 16 bits without ever passing white (ops.leave).
+
+    Attributes:
+        window: Pixels of the canvas where the tile counts at all.
+        rows: [window.height] float32, whole numbers up to WHOLE_ROWS.
+        columns: [window.width] float32, whole numbers up to WHOLE_COLUMNS.
+    """
+
+    window: Box
+    rows: Tensor
+    columns: Tensor
+
+    def weight(self) -> Tensor | None:
+        """[height, width] float32 whole numbers; None where no neighbour has any part in it."""
+        if bool((self.rows == WHOLE_ROWS).all() and (self.columns == WHOLE_COLUMNS).all()):
+            return None
+        return self.rows[:, None] * self.columns[None, :]
+
+
+def shares(canvas: Size, boxes: Sequence[Box], *, blend: int) -> list[Share]:
+    """The share of each tile: ramps around the seams, that is around the middle of each overlap.
+
+    Args:
+        canvas: Size of the whole picture.
+        boxes: Tiles of `tile_grid` on that canvas.
+        blend: Pixels that the ramp across a seam is wide; 0 cuts hard. Tiles that share
+            `2 * margin + blend` pixels never show the outermost `margin` of them.
+    """
+    columns = _axis_weights(_spans(boxes, "x"), canvas.width, blend, WHOLE_COLUMNS)
+    rows = _axis_weights(_spans(boxes, "y"), canvas.height, blend, WHOLE_ROWS)
+    return [_share(columns[box.x], rows[box.y]) for box in boxes]
+
+
+def cells(canvas: Size, boxes: Sequence[Box]) -> list[Box]:
+    """The box of each tile that belongs to it alone: together they are the canvas, each px once."""
+    columns = _between_seams(_spans(boxes, "x"), canvas.width)
+    rows = _between_seams(_spans(boxes, "y"), canvas.height)
+    pairs = [(columns[box.x], rows[box.y]) for box in boxes]
+    return [Box(x[0], y[0], x[1] - x[0], y[1] - y[0]) for x, y in pairs]
+
+
+def _spans(boxes: Sequence[Box], axis: Literal["x", "y"]) -> list[Span]:
+    if axis == "x":
+        return sorted({(box.x, box.right) for box in boxes})
+    return sorted({(box.y, box.bottom) for box in boxes})
+
+
+def _between_seams(spans: list[Span], length: int) -> dict[int, Span]:
+    """Start of each span -> its own part: from seam to seam."""
+    seams = [(left[1] + right[0]) // 2 for left, right in pairwise(spans)]
+    edges = [0, *seams, length]
+    return {span[0]: cell for span, cell in zip(spans, pairwise(edges), strict=True)}
+
+
+def _axis_weights(
+    spans: list[Span], length: int, blend: int, whole: int
+) -> dict[int, tuple[int, Tensor]]:
+    """Start of each span -> first pixel that counts, weights from there on.
+
+    The weight of a span is the ramp that rises at its left seam less the one that rises at its
+    right seam. Each ramp is subtracted from one span and added to the next, so the sum is exact.
+    """
+    parts = {}
+    for start, (left, right) in _between_seams(spans, length).items():
+        weights = _rise(left, length, blend, whole) - _rise(right, length, blend, whole)
+        counts = weights.nonzero()[:, 0]
+        first, last = int(counts[0]), int(counts[-1])
+        parts[start] = (first, weights[first : last + 1])
+    return parts
+
+
+def _rise(seam: int, length: int, blend: int, whole: int) -> Tensor:
+    """[length] float32 whole numbers: 0 before the seam, `whole` behind it, a ramp around it.
+
+    The two ends of the canvas are seams without a ramp.
+    """
+    distance = torch.arange(length) + 0.5 - seam
+    if blend == 0 or seam in (0, length):
+        return (distance > 0) * float(whole)
+    return (distance / blend + 0.5).clamp_(0, 1).mul_(whole).round_()
+
+
+def _share(columns: tuple[int, Tensor], rows: tuple[int, Tensor]) -> Share:
+    window = Box(columns[0], rows[0], len(columns[1]), len(rows[1]))
+    return Share(window, rows[1], columns[1])

@@ -1,8 +1,10 @@
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.geometry import Size
-from engine.tiling.blend import Blender
+from engine.tiling.blend import WHOLE, Blender, cells, shares
 from engine.tiling.grid import tile_grid
 
 
@@ -45,3 +47,58 @@ def test_two_different_tiles_meet_without_a_step():
 def test_no_tile_at_all_is_a_mistake():
     with pytest.raises(ValueError, match="no tile"):
         Blender(Size(4, 4), margin=0).result()
+
+
+grids = st.builds(
+    lambda width, height, tile, overlap: (Size(width, height), Size(tile, tile + 3), overlap),
+    st.integers(1, 150),
+    st.integers(1, 150),
+    st.integers(25, 60),
+    st.integers(0, 12),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(grid=grids, blend=st.integers(0, 12))
+def test_shares_of_all_tiles_make_the_whole_at_every_pixel(grid, blend):
+    frame, tile, overlap = grid
+    total = torch.zeros(frame.height, frame.width)
+    for share in shares(frame, tile_grid(frame, tile, overlap), blend=min(blend, overlap)):
+        box, weight = share.window, share.weight()
+        assert weight is None or weight.min() >= 0
+        total[box.y : box.bottom, box.x : box.right] += WHOLE if weight is None else weight
+    assert torch.equal(total, torch.full_like(total, 65535))
+
+
+@settings(max_examples=25, deadline=None)
+@given(grid=grids)
+def test_cells_partition_the_frame_and_lie_in_their_tiles(grid):
+    frame, tile, overlap = grid
+    boxes = tile_grid(frame, tile, overlap)
+    times = torch.zeros(frame.height, frame.width)
+    for cell, box in zip(cells(frame, boxes), boxes, strict=True):
+        assert box.x <= cell.x < cell.right <= box.right
+        assert box.y <= cell.y < cell.bottom <= box.bottom
+        times[cell.y : cell.bottom, cell.x : cell.right] += 1
+    assert torch.equal(times, torch.ones_like(times))
+
+
+@settings(max_examples=25, deadline=None)
+@given(grid=grids, margin=st.integers(0, 6))
+def test_shares_leave_the_margin_of_a_tile_out(grid, margin):
+    frame, tile, overlap = grid
+    margin = min(margin, overlap // 2)
+    boxes = tile_grid(frame, tile, overlap)
+    for share, box in zip(shares(frame, boxes, blend=overlap - 2 * margin), boxes, strict=True):
+        assert box.x == 0 or share.window.x >= box.x + margin
+        assert box.y == 0 or share.window.y >= box.y + margin
+        assert box.right == frame.width or share.window.right <= box.right - margin
+        assert box.bottom == frame.height or share.window.bottom <= box.bottom - margin
+
+
+def test_a_share_without_a_ramp_has_no_weights_to_multiply():
+    boxes = tile_grid(Size(40, 20), Size(25, 20), 4)
+    assert [share.weight() for share in shares(Size(40, 20), boxes, blend=0)] == [None, None]
+    feathered = shares(Size(40, 20), boxes, blend=4)
+    assert all(share.weight() is not None for share in feathered)
+    assert feathered[0].rows.unique().tolist() == [255]
