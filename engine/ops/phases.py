@@ -1,0 +1,77 @@
+"""Phases: the four sub-pixel pictures that make one picture of twice the size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PhaseBias:
+    """What is added to the phases of a folded upsampler.
+
+    Inside, the bias is one number per phase and channel. On the outermost lines the 3x3 kernel
+    hangs over the edge of the frame, where zeros stand: the share of the inner bias that those
+    taps would have brought is taken off again. A corner lies on two such lines and gets back what
+    both took.
+
+    Attributes:
+        interior: [4 * C], order (sy * 2 + sx) * C + c; goes into the convolution's own bias.
+        rows: [2, 2, C], top and bottom line x sx; added by `interleave`.
+        columns: [2, 2, C], left and right line x sy; added by `interleave`.
+        corners: [2, 2, C], top and bottom x left and right; added by `interleave`.
+    """
+
+    interior: Tensor
+    rows: Tensor
+    columns: Tensor
+    corners: Tensor
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> PhaseBias:
+        """The same on a device, rounded once to a dtype."""
+        parts = (self.interior, self.rows, self.columns, self.corners)
+        return PhaseBias(*(part.to(device, dtype) for part in parts))
+
+
+def interleave(phases: Tensor, bias: PhaseBias, out: Tensor) -> None:
+    """Crop the phases, put them between each other and correct the outermost lines.
+
+    Pixel (2y + sy, 2x + sx) of `out` is phase sy * 2 + sx at (y + sy, x + sx). Every pixel is
+    written once; only the outermost lines are read again.
+
+    Args:
+        phases: [T, 4 * C, h + 1, w + 1], any strides, with the inner bias already in it.
+        bias: Its border corrections, on the device and in the dtype of `out`.
+        out: [T, C, 2 * h, 2 * w], any strides (a part of a larger buffer too); overwritten.
+
+    Raises:
+        ValueError: The shapes do not belong together; a mistake in the caller.
+
+    Memory: nothing beyond `out`.
+    """
+    frames, channels, height, width = out.shape
+    if height % 2 or width % 2:
+        raise ValueError(f"{height} x {width} px is not twice anything")
+    expected = (frames, PHASES * channels, height // 2 + 1, width // 2 + 1)
+    if tuple(phases.shape) != expected:
+        raise ValueError(f"phases of {tuple(out.shape)} are {expected}, not {tuple(phases.shape)}")
+    for phase in range(PHASES):
+        sy, sx = divmod(phase, 2)
+        part = phases[:, phase * channels : (phase + 1) * channels]
+        part = part[:, :, sy : sy + height // 2, sx : sx + width // 2]
+        out[:, :, sy::2, sx::2] = part
+    _correct_lines(out, bias)
+
+
+def _correct_lines(out: Tensor, bias: PhaseBias) -> None:
+    """Add the corrections of rows, columns and corners; a line may be both first and last."""
+    for side, line in enumerate((0, -1)):
+        for sub in range(2):
+            out[:, :, line, sub::2] += bias.rows[side, sub, :, None]
+            out[:, :, sub::2, line] += bias.columns[side, sub, :, None]
+        for across, column in enumerate((0, -1)):
+            out[:, :, line, column] += bias.corners[side, across]
