@@ -1,0 +1,40 @@
+"""From the names in a published file to the names of our modules, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMap:
+    """Renames tensors, one to one: the first rule whose pattern is found is applied, once.
+
+    Attributes:
+        renames: Pairs of a regular expression and its replacement; none: names are ours already.
+    """
+
+    renames: tuple[tuple[str, str], ...] = ()
+
+    def ours(self, published: str) -> str:
+        """Our name of a published one."""
+        for pattern, replacement in self.renames:
+            name, count = re.subn(pattern, replacement, published, count=1)
+            if count:
+                return name
+        return published
+
+    def published(self, names: Iterable[str]) -> dict[str, str]:
+        """Our name -> published name, for all names of a file.
+
+        Raises:
+            ValueError: Two names become one; a mistake in the rules.
+        """
+        result: dict[str, str] = {}
+        for name in names:
+            ours = self.ours(name)
+            if ours in result:
+                raise ValueError(f"{result[ours]} and {name} both become {ours}")
+            result[ours] = name
+        return result
