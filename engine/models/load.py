@@ -1,0 +1,155 @@
+"""From a file to a module that was built on the meta device: strictly, one tensor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from engine.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
+from engine.weights.keymap import KeyMap
+from engine.weights.safetensors_file import SafetensorsFile
+
+_NAMED = 4  # tensors that a message names; it counts the rest
+_FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class FileWeights(Mapping[str, Tensor]):
+    """The tensors of an open file under our names, each read when it is asked for.
+
+    Memory: nothing is kept; a tensor belongs to who asked for it.
+    """
+
+    def __init__(
+        self,
+        file: SafetensorsFile,
+        keymap: KeyMap,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self._file = file
+        self._published = keymap.published(file.shapes)
+        self._device = device
+        self._dtype = dtype
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each tensor, without reading it."""
+        return {ours: self._file.shapes[name] for ours, name in self._published.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._file.tensor(self._published[name], device=self._device, dtype=self._dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._published)
+
+    def __len__(self) -> int:
+        return len(self._published)
+
+
+def load_module(
+    module: nn.Module,
+    file: SafetensorsFile,
+    keymap: KeyMap,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Fill a module that was built on the meta device with the tensors of a file.
+
+    Parameters need no gradient afterwards.
+
+    Raises:
+        MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the module.
+        WrongNumbers: Tensors of whole numbers.
+        ValueError: Something of the module is in no file; a mistake in the module.
+
+    Memory: the module and one tensor of the file.
+    """
+    check_numbers(file)
+    weights = FileWeights(file, keymap, device=device, dtype=dtype)
+    check_keys(shapes_of(module), weights.shapes, file.path)
+    for name in shapes_of(module):
+        _assign(module, name, weights[name])
+    left = [name for name, buffer in module.named_buffers() if buffer.is_meta]
+    if left:
+        raise ValueError(f"buffers that are in no file: {', '.join(left)}")
+
+
+def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Name and shape of everything that a file must hold for a module."""
+    return {name: tuple(value.shape) for name, value in module.state_dict().items()}
+
+
+def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
+    """Refuse a file that does not have exactly the wanted tensors.
+
+    Raises:
+        MissingKeys, ExtraKeys, WrongShapes: The first of them that applies; the message has all
+            differences.
+    """
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    misshapen = [
+        f"{name} {_shape(found[name])} instead of {_shape(shape)}"
+        for name, shape in wanted.items()
+        if name in found and tuple(found[name]) != tuple(shape)
+    ]
+    kinds: tuple[tuple[type[UnknownKeys], str, list[str]], ...] = (
+        (MissingKeys, "missing", missing),
+        (ExtraKeys, "unknown", extra),
+        (WrongShapes, "of another shape", misshapen),
+    )
+    wrong = [(kind, word, names) for kind, word, names in kinds if names]
+    if not wrong:
+        return
+    what = "; ".join(f"{len(names)} {word}: {_named(names)}" for _, word, names in wrong)
+    raise wrong[0][0](
+        f"The tensors of {path.name} do not fit the model: {what}.",
+        hint="Choose the published file of this model, or download it again.",
+        path=str(path),
+        missing=len(missing),
+        extra=len(extra),
+        misshapen=len(misshapen),
+        names=what,
+    )
+
+
+def check_numbers(file: SafetensorsFile) -> None:
+    """Refuse a file whose tensors are no floating-point numbers.
+
+    Raises:
+        WrongNumbers: It names the first of them.
+    """
+    wrong = [f"{name} {kind}" for name, kind in file.dtypes.items() if kind not in _FLOATS]
+    if wrong:
+        raise WrongNumbers(
+            f"{file.path.name} has {len(wrong)} tensors that are no floating-point numbers: "
+            f"{_named(wrong)}.",
+            hint="Choose a file of this model in fp16, bf16 or fp32.",
+            path=str(file.path),
+            count=len(wrong),
+        )
+
+
+def _assign(module: nn.Module, name: str, value: Tensor) -> None:
+    path, _, leaf = name.rpartition(".")
+    owner = module.get_submodule(path)
+    if leaf in owner._parameters:
+        setattr(owner, leaf, nn.Parameter(value, requires_grad=False))
+    else:
+        setattr(owner, leaf, value)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(str(side) for side in shape) or "scalar"
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
