@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from engine.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
+from engine.models.load import FileWeights, check_keys, load_module, shapes_of
+from engine.weights.keymap import KeyMap
+from engine.weights.safetensors_file import SafetensorsFile
+
+HERE = Path("model.safetensors")
+
+
+class Small(nn.Module):
+    """Parameters, a buffer, and a module inside a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Linear(3, 2), nn.Conv2d(2, 4, 1)])
+        self.norm = nn.GroupNorm(2, 4)
+        self.register_buffer("table", torch.zeros(3))
+
+
+@pytest.fixture
+def tensors() -> dict[str, Tensor]:
+    state = Small().state_dict()
+    return {name: torch.randn(value.shape) for name, value in state.items()}
+
+
+def loaded(folder: Path, tensors: dict[str, Tensor], keymap: KeyMap = KeyMap()) -> Small:  # noqa: B008  # it is immutable
+    save_file(tensors, folder / "model.safetensors")
+    with torch.device("meta"):
+        module = Small()
+    with SafetensorsFile(folder / "model.safetensors") as file:
+        load_module(module, file, keymap)
+    return module
+
+
+def test_every_tensor_arrives(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    module = loaded(tmp_path, tensors)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, tensors[name]), name
+    assert module.inner[0].weight is dict(module.named_parameters())["inner.0.weight"]
+    assert not any(parameter.requires_grad for parameter in module.parameters())
+
+
+def test_names_are_translated(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    published = {f"model.{name}": value for name, value in tensors.items()}
+    module = loaded(tmp_path, published, KeyMap(((r"^model\.", ""),)))
+    assert torch.equal(module.inner[1].bias, tensors["inner.1.bias"])
+
+
+def test_numbers_are_converted(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    save_file({"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).half()}, tmp_path / "x")
+    with torch.device("meta"):
+        module = nn.Linear(3, 2)
+    with SafetensorsFile(tmp_path / "x") as file:
+        load_module(module, file, KeyMap(), dtype=torch.float64)
+    assert module.weight.dtype == torch.float64
+
+
+def test_a_missing_tensor(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    del tensors["inner.0.bias"], tensors["norm.weight"]
+    with pytest.raises(MissingKeys, match=r"2 missing: inner\.0\.bias, norm\.weight\.$") as caught:
+        loaded(tmp_path, tensors)
+    assert caught.value.params["missing"] == 2
+    assert caught.value.params["path"] == str(tmp_path / "model.safetensors")
+
+
+def test_a_tensor_too_many(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    with pytest.raises(ExtraKeys, match=r"1 unknown: inner\.2\.bias\.$"):
+        loaded(tmp_path, tensors | {"inner.2.bias": torch.ones(2)})
+
+
+def test_another_shape(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    message = r"1 of another shape: inner\.0\.weight 2x2 instead of 2x3\.$"
+    with pytest.raises(WrongShapes, match=message):
+        loaded(tmp_path, tensors | {"inner.0.weight": torch.ones(2, 2)})
+
+
+def test_as_many_numbers_in_another_order_are_another_shape(
+    tmp_path: Path, tensors: dict[str, Tensor]
+) -> None:
+    with pytest.raises(WrongShapes, match="3x2 instead of 2x3"):
+        loaded(tmp_path, tensors | {"inner.0.weight": torch.ones(3, 2)})
+
+
+def test_all_differences_are_told_and_many_are_counted() -> None:
+    wanted = {f"w{i}": (1,) for i in range(9)}
+    with pytest.raises(MissingKeys) as caught:
+        check_keys(wanted, {"w0": (), "z": (2, 3)}, HERE)
+    assert caught.value.message == (
+        "The tensors of model.safetensors do not fit the model: "
+        "8 missing: w1, w2, w3, w4 and 4 more; 1 unknown: z; "
+        "1 of another shape: w0 scalar instead of 1."
+    )
+    assert caught.value.hint
+
+
+def test_each_kind_is_an_unknown_keys_error() -> None:
+    assert {MissingKeys, ExtraKeys, WrongShapes} <= set(UnknownKeys.__subclasses__())
+
+
+def test_whole_numbers_are_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.ones(2, 3).int(), "bias": torch.ones(2)}, tmp_path / "x")
+    with (
+        SafetensorsFile(tmp_path / "x") as file,
+        pytest.raises(WrongNumbers, match="1 tensors that are no floating-point numbers: weight"),
+    ):
+        load_module(nn.Linear(3, 2, device="meta"), file, KeyMap())
+
+
+def test_a_buffer_that_no_file_has_is_our_mistake(tmp_path: Path) -> None:
+    module = nn.Linear(3, 2, device="meta")
+    module.register_buffer("table", torch.ones(3, device="meta"), persistent=False)
+    save_file({"weight": torch.ones(2, 3), "bias": torch.ones(2)}, tmp_path / "x")
+    with SafetensorsFile(tmp_path / "x") as file, pytest.raises(ValueError, match="table"):
+        load_module(module, file, KeyMap())
+
+
+def test_weights_of_a_file_are_read_when_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file({"a": torch.ones(2), "b": torch.ones(3)}, tmp_path / "x")
+    read: list[str] = []
+    real = SafetensorsFile.tensor
+
+    def watched(self: SafetensorsFile, name: str, **how: object) -> Tensor:
+        read.append(name)
+        return real(self, name, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SafetensorsFile, "tensor", watched)
+    with SafetensorsFile(tmp_path / "x") as file:
+        weights = FileWeights(file, KeyMap(((r"^b$", "ours"),)), dtype=torch.float64)
+        assert weights.shapes == {"a": (2,), "ours": (3,)}
+        assert sorted(weights) == ["a", "ours"]
+        assert len(weights) == 2
+        assert read == []
+        assert weights["ours"].dtype == torch.float64
+    assert read == ["b"]
+
+
+def test_shapes_of_a_module_on_the_meta_device() -> None:
+    assert shapes_of(nn.Linear(3, 2, device="meta")) == {"weight": (2, 3), "bias": (2,)}
