@@ -99,6 +99,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
             tensors=", ".join(sorted(shapes)[:8]),
         )
     told = _told_by(metadata)
+    encoder_time, decoder_time = _times(shapes, levels)
     try:
         return VaeConfig(
             in_channels=_size(shapes, "encoder.conv_in.weight", 1, VAE.in_channels),
@@ -107,8 +108,8 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
             block_out_channels=tuple(_width(shapes, level, levels) for level in range(levels)),
             layers_per_block=_layers(shapes, levels),
             norm_groups=_number(told, "norm_num_groups", VAE.norm_groups),
-            encoder_time=tuple(_halves_time(shapes, level) for level in range(levels - 1)),
-            decoder_time=tuple(_doubles_time(shapes, level) for level in range(levels - 1)),
+            encoder_time=encoder_time,
+            decoder_time=decoder_time,
             quant_conv="quant_conv.weight" in shapes,
             post_quant_conv="post_quant_conv.weight" in shapes,
             slice_frames=_number(told, "slicing_sample_min_size", VAE.slice_frames),
@@ -161,17 +162,32 @@ def _layers(shapes: Shapes, levels: int) -> int:
     return _agreed(encoder + decoder, VAE.layers_per_block)
 
 
-def _halves_time(shapes: Shapes, level: int) -> bool:
+def _halves_time(shapes: Shapes, level: int) -> bool | None:
     """The kernel of a downsampler spans three frames where it halves time, one elsewhere."""
-    name = f"encoder.down_blocks.{level}.downsamplers.0.conv.weight"
-    return _size(shapes, name, 2, 1) > 1
+    span = _size(shapes, f"encoder.down_blocks.{level}.downsamplers.0.conv.weight", 2, 0)
+    return {3: True, 1: False}.get(span)
 
 
-def _doubles_time(shapes: Shapes, level: int) -> bool:
+def _doubles_time(shapes: Shapes, level: int) -> bool | None:
     """An upsampler makes 8 channels of each where it doubles time, 4 elsewhere."""
-    name = f"decoder.up_blocks.{level}.upsamplers.0.upscale_conv"
-    outer = _size(shapes, f"{name}.weight", 0, _size(shapes, f"{name}.bias", 0, 0))
-    return outer == 8 * _size(shapes, f"{name}.weight", 1, outer // 8 or 1)
+    name = f"decoder.up_blocks.{level}.upsamplers.0.upscale_conv.weight"
+    outer, inner = _size(shapes, name, 0, 0), _size(shapes, name, 1, 1)
+    return {8 * inner: True, 4 * inner: False}.get(outer)
+
+
+def _times(shapes: Shapes, levels: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which levels of encoder and decoder change time; either side helps where one is silent."""
+    encoder = [_halves_time(shapes, level) for level in range(levels - 1)]
+    decoder = [_doubles_time(shapes, level) for level in range(levels - 1)]
+    mirrored = [bool(time) for time in reversed(decoder)]
+    known = [
+        own if own is not None else other for own, other in zip(encoder, mirrored, strict=True)
+    ]
+    back = [
+        own if own is not None else other
+        for own, other in zip(decoder, reversed(known), strict=True)
+    ]
+    return tuple(known), tuple(back)
 
 
 def _told_by(metadata: Mapping[str, str]) -> dict[str, Any]:
