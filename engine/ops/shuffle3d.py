@@ -12,13 +12,10 @@ def depth_to_space(frames: Tensor, *, time: int, space: int = 2) -> Tensor:
     channel c of pixel (space*y + sy, space*x + sx) in frame time*t + st.
 
     Returns:
-        [B, C, time*T, space*h, space*w], a copy in channels-last order, which is also the fast
-        one for the source: runs of C numbers move together.
+        [B, C, time*T, space*h, space*w], a contiguous copy.
     """
     batch, channels, length, height, width = frames.shape
     deep = channels // (space * space * time)
-    last = frames.permute(0, 2, 3, 4, 1)
-    split = last.reshape(batch, length, height, width, space, space, time, deep)
-    woven = split.permute(0, 1, 6, 2, 4, 3, 5, 7)  # B T st h sy w sx C
-    shape = (batch, length * time, height * space, width * space, deep)
-    return woven.reshape(shape).permute(0, 4, 1, 2, 3)
+    split = frames.reshape(batch, space, space, time, deep, length, height, width)
+    woven = split.permute(0, 4, 5, 3, 6, 1, 7, 2)  # B C T st h sy w sx
+    return woven.reshape(batch, deep, length * time, height * space, width * space)

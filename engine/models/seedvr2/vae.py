@@ -98,7 +98,7 @@ class SeedVr2Vae(nn.Module, SlicedVae):
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
         carry = carry.begin()
-        moments = self.encoder(_channels_last(frames), carry)
+        moments = self.encoder(frames, carry)
         if self.config.quant_conv:
             moments = self.quant_conv(moments)
         return clamped_moments(moments), carry.done()
@@ -108,8 +108,4 @@ class SeedVr2Vae(nn.Module, SlicedVae):
         carry = carry.begin()
         if self.config.post_quant_conv:
             latent = self.post_quant_conv(latent)
-        return self.decoder(_channels_last(latent), carry), carry.done()
-
-
-def _channels_last(frames: Tensor) -> Tensor:
-    return frames.contiguous(memory_format=torch.channels_last_3d)
+        return self.decoder(latent, carry), carry.done()
