@@ -53,7 +53,8 @@ def tiled_decode(vae: VideoVae, latent: Tensor, tile: Pair, overlap: Pair) -> Te
     """Decode tile by tile, the frames blended over the overlaps.
 
     The ramps are as long as `overlap` says, even where the tiles share fewer pixels because that
-    number was rounded down: the published numbers were made so.
+    number was rounded down: the published numbers were made so. Take whole latent positions, less
+    than a tile: otherwise pixels next to a border may get no weight at all and stay 0.
 
     Args:
         vae: Its slicing setting holds for every tile.
