@@ -106,6 +106,28 @@ def _arithmetic(torch: Any) -> Iterator[DoctorLine]:
         yield _problem("arithmetic", text, "torch computes wrongly on this processor: reinstall.")
 
 
+def _convolutions() -> Iterator[DoctorLine]:
+    """Which form the video models take, on the card too where torch can use one."""
+    import torch
+
+    from engine.ops.conv_probe import probe_convolution
+
+    places = [("processor", "cpu", torch.float32)]
+    if torch.cuda.is_available():
+        places += [
+            ("card, float16", "cuda", torch.float16),
+            ("card, bfloat16", "cuda", torch.bfloat16),
+        ]
+    for title, device, dtype in places:
+        choice = probe_convolution(device, dtype)
+        name = f"convolutions ({title})"
+        if choice.is_sound:
+            yield _ok(name, choice.text)
+        else:
+            hint = "Update the NVIDIA driver." if device == "cuda" else _REINSTALL
+            yield _problem(name, choice.reason, hint)
+
+
 def _video() -> Iterator[DoctorLine]:
     import av
 
@@ -295,6 +317,7 @@ def _card() -> Iterator[DoctorLine]:
 CHECKS = (
     _python,
     _torch,
+    _convolutions,
     _video,
     _window,
     _encoders,

@@ -59,6 +59,20 @@ def test_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert only(doctor._lines(doctor._torch), "arithmetic").state == "problem"
 
 
+def test_the_form_of_convolutions_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from engine.ops import conv_probe
+
+    assert "2D: " in only(doctor._lines(doctor._convolutions), "convolutions (processor)").message
+    bad = conv_probe.ConvolutionChoice(form="2d", reason="neither form is right", is_sound=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(conv_probe, "probe_convolution", lambda device, dtype: bad)
+    lines = doctor._lines(doctor._convolutions)
+    assert [line.state for line in lines] == ["problem"] * 3
+    assert "driver" in only(lines, "convolutions (card, float16)").hint
+
+
 def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.video import codecs
 

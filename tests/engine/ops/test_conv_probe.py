@@ -10,7 +10,7 @@ from engine.ops import conv_probe
 from engine.ops.conv_probe import ConvolutionChoice, Trial, decide
 from engine.ops.taps import Taps
 
-FINE = Trial(error=1e-3, workspace=1.0, seconds=1.0)
+FINE = Trial(error=1e-5, workspace=1.0, seconds=1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -33,32 +33,35 @@ def test_a_processor_takes_sums_of_2d() -> None:
     assert (choice.form, choice.is_sound) == ("2d", True)
     assert choice.ratio is not None
     assert choice.text.startswith("2D: a processor adds up in place (3-D takes ")
+    assert conv_probe.choose_convolution("cpu", torch.bfloat16).form == "3d"
 
 
 @pytest.mark.parametrize(("seconds", "form"), [(0.5, "3d"), (0.96, "3d"), (0.98, "2d"), (4, "2d")])
 def test_the_faster_one_wins_on_a_card(seconds: float, form: str) -> None:
-    choice = decide(FINE, Trial(error=1e-3, seconds=seconds), limit=1e-2, on_card=True)
+    choice = decide(FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=True)
     assert (choice.form, choice.ratio) == (form, seconds)
-    on_processor = decide(FINE, Trial(error=1e-3, seconds=seconds), limit=1e-2, on_card=False)
+    on_processor = decide(
+        FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=False
+    )
     assert on_processor.form == "2d"
 
 
 @pytest.mark.parametrize(
     ("broken", "word"),
     [
-        (Trial(error=1e-3, workspace=27.0, seconds=0.1), "27 times its input"),
+        (Trial(error=1e-5, workspace=27.0, seconds=0.1), "27 times its input"),
         (Trial(error=0.2, seconds=0.1), "computes wrongly"),
         (Trial(error=float("nan"), seconds=0.1), "computes wrongly"),
         (Trial(failure="no engine"), "does not run (no engine)"),
     ],
 )
 def test_a_broken_form_is_never_chosen(broken: Trial, word: str) -> None:
-    choice = decide(FINE, broken, limit=1e-2, on_card=True)
+    choice = decide(FINE, broken, dtype=torch.float32, on_card=True)
     assert choice.form == "2d"
     assert choice.is_sound
     assert word in choice.reason
-    assert decide(broken, FINE, limit=1e-2, on_card=True).form == "3d"
-    neither = decide(broken, broken, limit=1e-2, on_card=True)
+    assert decide(broken, FINE, dtype=torch.float32, on_card=True).form == "3d"
+    neither = decide(broken, broken, dtype=torch.float32, on_card=True)
     assert (neither.form, neither.is_sound) == ("2d", False)
 
 
