@@ -1,0 +1,102 @@
+"""Makes the parts of the fast form from published tensors, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.fast_parts import Attention, Conv, Norm, ResidualBlock
+from engine.models.seedvr2.fast_resample import Downsampler, FoldedUpsampler, Upsampler
+from engine.ops import folds
+from engine.ops.frame_conv import ConvOptions, ConvShape, FrameConv
+from engine.optimisations import VaeSwitches
+
+
+class Builder:
+    """Reads tensors by their published names, folds them, and keeps what will be used.
+
+    Args:
+        config: Of the VAE.
+        weights: Published name -> tensor; a tensor is asked for once, when it is needed.
+        device: Where the parts will work; folds are computed there too.
+        options: Precision and form of the convolutions.
+        switches: Which folds are made.
+
+    Memory: the tables, and one layer's tensors in float32 while it is made.
+    """
+
+    def __init__(
+        self,
+        config: VaeConfig,
+        weights: Mapping[str, Tensor],
+        device: torch.device,
+        options: ConvOptions,
+        switches: VaeSwitches,
+    ) -> None:
+        self._config, self._weights = config, weights
+        self._device, self._options, self._switches = device, options, switches
+
+    def has(self, name: str) -> bool:
+        """Whether there is a part of this name."""
+        return f"{name}.weight" in self._weights
+
+    def norm(self, name: str) -> Norm:
+        """A GroupNorm."""
+        affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
+        return Norm(name, affine, self._config.norm_groups, self._config.norm_eps)
+
+    def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> Conv:
+        """A convolution; without a shape its padding keeps the size of a frame."""
+        weight = self._exact(f"{name}.weight")
+        usual = ConvShape(padding=weight.shape[-1] // 2)
+        conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
+        return Conv(name, conv, pad=pad)
+
+    def residual(self, name: str) -> ResidualBlock:
+        """A residual block."""
+        norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
+        convs = (self.conv(f"{name}.conv1"), self.conv(f"{name}.conv2"))
+        shortcut = f"{name}.conv_shortcut"
+        return ResidualBlock(
+            name, norms, convs, self.conv(shortcut) if self.has(shortcut) else None
+        )
+
+    def attention(self, name: str) -> Attention:
+        """The attention of a mid block; its three projections become one."""
+        parts = [f"{name}.to_{part}" for part in "qkv"]
+        qkv = tuple(
+            torch.cat([self._rounded(f"{part}.{kind}") for part in parts])
+            for kind in ("weight", "bias")
+        )
+        out = (self._rounded(f"{name}.to_out.0.weight"), self._rounded(f"{name}.to_out.0.bias"))
+        return Attention(name, self.norm(f"{name}.group_norm"), (qkv[0], qkv[1]), out)
+
+    def downsampler(self, name: str, *, time: bool) -> Downsampler:
+        """A downsampler of space, and of time too where it says so."""
+        shape = ConvShape(padding=0, time_stride=2 if time else 1, space_stride=2)
+        return Downsampler(name, self.conv(f"{name}.conv", shape, pad=1))
+
+    def upsampler(self, name: str, *, time: bool) -> FoldedUpsampler | Upsampler:
+        """An upsampler of space, and of time too where it says so."""
+        widen, conv = f"{name}.upscale_conv", f"{name}.conv"
+        if not self._switches.upsampler_fold:
+            return Upsampler(name, self.conv(widen), self.conv(conv), 2 if time else 1)
+        fold = folds.upsampler(
+            self._exact(f"{widen}.weight"),
+            self._exact(f"{widen}.bias"),
+            self._exact(f"{conv}.weight"),
+            self._exact(f"{conv}.bias"),
+            time,
+        )
+        return FoldedUpsampler(name, fold.to(self._device, self._options.dtype), self._options.form)
+
+    def _exact(self, name: str) -> Tensor:
+        """A tensor in the precision in which folds are computed."""
+        exact = torch.promote_types(self._options.dtype, torch.float32)
+        return self._weights[name].to(self._device, exact)
+
+    def _rounded(self, name: str) -> Tensor:
+        return self._weights[name].to(self._device, self._options.dtype)

@@ -1,0 +1,145 @@
+"""Up and down between the levels of the fast form."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.fast_parts import Conv, Flow, last_frames
+from engine.ops.folds import UpsamplerFold
+from engine.ops.phases import PhaseBias, interleave
+from engine.ops.taps import Form, Taps
+
+_PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
+
+
+class FoldedUpsampler:
+    """An upsampler in one step: small convolutions on the source's grid, then interleaving.
+
+    Args:
+        name: Module path: what its carry is filed under.
+        fold: Tables on their device in their final dtype.
+        form: See `Taps`.
+
+    Memory: the result, and the phases of one source frame or `_PHASE_BYTES` if that is more;
+    without chunked upsampling those of all source frames.
+    """
+
+    def __init__(self, name: str, fold: UpsamplerFold, form: Form) -> None:
+        self.name = name
+        self._fold = fold
+        self._times, self._reach = fold.taps.shape[:2]
+        kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
+        kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
+        self._regular = Taps(kernel, _interior(fold.bias), padding=1, form=form)
+        self._newest = Taps(kernel[:, :, -1:], _interior(fold.second_bias), padding=1)
+        self._first = Taps(_single(fold.first), fold.first_bias.interior, padding=1)
+        self._second = Taps(_single(fold.second.flatten(0, 1)), None, padding=1)
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        source = flow.take()
+        count, _, height, width = source.shape
+        kept, first = self._reach - 1, flow.carry.first
+        frames = self._times * count - (self._times - 1 if first else 0)
+        channels = self._fold.bias[0].rows.shape[-1]
+        result = flow.workspace.fresh((frames, channels, 2 * height, 2 * width))
+        if first:
+            done = self._start(source, result)
+            window = source[done - kept :] if count > done else source[:0]
+        else:
+            done = 0
+            past = flow.kept(self.name, (kept, *source.shape[1:]))
+            window = torch.cat([past, source])
+        flow.keep(self.name, last_frames(source, kept))
+        del source
+        self._rest(window, result[frames - self._times * (count - done) :], flow)
+        flow.put(result, self.name)
+
+    def _start(self, source: Tensor, result: Tensor) -> int:
+        """The first two source frames of a clip, whose past is made up; how many there were."""
+        interleave(self._first.apply(source[:1]), self._fold.first_bias, result[:1])
+        if len(source) > 1:
+            phases = self._newest.apply(source[1:2])
+            phases.add_(self._second.apply(source[:1]))
+            self._write(phases, self._fold.second_bias, result[1 : 1 + self._times])
+        return min(2, len(source))
+
+    def _rest(self, window: Tensor, result: Tensor, flow: Flow) -> None:
+        """Source frames with true frames before them."""
+        steps = self._regular.steps(len(window))
+        chunk = self._chunk(window) if flow.switches.chunked_upsampling else steps
+        for start in range(0, steps, max(1, chunk)):
+            part = window[start : start + chunk + self._reach - 1]
+            phases = self._regular.apply(part)
+            target = result[self._times * start : self._times * (start + len(phases))]
+            self._write(phases, self._fold.bias, target)
+
+    def _write(self, phases: Tensor, bias: tuple[PhaseBias, ...], result: Tensor) -> None:
+        for frame, (part, border) in enumerate(
+            zip(phases.chunk(self._times, dim=1), bias, strict=True)
+        ):
+            interleave(part, border, result[frame :: self._times])
+
+    def _chunk(self, window: Tensor) -> int:
+        """Source frames at a time."""
+        step = self._regular.weight.shape[0] * (window.shape[2] + 1) * (window.shape[3] + 1)
+        return max(1, _PHASE_BYTES // (step * window.element_size()))
+
+
+class Upsampler:
+    """An upsampler as the specification has it: widen, depth to space, convolve.
+
+    Args:
+        name: Module path.
+        widen: The 1x1x1 convolution.
+        conv: The 3x3x3 convolution.
+        times: Output frames of each source frame.
+    """
+
+    def __init__(self, name: str, widen: Conv, conv: Conv, times: int) -> None:
+        self.name = name
+        self._widen, self._conv, self._times = widen, conv, times
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        large = self._unfolded(self._widen.of(flow.take(), flow), flow)
+        flow.put(self._conv.of(large, flow), self.name)
+
+    def _unfolded(self, wide: Tensor, flow: Flow) -> Tensor:
+        """Depth to space; the second frame of a clip is dropped where time doubles."""
+        times = self._times
+        count, channels, height, width = wide.shape
+        channels //= 4 * times
+        shape = (times * count, channels, 2 * height, 2 * width)
+        large = flow.workspace.fresh(shape)
+        parts = wide.view(count, 2, 2, times, channels, height, width)
+        for sy in range(2):
+            for sx in range(2):
+                for st in range(times):
+                    large[st::times, :, sy::2, sx::2] = parts[:, sy, sx, st]
+        if times == 2 and flow.carry.first:
+            large[1] = large[0]
+            large = large[1:]
+        return large
+
+
+class Downsampler:
+    """Zeros to the right and below, then a convolution with strides."""
+
+    def __init__(self, name: str, conv: Conv) -> None:
+        self.name = name
+        self._conv = conv
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        flow.put(self._conv.of(flow.take(), flow), self.name)
+
+
+def _interior(bias: tuple[PhaseBias, ...]) -> Tensor:
+    return torch.cat([part.interior for part in bias])
+
+
+def _single(kernel: Tensor) -> Tensor:
+    """A kernel over one frame."""
+    return kernel.unsqueeze(2).contiguous(memory_format=torch.channels_last_3d)

@@ -1,0 +1,304 @@
+"""The VAE of SeedVR2, fast form: equal to the plain one but for rounding, see docs/vae-folds.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.models.contracts import Limits
+from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.fast_build import Builder
+from engine.models.seedvr2.fast_parts import Conv, Flow, Norm
+from engine.models.seedvr2.fast_statistics import Statistics
+from engine.models.slicing import SlicedVae, clamped_moments
+from engine.ops.conv3d import Carry
+from engine.ops.frame_conv import ConvOptions
+from engine.ops.taps import Form
+from engine.ops.workspace import Workspace
+from engine.optimisations import VaeSwitches
+
+
+class Part(Protocol):
+    """A step of encoder or decoder."""
+
+    name: str
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        ...
+
+
+class Entry:
+    """A convolution at the start, or one of its own."""
+
+    def __init__(self, conv: Conv) -> None:
+        self.name = conv.name
+        self._conv = conv
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        flow.put(self._conv.of(flow.take(), flow), self.name)
+
+
+class Exit:
+    """Norm, SiLU and the last convolution."""
+
+    def __init__(self, norm: Norm, conv: Conv) -> None:
+        self.name = conv.name
+        self._norm, self._conv = norm, conv
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        window = self._conv.normed(self._norm, flow.take(), flow)
+        flow.put(self._conv.over(window, flow), self.name)
+
+
+class Mark:
+    """The end of several parts that an observer knows under one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, flow: Flow) -> None:
+        """Show the stream as it is."""
+        flow.put(flow.take(), self.name)
+
+
+class FastVae(SlicedVae):
+    """Encoder and decoder with exact folds, ring buffers and channels-last frames.
+
+    Inference only. Clips of a batch are worked on one after the other. Not for several threads
+    at once: all layers share one workspace.
+
+    Args:
+        config: Of the VAE.
+        weights: Published name -> tensor; read one at a time.
+        device: Where to work.
+        dtype: Of activations and convolutions; norms are computed in float32 (float64).
+        switches: Which optimisations to use.
+
+    Attributes:
+        trace: Called with the module path and a copy of the result of each block,
+            [1, C, T, H, W] (attention: [T, C, H, W]), of the first clip of a batch.
+
+    Memory: `engine.models.seedvr2.cost` says how many bytes.
+    """
+
+    def __init__(
+        self,
+        config: VaeConfig,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        switches: VaeSwitches | None = None,
+    ) -> None:
+        self.config = config
+        self.switches = switches or VaeSwitches()
+        self.device, self.dtype = torch.device(device), dtype
+        self.trace: Callable[[str, Tensor], None] | None = None
+        self._workspace = Workspace(
+            self.device,
+            dtype,
+            planned=self.switches.planned_buffers,
+            channels_last=self.switches.channels_last,
+        )
+        options = ConvOptions(
+            dtype=dtype,
+            form=_form(self.switches, self.device, dtype),
+            fold=self.switches.first_frame_fold or self.switches.image_mode,
+            winograd=self.switches.temporal_winograd,
+        )
+        with torch.inference_mode(), _exact_arithmetic():
+            build = Builder(config, weights, self.device, options, self.switches)
+            self._encoder = _encoder(build, config)
+            self._low, self._high = _decoder(build, config)
+
+    @property
+    def limits(self) -> Limits:
+        """Sizes, lengths and types it can take."""
+        return Limits(
+            multiple_of=self.config.spatial_factor,
+            temporal_step=self.config.temporal_factor,
+            dtypes=("float64", "float32", "float16", "bfloat16"),
+        )
+
+    @property
+    def usual_slice_frames(self) -> int:
+        """Frames of a slice that the model was published with."""
+        return max(self.config.slice_frames, self.config.temporal_factor)
+
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice; see `SlicedVae`."""
+        found, carry = self._clips(self._encoder, frames, carry)
+        return clamped_moments(found), carry
+
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice; see `SlicedVae`."""
+        return self._clips([*self._low, *self._high], latent, carry)
+
+    def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the decoder at low resolution, which sees the whole frame.
+
+        Args:
+            latent: [1, L, t, h, w], a slice.
+            carry: Of this part.
+
+        Returns:
+            Features [T, C, 2*h, 2*w] in channels last, T = 2*t, one less in the first slice; the
+            next carry.
+        """
+        return self._frames(self._low, latent, carry, None)
+
+    def decode_high(
+        self, features: Tensor, carry: Carry, statistics: Statistics | None = None
+    ) -> tuple[Tensor, Carry]:
+        """The part of the decoder at high resolution, which may be given a tile.
+
+        Args:
+            features: [T, C, y, x], a box of what `decode_low` gave; not changed.
+            carry: Of this part and this tile.
+            statistics: Whose norms are used; None for the tile's own.
+
+        Returns:
+            Frames [T', 3, 4*y, 4*x], not clipped, T' = 2*T, one less in the first slice; the next
+            carry.
+        """
+        clip = features.movedim(0, 1).unsqueeze(0)
+        return self._frames(self._high, clip, carry, statistics)
+
+    def release(self) -> None:
+        """Give the memory of the buffers back; the next slice takes it again."""
+        self._workspace.release()
+
+    def _frames(
+        self, parts: Sequence[Part], clip: Tensor, carry: Carry, statistics: Statistics | None
+    ) -> tuple[Tensor, Carry]:
+        if len(clip) != 1:
+            raise ValueError("split decoding takes one clip at a time")
+        working = carry.begin()
+        with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
+            frames = self._run(parts, clip[0], working, statistics=statistics)
+        return frames, working.done()
+
+    def _clips(self, parts: Sequence[Part], clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """All clips [B, C, T, H, W] of a batch through the parts."""
+        working = carry.begin()
+        with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
+            results = [
+                self._run(parts, clip, working, batch=batch).movedim(0, 1)
+                for batch, clip in enumerate(clips)
+            ]
+            found = results[0].unsqueeze(0) if len(results) == 1 else torch.stack(results)
+        return found, working.done()
+
+    def _run(
+        self,
+        parts: Sequence[Part],
+        clip: Tensor,
+        carry: Carry,
+        *,
+        batch: int = 0,
+        statistics: Statistics | None = None,
+    ) -> Tensor:
+        """[C, T, H, W] through the parts to frames [T, C, H, W]."""
+        flow = Flow(
+            carry=carry,
+            workspace=self._workspace,
+            switches=self.switches,
+            statistics=statistics,
+            trace=self._show if self.trace is not None and batch == 0 else None,
+            batch=batch,
+        )
+        last = self.switches.channels_last
+        layout = torch.channels_last if last else torch.contiguous_format
+        frames = clip.movedim(0, 1).to(self.device, self.dtype)
+        flow.put(frames.contiguous(memory_format=layout))
+        for part in parts:
+            part.run(flow)
+        return flow.take()
+
+    def _show(self, name: str, frames: Tensor) -> None:
+        if self.trace is None:
+            return
+        frames = frames.clone(memory_format=torch.contiguous_format)
+        whole = frames if ".attentions." in name else frames.movedim(0, 1).unsqueeze(0)
+        self.trace(name, whole)
+
+
+def _encoder(build: Builder, config: VaeConfig) -> list[Part]:
+    parts: list[Part] = [Entry(build.conv("encoder.conv_in"))]
+    for level in range(len(config.block_out_channels)):
+        name = f"encoder.down_blocks.{level}"
+        parts += _residuals(build, name, config.layers_per_block)
+        if level < len(config.encoder_time):
+            time = config.encoder_time[level]
+            parts.append(build.downsampler(f"{name}.downsamplers.0", time=time))
+    parts += _middle(build, "encoder.mid_block")
+    parts.append(Exit(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
+    if config.quant_conv:
+        parts.append(Entry(build.conv("quant_conv")))
+    return parts
+
+
+def _decoder(build: Builder, config: VaeConfig) -> tuple[list[Part], list[Part]]:
+    """Low part, up to the residual blocks of the second level, and high part."""
+    low: list[Part] = []
+    if config.post_quant_conv:
+        low.append(Entry(build.conv("post_quant_conv")))
+    low.append(Entry(build.conv("decoder.conv_in")))
+    low += _middle(build, "decoder.mid_block")
+    high: list[Part] = []
+    for level in range(len(config.block_out_channels)):
+        name = f"decoder.up_blocks.{level}"
+        parts = low if level < 2 else high
+        parts += _residuals(build, name, config.layers_per_block + 1)
+        if level < len(config.decoder_time):
+            up = build.upsampler(f"{name}.upsamplers.0", time=config.decoder_time[level])
+            (low if level < 1 else high).append(up)
+    high.append(Exit(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
+    return low, high
+
+
+def _residuals(build: Builder, name: str, count: int) -> list[Part]:
+    return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
+
+
+def _middle(build: Builder, name: str) -> list[Part]:
+    return [
+        build.residual(f"{name}.resnets.0"),
+        build.attention(f"{name}.attentions.0"),
+        build.residual(f"{name}.resnets.1"),
+        Mark(name),
+    ]
+
+
+def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:
+    if switches.convolution != "auto":
+        return switches.convolution
+    if device.type == "cpu":
+        return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"
+    from engine.ops.conv_probe import choose_convolution
+
+    return choose_convolution(device, dtype).form
+
+
+@contextmanager
+def _exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
+    """float32 means float32 on a card too, and tiles of one shape are measured once.
+
+    Convolutions may otherwise round to TF32. Sums of matrix products in half precision are only
+    allowed where the user chose them.
+    """
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_fp16_accumulation
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        matmul.allow_fp16_accumulation = fp16_accumulation
+        try:
+            yield
+        finally:
+            matmul.allow_fp16_accumulation = before

@@ -1,0 +1,58 @@
+"""Attention with one head as wide as all channels, over every position of a frame."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+_SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
+
+
+def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True) -> Tensor:
+    """Attend within each frame: softmax(q k' / sqrt(C)) v.
+
+    The flash kernels of graphics cards end at heads of 256 channels; the memory-efficient one
+    takes wider heads on most cards, and where it does not, some queries are done at a time, so
+    that no matrix of L x L numbers ever exists.
+
+    Args:
+        q: [T, L, C].
+        k: [T, L, C].
+        v: [T, L, C].
+        chunked: False leaves the choice to torch, which may take memory that grows with L * L.
+
+    Returns:
+        [T, L, C].
+
+    Memory: the result, and 64 MiB of scores or one query's if that is more; without chunks on
+    some devices T * L * L numbers.
+    """
+    if not chunked or q.device.type == "cpu":  # torch's kernel for processors goes block by block
+        return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+    if _memory_efficient(q, k, v):
+        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+    return attend_in_chunks(q, k, v)
+
+
+def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
+    """The same on any device, some queries of one frame at a time."""
+    result = torch.empty_like(q)
+    length, channels = q.shape[1:]
+    exact = torch.promote_types(q.dtype, torch.float32)
+    rows = max(1, scores_bytes // (length * exact.itemsize))
+    for t in range(q.shape[0]):
+        keys = k[t].t() * channels**-0.5
+        for start in range(0, length, rows):
+            scores = torch.softmax(q[t, start : start + rows] @ keys, dim=-1, dtype=exact)
+            torch.mm(scores.to(v.dtype), v[t], out=result[t, start : start + rows])
+    return result
+
+
+def _memory_efficient(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    params = torch.backends.cuda.SDPAParams(
+        q[:, None], k[:, None], v[:, None], None, 0.0, False, False
+    )
+    return torch.backends.cuda.can_use_efficient_attention(params)

@@ -1,0 +1,166 @@
+"""A causal convolution over frames whose past is either folded away or lies in front of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.ops import folds
+from engine.ops.taps import Form, Taps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvShape:
+    """How a convolution lies on its frames."""
+
+    padding: int = 1  # zeros on each side of height and width
+    time_stride: int = 1
+    space_stride: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvOptions:
+    """How a convolution is computed; every combination gives the same result but for rounding."""
+
+    dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
+    form: Form  # see `Taps`
+    fold: bool = True  # make the tables of `FrameConv.run_first`
+    winograd: bool = False  # two output frames from four products instead of six (near-exact)
+
+
+class FrameConv:
+    """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 on frames [T, I, H, W].
+
+    Two ways in, both equal: `run` on frames that have their `history` in front; `run_first` on the
+    first frames of a clip, whose history would be copies of frame 0 and is folded into the weights
+    (docs/vae-folds.md). One frame alone then needs one convolution in two dimensions.
+
+    Args:
+        weight: On the device, in the precision in which folds are computed.
+        bias: [O].
+        shape: Padding and strides.
+        options: Precision, form, folds.
+
+    Memory: the weights, and one tap more for the fold; one more again once an image came.
+    """
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor, shape: ConvShape, options: ConvOptions
+    ) -> None:
+        self._shape, self._options = shape, options
+        self._bias = bias.to(options.dtype)
+        self._all = self._taps(weight, self._bias)
+        self._image: Taps | None = None
+        self._older: Taps | None = None  # W0 + W1: what frame 0 counts while it is the past
+        self._winograd: list[Taps] | None = None
+        if self._all.reach == 1:
+            return
+        kept = self._all.weight
+        self._past = self._view(kept[:, :, :-1], None)
+        self._newest = self._view(kept[:, :, -1:], self._bias)
+        if options.fold:
+            self._older = self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
+        if options.winograd and shape.time_stride == 1:
+            tables = folds.temporal_winograd(weight).unsqueeze(3)
+            self._winograd = [self._taps(table, None) for table in tables]
+
+    @property
+    def history(self) -> int:
+        """Frames of the past that lie in front of the frames given to `run`."""
+        return max(0, self._all.reach - self._shape.time_stride)
+
+    @property
+    def copies(self) -> int:
+        """Copies of frame 0 that stand for the past of a clip where nothing is folded."""
+        return self._all.reach - 1
+
+    @property
+    def folds(self) -> bool:
+        """Whether `run_first` works."""
+        return self._older is not None or self._all.reach == 1
+
+    def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
+        if self._winograd is not None and self._all.steps(frames.shape[0]) > 1:
+            return self._run_winograd(frames, self._winograd, into)
+        return self._all.apply(frames, into)
+
+    def run_first(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """Convolve the first frames [T, I, H, W] of a clip; add to `into` when it is given.
+
+        Raises:
+            ValueError: The tables of the fold were not made.
+        """
+        if self._all.reach == 1:
+            return self._all.apply(frames, into)
+        if self._older is None:
+            raise ValueError("made without the first-frame fold")
+        if frames.shape[0] == 1:
+            return self._image_taps(self._older).apply(frames, into)
+        head = 2 if self._shape.time_stride == 1 else 1  # outputs that see frame 0 as their past
+        older = self._older.apply(frames[:1])
+        if self._all.adds_up(frames.dtype):
+            into = self._newest.apply(frames, into)
+            into[:head].add_(older)
+            if into.shape[0] > head:
+                self._past.apply(frames[:-1], into[head:])
+            return into
+        reach = self._shape.time_stride * (head - 1) + 1
+        start = self._newest.apply(frames[:reach]).add_(older)
+        rest = self.run(frames) if self._all.steps(frames.shape[0]) else None
+        return _joined(start, rest, into)
+
+    def _run_winograd(self, frames: Tensor, tables: list[Taps], into: Tensor | None) -> Tensor:
+        """F(2, 3) over time: outputs in pairs; a last odd one by its three taps."""
+        steps = self._all.steps(frames.shape[0])
+        even = steps - steps % 2
+        d0, d1, d2, d3 = (_contiguous(frames[k : k + even - 1 : 2]) for k in range(4))
+        outer, last = tables[0].apply(d0 - d2), tables[3].apply(d1 - d3)
+        plus, minus = tables[1].apply(d1 + d2), tables[2].apply(d2 - d1)
+        result = _empty_like(outer, steps)
+        result[0:even:2] = outer.add_(plus).add_(minus)
+        result[1:even:2] = plus.sub_(minus).sub_(last)
+        result[:even] += self._bias[:, None, None]
+        if steps > even:
+            result[even:] = self._all.apply(frames[even:])
+        return result if into is None else into.add_(result)
+
+    def _image_taps(self, older: Taps) -> Taps:
+        """W0 + W1 + W2, made when the first image comes: films never need it."""
+        if self._image is None:
+            exact = torch.promote_types(self._options.dtype, torch.float32)
+            total = older.weight.to(exact) + self._newest.weight.to(exact)
+            self._image = self._taps(total, self._bias)
+        return self._image
+
+    def _taps(self, weight: Tensor, bias: Tensor | None) -> Taps:
+        kept = weight.to(self._options.dtype).contiguous(memory_format=torch.channels_last_3d)
+        return self._view(kept, bias)
+
+    def _view(self, weight: Tensor, bias: Tensor | None) -> Taps:
+        shape = self._shape
+        stride = (shape.time_stride, shape.space_stride)
+        return Taps(weight, bias, padding=shape.padding, stride=stride, form=self._options.form)
+
+
+def _joined(start: Tensor, rest: Tensor | None, into: Tensor | None) -> Tensor:
+    """Both parts behind each other, or added to `into`."""
+    if into is None:
+        return start if rest is None else torch.cat([start, rest])
+    into[: len(start)].add_(start)
+    if rest is not None:
+        into[len(start) :].add_(rest)
+    return into
+
+
+def _contiguous(frames: Tensor) -> Tensor:
+    """Every second frame, made dense in its layout."""
+    last = frames.stride(1) == 1
+    return frames.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def _empty_like(frames: Tensor, count: int) -> Tensor:
+    """`count` frames in the layout of `frames`."""
+    return frames.new_empty_strided((count, *frames.shape[1:]), frames.stride())

@@ -1,0 +1,157 @@
+"""A convolution over K neighbouring frames, in the form that suits device and precision best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Form = Literal["2d", "3d"]
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class Taps:
+    """Weights over K frames, applied to frames [N, I, H, W]; no padding in time.
+
+    Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the
+    bias. Three forms compute it:
+
+    - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
+      as it goes, and the result may be the residual stream itself.
+    - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
+    - stacked: the K frames side by side as channels, one call in two dimensions: one rounding too,
+      at the price of a copy; for half precision where 3-D convolutions are broken.
+
+    Args:
+        weight: [O, I, K, kh, kw], on its device in its final dtype.
+        bias: [O], or None.
+        padding: Zeros on each side of height and width.
+        stride: Over time and over space.
+        form: "3d" where one call in three dimensions works and is the fastest, else "2d".
+    """
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        *,
+        padding: int,
+        stride: tuple[int, int] = (1, 1),
+        form: Form = "2d",
+    ) -> None:
+        self.weight = weight
+        self.bias = bias
+        self.reach = weight.shape[2]
+        self.stride = stride[0]
+        self._padding = padding
+        self._space = stride[1]
+        self._form = form
+
+    def steps(self, frames: int) -> int:
+        """Output steps that `frames` input frames give."""
+        return max(0, (frames - self.reach) // self.stride + 1)
+
+    def adds_up(self, dtype: torch.dtype) -> bool:
+        """Whether a sum over frames is made of calls that each add into the result."""
+        return self._form == "2d" and dtype not in _HALF
+
+    def apply(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """All output steps of `frames`.
+
+        Args:
+            frames: [N, I, H, W], channels last (contiguous works too, slower).
+            into: [steps, O, H', W'] to add to, or None.
+
+        Returns:
+            [steps, O, H', W']: a new tensor, or `into` with the sum added in place.
+
+        Memory: the result; on a GPU, and in half precision, once more while it is added.
+        """
+        if self.reach == 1:
+            return self._accumulate(into, self._thinned(frames, 0), 0)
+        if self._form == "3d":
+            return _plus(into, self._in_3d(frames))
+        if not self.adds_up(frames.dtype):
+            return _plus(into, self._stacked(frames))
+        for k in range(self.reach):
+            into = self._accumulate(into, self._thinned(frames, k), k)
+        return _given(into)
+
+    def _thinned(self, frames: Tensor, k: int) -> Tensor:
+        steps = self.steps(frames.shape[0])
+        part = frames[k : k + self.stride * (steps - 1) + 1 : self.stride]
+        return part.contiguous(memory_format=memory_format(frames)) if self.stride > 1 else part
+
+    def _accumulate(self, into: Tensor | None, part: Tensor, k: int) -> Tensor:
+        weight = self.weight[:, :, k]
+        bias = self.bias if k == 0 else None
+        if into is None:
+            return F.conv2d(part, weight, bias, self._space, self._padding)
+        if part.shape[0] and _adds_in_place(part.device.type, part.dtype):
+            return _add_in_place(into, part, weight, bias, (self._space, self._padding))
+        return into.add_(F.conv2d(part, weight, bias, self._space, self._padding))
+
+    def _in_3d(self, frames: Tensor) -> Tensor:
+        stride = (self.stride, self._space, self._space)
+        padding = (0, self._padding, self._padding)
+        clip = frames.movedim(0, 1).unsqueeze(0)
+        return F.conv3d(clip, self.weight, self.bias, stride, padding)[0].movedim(0, 1)
+
+    def _stacked(self, frames: Tensor) -> Tensor:
+        parts = [self._thinned(frames, k) for k in range(self.reach)]
+        weight = self.weight.movedim(2, 1).flatten(1, 2)
+        weight = weight.contiguous(memory_format=memory_format(frames))
+        return F.conv2d(torch.cat(parts, dim=1), weight, self.bias, self._space, self._padding)
+
+
+def memory_format(frames: Tensor) -> torch.memory_format:
+    """Channels last where the frames are, else contiguous."""
+    last = frames.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last else torch.contiguous_format
+
+
+def _plus(into: Tensor | None, result: Tensor) -> Tensor:
+    return result if into is None else into.add_(result)
+
+
+def _given(tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise ValueError("a convolution without taps")
+    return tensor
+
+
+def _in_place_operator() -> Callable[..., Tensor]:
+    return torch.ops.mkldnn._convolution_pointwise_.binary
+
+
+def _add_in_place(
+    into: Tensor, part: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, int]
+) -> Tensor:
+    """`into += conv2d(part)` inside oneDNN: no second result, no second pass over memory."""
+    sides = ([shape[1]] * 2, [shape[0]] * 2, [1, 1], 1)  # padding, stride, dilation, groups
+    _in_place_operator()(into, part, weight, bias, *sides, "add", 1.0, None, [], None)
+    return into
+
+
+@cache
+def _adds_in_place(device: str, dtype: torch.dtype) -> bool:
+    """Whether oneDNN's convolution that adds into its result is here and right.
+
+    It is not part of torch's public interface: tried once on small numbers, into a part of a
+    larger tensor as we use it; anything unexpected means the ordinary way.
+    """
+    if device != "cpu" or dtype is not torch.float32:
+        return False
+    part = torch.linspace(-1, 1, 2 * 4 * 25).reshape(2, 5, 5, 4).permute(0, 3, 1, 2)
+    weight = torch.linspace(1, -1, 8 * 4 * 9).reshape(8, 4, 3, 3)
+    whole = torch.ones(3, 5, 5, 8).permute(0, 3, 1, 2)
+    expected = 1 + F.conv2d(part, weight, padding=1)
+    try:
+        _add_in_place(whole[1:], part, weight, None, (1, 1))
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return bool(torch.allclose(whole[1:], expected, atol=1e-5) and (whole[0] == 1).all())
