@@ -1,4 +1,6 @@
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,24 @@ def test_a_convolution_of_a_tiny_model_by_hand():
     folded = decode_flops(config, work(4, 4, 3, fold)).convolutions
     high -= 2 * 3 * 16 * 27 * 2 * 2
     assert folded == low + high + 2 * (1 + 4) * (2 * 8 * 4) * 3 * 3
+
+
+def test_the_table_of_the_manual_is_what_is_counted_here():
+    manual = Path(__file__).parents[4] / "docs" / "vae-folds.md"
+    rows = re.findall(r"^\|((?: [\d.]+ \|){7})$", manual.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 4
+    off = VaeSwitches.all_off()
+    both = off.changed("upsampler_fold", True).changed("first_frame_fold", True)
+    columns = [
+        off,
+        off.changed("upsampler_fold", True),
+        off.changed("first_frame_fold", True),
+        both,
+    ]
+    for row in rows:
+        frames, *told = (float(cell) for cell in row.strip(" |").split(" | "))
+        pixels = 1920 * 1088 * frames
+        cases = [work(1920, 1088, int(frames), switches) for switches in columns]
+        counted = [decode_flops(VAE, case).convolutions for case in cases]
+        counted += [encode_flops(VAE, case).convolutions for case in (cases[0], cases[2])]
+        assert told == [round(count / pixels / 1e6, 2) for count in counted]
