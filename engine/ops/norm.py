@@ -12,12 +12,16 @@ everything else in float32, rounded once at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from engine.ops.kernels import group_norm
+from engine.ops.kernels.group_norm import Grid, GroupNormKernels
 
 _BLOCK_BYTES = 2 * 2**20  # a block and its scratch stay in the cache of a core
 
@@ -56,15 +60,17 @@ def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
     Memory: a block of 2 MiB; on other devices than the CPU one frame in float32.
     """
     frames, channels, height, width = x.shape
-    if channels % groups:
-        raise ValueError(f"{channels} channels do not come in {groups} groups")
+    _check(x, groups)
+    found = group_norm.find(x, groups) if kernels else None
+    if found is not None:
+        return _moments_on_card(x, *found)
     rows, scratch = _rows(x), _scratch(x)
     shape = (2, frames, -(-height // rows), channels)
-    found = torch.empty(shape, dtype=_work_dtype(x.dtype), device=x.device)
+    parts = torch.empty(shape, dtype=_work_dtype(x.dtype), device=x.device)
     for t in range(frames):
         for part, block in enumerate(_blocks(x[t], rows)):
-            _moments_of_block(block, scratch, found[:, t, part])
-    mean, m2 = found.view(*shape[:3], groups, -1)
+            _moments_of_block(block, scratch, parts[:, t, part])
+    mean, m2 = parts.view(*shape[:3], groups, -1)
     last = height - rows * (shape[2] - 1)
     return combine((rows * width, last * width), mean, m2)
 
@@ -123,8 +129,9 @@ def normalise(
 
     Memory: as group_moments for half precision; nothing for float32 and float64 on the CPU.
     """
-    if out.shape != x.shape:
-        raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
+    _check(x, 1, out)
+    if kernels and _normalised_on_card(x, out, (scale, shift), silu):
+        return
     rows = _rows(x)
     scratch = None if out.dtype == scale.dtype == x.dtype else _scratch(x)
     for t in range(x.shape[0]):
@@ -145,9 +152,56 @@ def group_norm_silu(
     kernels: bool = False,
 ) -> None:
     """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together."""
+    _check(x, groups, out)
+    affine = weight, bias
+    if kernels and _done_on_card(x, out, groups, (affine, eps), silu):
+        return
     moments = group_moments(x, groups, kernels=kernels)
     scale, shift = scale_and_shift(moments, weight, bias, eps)
     normalise(x, scale, shift, out, silu=silu, kernels=kernels)
+
+
+def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
+    if x.shape[1] % groups:
+        raise ValueError(f"{x.shape[1]} channels do not come in {groups} groups")
+    if out is not None and out.shape != x.shape:
+        raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
+
+
+def _moments_on_card(x: Tensor, card: GroupNormKernels, grid: Grid) -> Moments:
+    mean, m2 = card.moments(x, grid)
+    counts = grid.per_block * grid.group, grid.in_last * grid.group
+    return combine(counts, mean[..., None], m2[..., None])
+
+
+def _normalised_on_card(x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool) -> bool:
+    """Whether the kernel did it; false: nothing was done."""
+    if out.dtype != x.dtype or any(f.dtype != torch.float32 for f in factors):
+        return False
+    groups = x.shape[1] // math.gcd(x.shape[1], 8)  # does not matter here
+    found = group_norm.find(x, groups, out)
+    if found is not None:
+        card, grid = found
+        card.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
+    return found is not None
+
+
+def _done_on_card(
+    x: Tensor,
+    out: Tensor,
+    groups: int,
+    affine: tuple[tuple[Tensor, Tensor], float],
+    silu: bool,
+) -> bool:
+    """Whether the kernels did all of it; false: nothing was done."""
+    weights, eps = affine
+    if any(y.dtype != x.dtype for y in (out, *weights)):
+        return False
+    found = group_norm.find(x, groups, out)
+    if found is not None:
+        card, grid = found
+        card.normalise((x, out), grid, card.scale_and_shift(x, grid, weights, eps), silu)
+    return found is not None
 
 
 def _moments_of_block(block: Tensor, scratch: Tensor, found: Tensor) -> None:

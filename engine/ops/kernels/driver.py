@@ -1,0 +1,116 @@
+"""Loads compiled kernels and launches them through the CUDA driver, beside torch.
+
+Everything happens in torch's own (primary) context of the device and on torch's current stream, so
+kernels keep their order with torch's own and can be captured into a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_float | ctypes.Structure
+Size3 = tuple[int, int, int]
+
+
+class DriverFailed(RuntimeError):
+    """The driver is not there or refused; the message has its words."""
+
+
+class Driver:
+    """The driver's library; every call raises DriverFailed in the driver's words."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self.call("cuInit", 0)
+
+    def call(self, name: str, *args: object) -> None:
+        """One function of the driver."""
+        code = getattr(self._library, name)(*args)
+        if code:
+            raise DriverFailed(f"{name}: {self._words(code)}")
+
+    def _words(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(code, ctypes.byref(text))
+        return text.value.decode() if text.value else f"error {code}"
+
+
+class Module:
+    """Kernels loaded on one device."""
+
+    def __init__(self, cubin: bytes, device: int) -> None:
+        self.device = device
+        self._module = ctypes.c_void_p()
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        with _context(device) as driver:
+            driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+
+    def launch(
+        self, name: str, grid: tuple[Size3, Size3, int], arguments: Sequence[Argument]
+    ) -> None:
+        """Put one launch onto torch's current stream.
+
+        Args:
+            name: Of the kernel.
+            grid: Blocks, threads of a block, bytes of shared memory.
+            arguments: In the kernel's order and types.
+
+        Raises:
+            DriverFailed: No such kernel, or the grid is more than the device takes.
+        """
+        blocks, threads, shared = grid
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
+        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        with _context(self.device) as driver:
+            function = self._function(driver, name)
+            where = (*blocks, *threads, shared, stream)
+            driver.call("cuLaunchKernel", function, *where, pointers, None)
+
+    def _function(self, driver: Driver, name: str) -> ctypes.c_void_p:
+        if name not in self._functions:
+            function = ctypes.c_void_p()
+            driver.call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            self._functions[name] = function
+        return self._functions[name]
+
+
+@cache
+def driver() -> Driver:
+    """The driver of this machine.
+
+    Raises:
+        DriverFailed: There is none.
+    """
+    try:
+        return Driver(ctypes.CDLL(_NAME))
+    except OSError as err:
+        raise DriverFailed(f"no NVIDIA driver: {err}") from err
+
+
+@contextmanager
+def _context(device: int) -> Iterator[Driver]:
+    """Makes torch's context of the device the current one of this thread for a while."""
+    found = driver()
+    found.call("cuCtxPushCurrent_v2", _primary(device))
+    try:
+        yield found
+    finally:
+        found.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+@cache
+def _primary(device: int) -> ctypes.c_void_p:
+    """The context that torch uses too; kept until the process ends."""
+    handle, context = ctypes.c_int(), ctypes.c_void_p()
+    driver().call("cuDeviceGet", ctypes.byref(handle), device)
+    driver().call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+    return context

@@ -1,0 +1,284 @@
+"""GroupNorm and SiLU on a card: statistics from enough blocks to fill it, one pass to use them.
+
+torch gives each (frame, group) one block, too few for large frames, and reads channels-last frames
+badly. Here a block takes some pixels of a frame with all their channels; a second kernel puts the
+blocks' statistics together; a third writes normalised frames wherever they are wanted, for example
+into the ring buffer of the next convolution. The twin is `engine.ops.norm`; tests run this very
+source on the processor, element by element.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.ops.kernels import driver, nvrtc
+from engine.ops.kernels.group_norm_source import SCALARS, source
+
+_log = logging.getLogger(__name__)
+
+_LOAD_BYTES = 16  # what a thread reads at once
+_MOST_LANES = 512  # THREADS of the source
+_USUAL_THREADS = 256
+_MOST_PIXELS = 2**30  # of one frame, so that counting them stays inside 32 bits
+_MOST_FRAMES = 65_535  # blockIdx.y
+_MOST_STEPS = 128  # pixels of one thread
+_BLOCKS_A_PROCESSOR = 16
+_PART_BYTES = 12  # sizeof(Part)
+_JOINING_THREADS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How frames are dealt out to blocks and threads.
+
+    Attributes:
+        frames: T.
+        width: Pixels of a row.
+        pixels: Of a frame.
+        channels: C.
+        group: Channels of a group.
+        vector: Channels of a thread.
+        rows: Pixels that a block works on at the same time, a power of two.
+        per_block: Pixels of a block, a multiple of `rows`; the last block may have fewer.
+    """
+
+    frames: int
+    width: int
+    pixels: int
+    channels: int
+    group: int
+    vector: int
+    rows: int
+    per_block: int
+
+    @property
+    def lanes(self) -> int:
+        """Threads side by side on one pixel."""
+        return self.channels // self.vector
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of each frame."""
+        return -(-self.pixels // self.per_block)
+
+    @property
+    def in_last(self) -> int:
+        """Pixels of the last block."""
+        return self.pixels - (self.blocks - 1) * self.per_block
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of the statistics: a part for each row, lane and segment."""
+        return self.rows * self.channels // min(self.vector, self.group) * _PART_BYTES
+
+
+class _View(ctypes.Structure):
+    _fields_ = (("t", ctypes.c_longlong), ("y", ctypes.c_longlong), ("x", ctypes.c_longlong))
+
+    @classmethod
+    def of(cls, frames: Tensor) -> _View:
+        """Strides of frames [T, C, H, W]."""
+        t, _, y, x = frames.stride()
+        return cls(t, y, x)
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int) for name in ("width", "pixels", "per_block", "channels"))
+
+    @classmethod
+    def of(cls, grid: Grid) -> _Shape:
+        """What a kernel knows of its grid."""
+        return cls(grid.width, grid.pixels, grid.per_block, grid.channels)
+
+
+def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> Grid:
+    """The grid for frames [T, C, H, W] on a card with so many processors."""
+    frames, channels, height, width = shape
+    lanes = channels // vector
+    rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)
+    enough = processors * _BLOCKS_A_PROCESSOR * rows
+    steps = min(_MOST_STEPS, max(4, -(-frames * height * width // enough)))
+    return Grid(
+        frames=frames,
+        width=width,
+        pixels=height * width,
+        channels=channels,
+        group=group,
+        vector=vector,
+        rows=rows,
+        per_block=rows * steps,
+    )
+
+
+def vector_of(group: int, *frames: Tensor) -> int:
+    """Channels that a thread can read at once from all of these frames; 0: they do not fit at all.
+
+    Args:
+        group: Channels of a group.
+        frames: [T, C, H, W] of one shape; views will do.
+    """
+    first = frames[0]
+    t, channels, height, width = first.shape
+    known = str(first.dtype).removeprefix("torch.") in SCALARS
+    apart = any(x.stride(1) != 1 and channels > 1 for x in frames)
+    too_many = t > _MOST_FRAMES or height * width > _MOST_PIXELS
+    if not first.numel() or not known or apart or too_many or channels % group:
+        return 0
+    vector = _LOAD_BYTES // first.element_size()
+    while vector > 1 and not _is_aligned(vector, group, frames):
+        vector //= 2
+    return vector if channels // vector <= _MOST_LANES else 0
+
+
+def _is_aligned(vector: int, group: int, frames: tuple[Tensor, ...]) -> bool:
+    if frames[0].shape[1] % vector or (group % vector and vector % group):
+        return False
+    return all(
+        x.data_ptr() % (vector * x.element_size()) == 0
+        and all(x.stride(dim) % vector == 0 for dim in (0, 2, 3) if x.shape[dim] > 1)
+        for x in frames
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNormKernels:
+    """The three kernels for one device, dtype, vector and size of groups."""
+
+    module: driver.Module
+
+    def moments(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Mean and squared deviations of each frame, block and group, [T, P, G] float32."""
+        shape = grid.frames, grid.blocks, grid.channels // grid.group
+        mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
+        arguments = _pointer(x), _View.of(x), _Shape.of(grid), _pointer(mean), _pointer(m2)
+        self.module.launch("group_moments", _threads(grid, grid.shared_bytes), arguments)
+        return mean, m2
+
+    def scale_and_shift(
+        self, x: Tensor, grid: Grid, affine: tuple[Tensor, Tensor], eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """Factors of each frame and channel, [T, C] float32; weight and bias have x's dtype."""
+        weight, bias = (part.contiguous() for part in affine)
+        mean, m2 = self.moments(x, grid)
+        scale, shift = x.new_empty((2, grid.frames, grid.channels), dtype=torch.float32)
+        blocks = grid.channels // grid.group, grid.frames, 1
+        shared = _JOINING_THREADS * _PART_BYTES
+        arguments = (
+            *(_pointer(mean), _pointer(m2), _Shape.of(grid), ctypes.c_int(grid.blocks)),
+            *(_pointer(weight), _pointer(bias), ctypes.c_float(eps)),
+            *(_pointer(scale), _pointer(shift)),
+        )
+        self.module.launch("scale_and_shift", (blocks, (1, _JOINING_THREADS, 1), shared), arguments)
+        return scale, shift
+
+    def normalise(
+        self, frames: tuple[Tensor, Tensor], grid: Grid, factors: tuple[Tensor, Tensor], silu: bool
+    ) -> None:
+        """Write frames[0] times and plus its factors, [T, C] float32, into frames[1]."""
+        x, out = frames
+        arguments = (
+            *(_pointer(x), _View.of(x), _pointer(out), _View.of(out), _Shape.of(grid)),
+            *(_pointer(factors[0]), _pointer(factors[1]), ctypes.c_int(silu)),
+        )
+        self.module.launch("normalise", _threads(grid, 0), arguments)
+
+
+def _pointer(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _threads(grid: Grid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
+    return (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), shared
+
+
+def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Grid] | None:
+    """The kernels for frames and their grid; None where the twin has to do.
+
+    Args:
+        x: [T, C, H, W].
+        groups: Divides C.
+        others: Frames of the same shape and dtype that are written.
+    """
+    device, group = x.device, x.shape[1] // groups
+    if not working(device):
+        return None
+    vector = vector_of(group, x, *others)
+    kernels = _load(device, x.dtype, vector, group) if vector else None
+    if kernels is None:
+        return None
+    return kernels, grid_for(x.shape, group, vector, _processors(device))
+
+
+@cache
+def working(device: torch.device) -> bool:
+    """Whether the kernels compile here and equal plain torch; tried once, then remembered.
+
+    A card on which they do not gets one warning in the log, and the twin.
+    """
+    if device.type != "cuda" or torch.version.cuda is None:
+        return False
+    dtypes: list[torch.dtype] = [getattr(torch, name) for name in SCALARS]
+    return all(_load(device, dtype, _LOAD_BYTES // dtype.itemsize, 4) for dtype in dtypes)
+
+
+@cache
+def _load(
+    device: torch.device, dtype: torch.dtype, vector: int, group: int
+) -> GroupNormKernels | None:
+    """The kernels compiled for these and tried; None, with one warning, if they do not work."""
+    try:
+        kernels = _compile(device, dtype, vector, group)
+        error = _error(kernels, device, dtype, (vector, group))
+    except (nvrtc.NvrtcMissing, nvrtc.CompileFailed, driver.DriverFailed) as err:
+        _log.warning("no GroupNorm kernel for %s on %s: %s", dtype, device, err)
+        return None
+    if not error <= 2 * max(torch.finfo(dtype).eps, 1e-6):  # so that NaN is wrong too
+        _log.warning("GroupNorm kernel for %s is wrong on %s by %g", dtype, device, error)
+        return None
+    return kernels
+
+
+def _compile(device: torch.device, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
+    index = torch.cuda.current_device() if device.index is None else device.index
+    major, minor = torch.cuda.get_device_capability(index)
+    text = source(str(dtype).removeprefix("torch."))
+    options = f"-DVECTOR={vector}", f"-DGROUP={group}"
+    cubin = nvrtc.compile_cuda(text, f"sm_{major}{minor}", options)
+    return GroupNormKernels(driver.Module(cubin, index))
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _error(
+    kernels: GroupNormKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+) -> float:
+    """How far a small box of random frames comes from plain torch, beside the largest number.
+
+    The box is a view, and so is the part of the larger buffer that it is written into; numbers
+    written beside that part count too.
+    """
+    vector, group = sizes
+    channels = 16 * math.lcm(vector, group)
+    random = torch.Generator().manual_seed(1)
+    whole = torch.randn(3, channels, 21, 20, generator=random).to(device, dtype)
+    weight, bias = torch.randn(2, channels, generator=random).to(device, dtype)
+    box = whole.to(memory_format=torch.channels_last)[1:, :, 2:, 3:]
+    buffer = torch.zeros_like(whole, memory_format=torch.channels_last)
+    wanted = buffer.double()
+    normal = F.group_norm(box.double(), channels // group, weight.double(), bias.double(), 1e-6)
+    wanted[:2, :, 1:20, :17] = F.silu(normal)
+    grid = grid_for(box.shape, group, vector, 1)
+    factors = kernels.scale_and_shift(box, grid, (weight, bias), 1e-6)
+    kernels.normalise((box, buffer[:2, :, 1:20, :17]), grid, factors, True)
+    return float((buffer.double() - wanted).abs().max() / wanted.abs().max())

@@ -1,0 +1,236 @@
+"""CUDA source of the GroupNorm kernels: statistics of parts, their sum, normalise + SiLU.
+
+A block takes some pixels of one frame, all channels of each. Its threads stand in lanes (x: VECTOR
+channels each, read at once) and rows (y: every blockDim.y-th pixel); blockIdx is (part, frame).
+Macros: the scalar type, VECTOR, and GROUP, the channels of a group; one of the two divides the
+other. Offsets are 64 bits, pixels of one frame 32 bits.
+"""
+
+from __future__ import annotations
+
+_SILU = """
+__device__ inline float silu_of(float value) { return value / (1.0f + expf(-value)); }
+"""
+_QUICK_SILU = """  // some float32 roundings off: nothing beside the one to half precision
+__device__ inline float silu_of(float value) { return __fdividef(value, 1.0f + __expf(-value)); }
+"""
+
+SCALARS = {
+    "float32": _SILU
+    + """
+typedef float Scalar;
+__device__ inline float to_float(Scalar value) { return value; }
+__device__ inline Scalar to_scalar(float value) { return value; }
+""",
+    "float16": _QUICK_SILU
+    + """
+typedef unsigned short Scalar;
+__device__ inline float to_float(Scalar value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));
+  return result;
+}
+__device__ inline Scalar to_scalar(float value) {
+  Scalar result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+  return result;
+}
+""",
+    "bfloat16": _QUICK_SILU
+    + """
+typedef unsigned short Scalar;
+__device__ inline float to_float(Scalar value) { return __uint_as_float((unsigned)value << 16); }
+__device__ inline Scalar to_scalar(float value) {
+  unsigned bits = __float_as_uint(value);
+  if (value != value) return 0x7fff;
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
+}
+""",
+}
+
+BODY = """
+#define SUB (VECTOR < GROUP ? VECTOR : GROUP)  // channels of a thread that share a group
+#define SEGMENTS (VECTOR / SUB)
+#define BATCH 4                                // pixels on their way at once
+#define THREADS 512                            // most threads of a block
+
+struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
+struct View { long long t, y, x; };  // strides in elements; channels lie side by side
+struct Shape { int width, pixels, per_block, channels; };
+
+// The pixels of one thread: every blockDim.y-th of its block's.
+struct Walk {
+  int pixel, end, x, y, step_x, step_y, width;
+  __device__ Walk(Shape shape) {
+    int first = blockIdx.x * shape.per_block;
+    width = shape.width;
+    end = min(first + shape.per_block, shape.pixels);
+    pixel = first + (int)threadIdx.y;
+    x = pixel % width;
+    y = pixel / width;
+    step_x = blockDim.y % width;
+    step_y = blockDim.y / width;
+  }
+  __device__ bool more() const { return pixel < end; }
+  __device__ long long offset(View at) const { return y * at.y + x * at.x; }
+  __device__ void step() {
+    pixel += blockDim.y;
+    x += step_x;
+    y += step_y;
+    if (x >= width) { x -= width; y++; }
+  }
+};
+
+// Mean and squared deviations of `count` numbers.
+struct Part {
+  float count, mean, m2;
+  __device__ void merge(Part other) {  // Chan, Golub and LeVeque, 1979
+    float sum = count + other.count;
+    if (sum == 0.0f) return;
+    float share = other.count / sum, away = other.mean - mean;
+    mean += away * share;
+    m2 += other.m2 + away * away * count * share;
+    count = sum;
+  }
+};
+
+// Sum of the parts of all rows of a block (a power of two); the result is in row 0.
+__device__ Part over_rows(Part mine, Part *row, int pitch, int rows) {
+  row[threadIdx.y * pitch] = mine;
+  __syncthreads();
+  for (int half = rows / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half) {
+      mine.merge(row[(threadIdx.y + half) * pitch]);
+      row[threadIdx.y * pitch] = mine;
+    }
+    __syncthreads();
+  }
+  return mine;
+}
+
+// mean and m2 of each (frame, part, group). Shared: a Part for every row, lane and segment.
+extern "C" __global__ void __launch_bounds__(THREADS) group_moments(
+    const Scalar *x, View at, Shape shape, float *mean, float *m2) {
+  extern __shared__ char memory[];
+  Part *shared = (Part *)memory;
+  const Scalar *frame = x + blockIdx.y * at.t + threadIdx.x * VECTOR;
+  float means[SEGMENTS] = {}, m2s[SEGMENTS] = {}, seen = 0.0f;
+  Walk walk(shape);
+  while (walk.more()) {
+    Pack batch[BATCH];
+    int loaded = 0;
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (walk.more()) {
+        batch[i] = *(const Pack *)(frame + walk.offset(at));
+        loaded++;
+        walk.step();
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (i < loaded) {
+        float share = __fdividef(1.0f, seen + 1.0f);
+#pragma unroll
+        for (int s = 0; s < SEGMENTS; s++) {
+          float value[SUB], sum = 0.0f, squares = 0.0f;
+#pragma unroll
+          for (int c = 0; c < SUB; c++) sum += value[c] = to_float(batch[i].channel[s * SUB + c]);
+          float middle = sum * (1.0f / SUB);
+#pragma unroll
+          for (int c = 0; c < SUB; c++) squares += (value[c] - middle) * (value[c] - middle);
+          float away = middle - means[s];
+          means[s] += away * share;
+          m2s[s] += squares + away * away * (seen * share * SUB);
+        }
+        seen += 1.0f;
+      }
+    }
+  }
+  int pitch = blockDim.x * SEGMENTS;
+#pragma unroll
+  for (int s = 0; s < SEGMENTS; s++) {
+    Part mine = {seen * SUB, means[s], m2s[s]};
+    over_rows(mine, shared + threadIdx.x * SEGMENTS + s, pitch, blockDim.y);
+  }
+  int groups = shape.channels / GROUP, pieces = GROUP / SUB;
+  long long to = ((long long)blockIdx.y * gridDim.x + blockIdx.x) * groups;
+  for (int g = threadIdx.y * blockDim.x + threadIdx.x; g < groups; g += blockDim.x * blockDim.y) {
+    Part whole = shared[g * pieces];
+    for (int i = 1; i < pieces; i++) whole.merge(shared[g * pieces + i]);
+    mean[to + g] = whole.mean;
+    m2[to + g] = whole.m2;
+  }
+}
+
+// scale and shift of each (frame, channel) from `parts` parts; a block for each (group, frame).
+extern "C" __global__ void __launch_bounds__(THREADS) scale_and_shift(
+    const float *mean, const float *m2, Shape shape, int parts, const Scalar *weight,
+    const Scalar *bias, float eps, float *scale, float *shift) {
+  extern __shared__ char memory[];
+  int groups = shape.channels / GROUP;
+  Part mine = {0.0f, 0.0f, 0.0f};
+  for (int p = threadIdx.y; p < parts; p += blockDim.y) {
+    int pixels = min(shape.per_block, shape.pixels - p * shape.per_block);
+    long long from = ((long long)blockIdx.y * parts + p) * groups + blockIdx.x;
+    Part other = {(float)pixels * GROUP, mean[from], m2[from]};
+    mine.merge(other);
+  }
+  over_rows(mine, (Part *)memory, 1, blockDim.y);
+  Part whole = *(Part *)memory;
+  float inverse = 1.0f / sqrtf(whole.m2 / whole.count + eps);
+  for (int c = threadIdx.y; c < GROUP; c += blockDim.y) {
+    int channel = blockIdx.x * GROUP + c;
+    long long to = (long long)blockIdx.y * shape.channels + channel;
+    float factor = inverse * to_float(weight[channel]);
+    scale[to] = factor;
+    shift[to] = to_float(bias[channel]) - whole.mean * factor;
+  }
+}
+
+// out = x * scale + shift, through SiLU if wanted; out may be x itself.
+extern "C" __global__ void __launch_bounds__(THREADS) normalise(
+    const Scalar *x, View at, Scalar *out, View into, Shape shape, const float *scale,
+    const float *shift, int silu) {
+  int channel = threadIdx.x * VECTOR;
+  const Scalar *frame = x + blockIdx.y * at.t + channel;
+  Scalar *target = out + blockIdx.y * into.t + channel;
+  float scales[VECTOR], shifts[VECTOR];
+#pragma unroll
+  for (int c = 0; c < VECTOR; c++) {
+    scales[c] = scale[(long long)blockIdx.y * shape.channels + channel + c];
+    shifts[c] = shift[(long long)blockIdx.y * shape.channels + channel + c];
+  }
+  Walk walk(shape);
+  while (walk.more()) {
+    Pack batch[BATCH];
+    long long to[BATCH];
+    int loaded = 0;
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (walk.more()) {
+        batch[i] = *(const Pack *)(frame + walk.offset(at));
+        to[i] = walk.offset(into);
+        loaded++;
+        walk.step();
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (i < loaded) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++) {
+          float value = to_float(batch[i].channel[c]) * scales[c] + shifts[c];
+          batch[i].channel[c] = to_scalar(silu ? silu_of(value) : value);
+        }
+        *(Pack *)(target + to[i]) = batch[i];
+      }
+    }
+  }
+}
+"""
+
+
+def source(dtype: str) -> str:
+    """The whole source for one dtype, by its torch name without `torch.`."""
+    return SCALARS[dtype] + BODY

@@ -1,0 +1,167 @@
+"""Compiles CUDA source at run time with NVIDIA's NVRTC: no toolchain, no headers, no card.
+
+The library comes with every CUDA build of torch; the wheel `nvidia-cuda-nvrtc` has it too. What was
+compiled stays in the cache folder under a name made of source, architecture, options and version
+of the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from engine import paths
+
+_log = logging.getLogger(__name__)
+_IS_WINDOWS = sys.platform == "win32"
+_PATTERNS = ("nvrtc64_*.dll",) if _IS_WINDOWS else ("libnvrtc.so*", "libnvrtc-*.so*")
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class NvrtcMissing(RuntimeError):
+    """There is no NVRTC on this machine, or it cannot be loaded."""
+
+
+class CompileFailed(RuntimeError):
+    """The compiler refused; the message is its log."""
+
+
+class Nvrtc:
+    """One NVRTC library.
+
+    Attributes:
+        version: Its CUDA version, (major, minor).
+    """
+
+    def __init__(self, path: Path) -> None:
+        if sys.platform == "win32":  # it loads its builtins by bare name
+            os.add_dll_directory(str(path.parent))
+        try:
+            self._library: Any = ctypes.CDLL(str(path))
+        except OSError as err:
+            raise NvrtcMissing(f"{path} cannot be loaded: {err}") from err
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = major.value, minor.value
+
+    def compile(self, source: str, options: tuple[str, ...]) -> bytes:
+        """The cubin of a source.
+
+        Raises:
+            CompileFailed: With the compiler's log.
+        """
+        program = ctypes.c_void_p()
+        text, name = source.encode(), b"upreel.cu"
+        self._call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
+        try:
+            words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            code = self._library.nvrtcCompileProgram(program, len(options), words)
+            if code:
+                log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0")
+                raise CompileFailed(f"{self._words(code)}\n{log.decode(errors='replace')}")
+            return self._bytes("nvrtcGetCUBIN", program)
+        finally:
+            self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def _bytes(self, what: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"{what}Size", program, ctypes.byref(size))
+        content = ctypes.create_string_buffer(size.value)
+        self._call(what, program, content)
+        return content.raw
+
+    def _call(self, name: str, *args: object) -> None:
+        code = getattr(self._library, name)(*args)
+        if code:
+            raise CompileFailed(f"{name}: {self._words(code)}")
+
+    def _words(self, code: int) -> str:
+        return str(self._library.nvrtcGetErrorString(code).decode())
+
+
+def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
+    """Cubin of a CUDA source for one architecture, out of the cache if it is there.
+
+    Args:
+        source: CUDA C++ without includes.
+        arch: For example "sm_86".
+        options: Further options of the compiler, for example "-DVECTOR=8".
+
+    Raises:
+        NvrtcMissing: No library.
+        CompileFailed: The source is wrong, or the compiler does not know the architecture.
+    """
+    library = find()
+    options = (f"--gpu-architecture={arch}", "--std=c++17", *options)
+    named = "\0".join([source, *options, "{}.{}".format(*library.version)])
+    path = paths.cache_folder() / "kernels" / f"{hashlib.sha256(named.encode()).hexdigest()}.cubin"
+    cubin = _read(path)
+    if cubin is None:
+        cubin = library.compile(source, options)
+        _write(path, cubin)
+    return cubin
+
+
+@cache
+def find() -> Nvrtc:
+    """The first library that loads: torch's own, then that of the wheel.
+
+    Raises:
+        NvrtcMissing: None does; the message says what was tried.
+    """
+    failures = []
+    for path in candidates():
+        try:
+            return Nvrtc(path)
+        except NvrtcMissing as err:
+            failures.append(str(err))
+    raise NvrtcMissing("; ".join(failures) or "NVRTC comes with CUDA builds of torch only")
+
+
+def candidates() -> Iterator[Path]:
+    """Where NVRTC may be, best first."""
+    for folder in _folders():
+        for pattern in _PATTERNS:
+            for path in sorted(folder.glob(pattern), reverse=True):
+                if "builtins" not in path.name and ".alt." not in path.name:
+                    yield path
+
+
+def _folders() -> Iterator[Path]:
+    for package in ("torch", "nvidia"):
+        spec = importlib.util.find_spec(package)
+        for root in (spec and spec.submodule_search_locations) or ():
+            yield Path(root) / "lib"
+            for part in ("lib", "bin", "bin/x86_64"):
+                yield from sorted(Path(root).glob(f"*/{part}"), reverse=True)
+
+
+def _read(path: Path) -> bytes | None:
+    """What was cached; None when it is not there or damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, cubin = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return cubin if hashlib.sha256(cubin).digest() == digest else None
+
+
+def _write(path: Path, cubin: bytes) -> None:
+    """Cache it if the disk lets us; nobody ever sees half a file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(cubin).digest() + cubin)
+        Path(file.name).replace(path)
+    except OSError as err:
+        _log.info("kernel not cached: %s", err)
