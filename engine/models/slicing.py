@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Generator, Tensor
 
-from engine.models.contracts import Limits
+from engine.models.contracts import Limits, VideoVae
 from engine.ops.conv3d import Carry
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
@@ -16,7 +16,7 @@ Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 LOGVAR_LIMITS = (-30.0, 20.0)
 
 
-class SlicedVae(ABC):
+class SlicedVae(VideoVae, ABC):
     """A VAE that knows how to work on one slice, and therefore on a clip of any length.
 
     Slices give the same as the whole clip at once: every causal convolution finds its last inputs

@@ -67,7 +67,8 @@ class SeedVr2Vae(nn.Module, SlicedVae):
 
     Frames and latents have the type and device of the weights. Gradients flow through both ways.
 
-    Memory: per slice, beside the carry, about 20 frames of the widest level at full size.
+    Memory: a slice of n frames takes, beside the carry, about 5n + 5 frames of full size with twice
+    the first width; on a processor a quarter of that is workspace of the convolutions.
     """
 
     def __init__(self, config: VaeConfig = VAE) -> None:
