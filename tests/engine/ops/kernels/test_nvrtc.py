@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine import paths
+from engine.ops.kernels import nvrtc
+from engine.ops.kernels.group_norm_source import SCALARS, source
+
+SOURCE = 'extern "C" __global__ void put(int *at, int value) { *at = value; }'
+
+
+class Compiler:
+    """Stands in for NVRTC: the cubin is the number of the call."""
+
+    version = (13, 0)
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+
+    def compile(self, text: str, options: tuple[str, ...]) -> bytes:
+        self.calls.append((text, options))
+        return b"cubin %d" % len(self.calls)
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    made = Compiler()
+    monkeypatch.setattr(nvrtc, "find", lambda: made)
+    return made
+
+
+def cached() -> list[Path]:
+    return list((paths.cache_folder() / "kernels").iterdir())
+
+
+# The compiler itself
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_every_kernel_compiles_for_every_card(dtype: str, arch: str) -> None:
+    vector = 4 if dtype == "float32" else 8
+    cubin = nvrtc.compile_cuda(source(dtype), arch, (f"-DVECTOR={vector}", "-DGROUP=4"))
+    assert cubin.startswith(b"\x7fELF")
+    for kernel in (b"group_moments", b"scale_and_shift", b"normalise"):
+        assert kernel in cubin
+
+
+@pytest.mark.parametrize(("vector", "group"), [(8, 8), (8, 16), (4, 16), (2, 6), (1, 3)])
+def test_other_groups_compile_too(vector: int, group: int) -> None:
+    options = f"-DVECTOR={vector}", f"-DGROUP={group}"
+    assert nvrtc.compile_cuda(source("float16"), "sm_86", options)
+
+
+def test_an_error_of_the_source_comes_with_its_line() -> None:
+    with pytest.raises(nvrtc.CompileFailed, match=r"upreel\.cu\(2\): error") as caught:
+        nvrtc.compile_cuda("\nnonsense;", "sm_86")
+    assert "NVRTC_ERROR_COMPILATION" in str(caught.value)
+    assert not (paths.cache_folder() / "kernels").exists()
+
+
+def test_an_unknown_architecture_is_refused() -> None:
+    with pytest.raises(nvrtc.CompileFailed, match="gpu-architecture"):
+        nvrtc.compile_cuda(SOURCE, "sm_12345")
+
+
+def test_the_library_knows_its_version() -> None:
+    major, _ = nvrtc.find().version
+    assert major >= 12
+
+
+# The cache
+
+
+def test_the_same_source_is_compiled_once(compiler: Compiler) -> None:
+    first = nvrtc.compile_cuda(SOURCE, "sm_86")
+    assert nvrtc.compile_cuda(SOURCE, "sm_86") == first
+    assert len(compiler.calls) == 1
+
+
+def test_what_could_change_the_result_is_compiled_again(compiler: Compiler) -> None:
+    nvrtc.compile_cuda(SOURCE, "sm_86")
+    nvrtc.compile_cuda(SOURCE + "//", "sm_86")
+    nvrtc.compile_cuda(SOURCE, "sm_89")
+    nvrtc.compile_cuda(SOURCE, "sm_86", ("-DVECTOR=1",))
+    compiler.version = (13, 1)
+    nvrtc.compile_cuda(SOURCE, "sm_86")
+    assert len(compiler.calls) == len(cached()) == 5
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", bytes(40)])
+def test_a_damaged_entry_is_compiled_again(compiler: Compiler, damage: bytes) -> None:
+    nvrtc.compile_cuda(SOURCE, "sm_86")
+    (entry,) = cached()
+    entry.write_bytes(damage)
+    assert nvrtc.compile_cuda(SOURCE, "sm_86") == b"cubin 2"
+    assert nvrtc.compile_cuda(SOURCE, "sm_86") == b"cubin 2"
+    assert entry.read_bytes() == hashlib.sha256(b"cubin 2").digest() + b"cubin 2"
+    assert cached() == [entry]
+
+
+def test_a_cut_entry_is_compiled_again(compiler: Compiler) -> None:
+    nvrtc.compile_cuda(SOURCE, "sm_86")
+    (entry,) = cached()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert nvrtc.compile_cuda(SOURCE, "sm_86") == b"cubin 2"
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+    compiler: Compiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths.cache_folder().mkdir(parents=True)
+    (paths.cache_folder() / "kernels").write_text("a file where the folder should be")
+    with caplog.at_level(logging.INFO):
+        assert nvrtc.compile_cuda(SOURCE, "sm_86") == b"cubin 1"
+    assert "not cached" in caplog.text
+
+
+# Where the library is
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The folder where the packages torch and nvidia seem to be."""
+
+    def found(name: str) -> SimpleNamespace:
+        return SimpleNamespace(submodule_search_locations=[str(tmp_path / name)])
+
+    monkeypatch.setattr(nvrtc.importlib.util, "find_spec", found)
+    nvrtc.find.cache_clear()
+    yield tmp_path
+    nvrtc.find.cache_clear()
+
+
+def put(site: Path, *names: str) -> list[Path]:
+    for name in names:
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(b"no library")
+    return [site / name for name in names]
+
+
+def test_on_linux_that_of_torch_comes_first(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_PATTERNS", ("libnvrtc.so*", "libnvrtc-*.so*"))
+    wanted = put(site, "torch/lib/libnvrtc-1ea278b5.so.12", "nvidia/cu13/lib/libnvrtc.so.13")
+    put(site, "torch/lib/libnvrtc-builtins.so.12.8", "nvidia/cu13/lib/libnvrtc-builtins.so.13.0")
+    put(site, "nvidia/cu13/lib/libnvrtc.alt.so.13")
+    assert list(nvrtc.candidates()) == wanted
+
+
+def test_on_windows_too(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_PATTERNS", ("nvrtc64_*.dll",))
+    wanted = put(
+        site,
+        "torch/lib/nvrtc64_130_0.dll",
+        "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll",
+        "nvidia/cu13/bin/x86_64/nvrtc64_130_0.dll",
+    )
+    put(site, "torch/lib/nvrtc64_130_0.alt.dll", "torch/lib/nvrtc-builtins64_130.dll")
+    assert sorted(nvrtc.candidates()) == sorted(wanted)
+    assert next(iter(nvrtc.candidates())) == wanted[0]
+
+
+def test_without_a_library_the_reason_is_clear(site: Path) -> None:
+    with pytest.raises(nvrtc.NvrtcMissing, match="CUDA builds of torch"):
+        nvrtc.find()
+
+
+def test_a_library_that_does_not_load_is_named(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_PATTERNS", ("libnvrtc.so*",))
+    put(site, "nvidia/cu13/lib/libnvrtc.so.13")
+    with pytest.raises(nvrtc.NvrtcMissing, match=r"libnvrtc\.so\.13 cannot be loaded"):
+        nvrtc.find()
