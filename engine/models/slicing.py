@@ -86,9 +86,10 @@ class SlicedVae(VideoVae, ABC):
         Raises:
             ValueError: T is not 1 + n * temporal_step.
         """
-        if frames.shape[2] % self.limits.temporal_step != 1 % self.limits.temporal_step:
+        later, rest = divmod(frames.shape[2] - 1, self.limits.temporal_step)
+        if later < 0 or rest:
             raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
-        return _through(self.encode_slice, frames, self._slice_frames)
+        return _through(self.encode_slice, frames, self._slice_frames, 1 + later)
 
     def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
         """Encode [B, 3, T, H, W] in [-1, 1] to an unscaled latent [B, L, t, h, w].
@@ -108,8 +109,9 @@ class SlicedVae(VideoVae, ABC):
 
     def decode(self, latent: Tensor) -> Tensor:
         """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
-        frames = self._slice_frames
-        return _through(self.decode_slice, latent, frames and frames // self.limits.temporal_step)
+        each = self.limits.temporal_step
+        size = None if self._slice_frames is None else self._slice_frames // each
+        return _through(self.decode_slice, latent, size, 1 + each * (latent.shape[2] - 1))
 
 
 def clamped_moments(moments: Tensor) -> Tensor:
@@ -129,13 +131,20 @@ def slices(length: int, size: int | None) -> Iterator[tuple[int, int]]:
         start, end = end, end + (size or 1)
 
 
-def _through(step: Step, whole: Tensor, size: int | None) -> Tensor:
-    """Run all slices of [B, C, T, H, W] in order and join the results along time."""
-    length = whole.shape[2]
-    carry = Carry()
-    results = []
-    for start, end in slices(length, size):
-        carry = carry.handed_over(last=end == length)
+def _through(step: Step, whole: Tensor, size: int | None, length: int) -> Tensor:
+    """Run all slices of [B, C, T, H, W] in order into one result of `length` steps."""
+    steps = whole.shape[2]
+    joined: Tensor | None = None
+    carry, done = Carry(), 0
+    for start, end in slices(steps, size):
+        carry = carry.handed_over(last=end == steps)
         result, carry = step(whole[:, :, start:end], carry)
-        results.append(result)
-    return torch.cat(results, dim=2) if len(results) > 1 else results[0]
+        if end - start == steps:
+            return result
+        if joined is None:
+            joined = result.new_empty((*result.shape[:2], length, *result.shape[3:]))
+        joined[:, :, done : done + result.shape[2]] = result
+        done += result.shape[2]
+    if joined is None:
+        raise ValueError("a clip without frames")
+    return joined

@@ -119,3 +119,11 @@ def test_a_sample_adds_noise_of_its_generator_once() -> None:
 def test_the_log_variance_is_clamped() -> None:
     moments = torch.tensor([[-50.0, 50.0, -50.0, 50.0]]).view(1, 4, 1, 1, 1)
     assert clamped_moments(moments).flatten().tolist() == [-50, 50, -30, 20]
+
+
+def test_slices_are_written_into_one_result() -> None:
+    vae = CountingVae()
+    vae.enable_slicing(4)
+    result = vae.decode(clip(6))
+    assert result.untyped_storage().nbytes() == result.nbytes
+    assert torch.equal(result, CountingVae().decode(clip(6)))
