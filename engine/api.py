@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.commands import Command, Shutdown
 from engine.errors import EngineError, EngineStopped
@@ -23,6 +23,9 @@ from engine.pipeline.prepare import Machine, make_plan
 from engine.plan import Plan
 from engine.report import DoctorLine, Report
 from engine.settings.schema import EngineSettings, JobSettings
+
+if TYPE_CHECKING:
+    from engine.bench.options import BenchOptions
 
 __all__ = ["Engine", "UnfinishedJob", "bench", "doctor", "plan", "probe", "unfinished", "verify"]
 
@@ -128,16 +131,19 @@ def doctor() -> tuple[DoctorLine, ...]:
 
 
 def bench(
-    cases: Sequence[str], *, quick: bool = False, tell: Callable[[str], None] = lambda _: None
+    cases: Sequence[str],
+    *,
+    options: BenchOptions | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Measure on this machine; `tell` gets a line after each case.
 
     Raises:
-        SettingsError: There is no such case.
+        SettingsError: There is no such case, or an option is impossible.
     """
     from engine.bench.cases import run
 
-    return run(cases, quick=quick, tell=tell)
+    return run(cases, options=options, tell=tell)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

@@ -28,6 +28,14 @@ class Optimisation:
     does: str  # one sentence
     capability: tuple[int, int] | None = None  # least CUDA capability; None: any
 
+    def works_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
+        """Whether it does something on a kind of device, a card of this capability."""
+        if device not in self.devices:
+            return False
+        return (
+            device != CUDA or self.capability is None or (capability or (0, 0)) >= self.capability
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeSwitches:

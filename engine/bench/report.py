@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
 from typing import Any
 
-import av
 import torch
 
 from engine.bench.measure import Timing
@@ -28,8 +28,16 @@ def machine_row() -> Row:
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "av": str(av.__version__),
+        "av": _av_version(),
     }
+
+
+def _av_version() -> str:
+    """A machine that only computes may do without it."""
+    try:
+        return str(importlib.import_module("av").__version__)
+    except ImportError:
+        return "none"
 
 
 def speed(timing: Timing, frames: int) -> Row:

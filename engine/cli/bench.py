@@ -8,19 +8,45 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.bench.options import BenchOptions, check
 from engine.cli.context import DONE, Context
+from engine.cli.options import parse_size
 from engine.errors import OutputUnwritable
+from engine.geometry import Size
 
 _WIDTH = 100  # characters
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
     """Measure and show a table; `--json FILE` also writes the figures."""
-    rows = context.services.bench(args.cases, args.quick, context.console.note)
+    rows = context.services.bench(args.cases, options_of(args), context.console.note)
     context.console.say(table(rows))
     if args.json_file is not None:
         _write(Path(args.json_file), rows)
     return DONE
+
+
+def options_of(args: argparse.Namespace) -> BenchOptions:
+    """What the words of the command line ask for.
+
+    Raises:
+        SettingsError: A size that is none, or a switch that does not exist.
+    """
+    options = BenchOptions(
+        quick=args.quick,
+        size=None if args.size is None else Size(*parse_size(args.size)),
+        frames=tuple(args.frames or BenchOptions().frames),
+        dtype=args.dtype,
+        runs=args.runs,
+        threads=args.threads,
+        device=args.device,
+        form=args.form,
+        without=tuple(args.without),
+        only=tuple(args.only),
+        memory=args.memory,
+    )
+    check(options)
+    return options
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -49,7 +75,10 @@ def _aligned(grid: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+    """Three digits that count: ratios are below ten."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:

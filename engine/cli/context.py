@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.bench.options import BenchOptions
 from engine.cli.console import Console
 from engine.commands import Command
 from engine.events import EventSink
@@ -96,7 +97,7 @@ class Services(Protocol):
         ...
 
     def bench(
-        self, cases: Sequence[str], quick: bool, tell: Callable[[str], None]
+        self, cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
     ) -> list[dict[str, Any]]:
         """Measure the cases; `tell` gets a line after each."""
         ...

@@ -80,7 +80,7 @@ def _is_of_engine(text: str) -> bool:
 
 def _target(args: argparse.Namespace) -> dict[str, int | None]:
     if args.size is not None:
-        width, height = _size(args.size)
+        width, height = parse_size(args.size)
         return {"width": width, "height": height}
     if args.height is not None:
         if args.height < 1:
@@ -92,7 +92,12 @@ def _target(args: argparse.Namespace) -> dict[str, int | None]:
     return {"scale": 1 if identity else args.scale}
 
 
-def _size(text: str) -> tuple[int, int]:
+def parse_size(text: str) -> tuple[int, int]:
+    """Width and height of "1920x1080".
+
+    Raises:
+        SettingsError: Not two whole numbers, or one of them below 1.
+    """
     match = re.fullmatch(r"(\d+)[xX×](\d+)", text.strip())
     if match is None:
         raise SettingsError(

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from engine.bench.options import DEVICES, DTYPES
 from engine.cli import bench, doctor, plan, probe, resume, upscale, verify
 from engine.cli.context import Context
 from engine.cli.options import settings_help
+from engine.optimisations import switch_names
 
 Run = Callable[[argparse.Namespace, Context], int]
 
@@ -122,21 +124,57 @@ def _resume(add: Any) -> None:
     _json(command)
 
 
-def _machine(add: Any) -> None:
+def _bench(add: Any) -> None:
     command = add(
         "bench",
         bench.run,
         "measure the speed of this machine",
-        "examples:\n  python -m engine bench --quick\n  python -m engine bench lite pipeline\n",
+        "examples:\n"
+        "  python -m engine bench --quick\n"
+        "  python -m engine bench lite pipeline\n"
+        "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n\n"
+        f"optimisations: {', '.join(switch_names())}\n",
     )
     command.add_argument(
-        "cases", nargs="*", metavar="CASE", help="lite, pipeline, colour, read, write; default all"
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        help="lite, pipeline, colour, read, write; these are the default; vae (or vae-encode, "
+        "vae-decode) and optimisations, which take minutes on a processor",
     )
     command.add_argument("--quick", action="store_true", help="fewer runs, within a minute")
     command.add_argument(
         "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
     )
     command.set_defaults(json=False)
+    _video_models(command.add_argument_group("video models: vae, optimisations"))
+
+
+def _video_models(group: Any) -> None:
+    group.add_argument("--size", metavar="WxH", help="of a frame; default 256x256, card 1024x1024")
+    group.add_argument(
+        "--frames", type=int, action="append", metavar="N", help="of a clip; default 5 and then 1"
+    )
+    group.add_argument("--dtype", choices=DTYPES, help="default float32, card float16")
+    group.add_argument("--device", choices=DEVICES, default="auto", help="default: a card if any")
+    group.add_argument("--threads", type=int, metavar="N", help="default: all")
+    group.add_argument("--runs", type=int, metavar="N", help="the median counts; default 3, card 5")
+    group.add_argument("--form", choices=("plain", "fast", "both"), default="both")
+    for name, what in (("without", "without this optimisation"), ("only", "with it alone")):
+        group.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"also the fast form {what}; may be given several times",
+        )
+    group.add_argument(
+        "--no-memory", dest="memory", action="store_false", help="do not measure main memory"
+    )
+
+
+def _machine(add: Any) -> None:
+    _bench(add)
     command = add("doctor", doctor.run, "look whether everything works on this machine")
     _json(command)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import api
+from engine.bench.options import BenchOptions
 from engine.cli.context import Front, Unfinished
 from engine.events import EventSink
 from engine.media import MediaInfo
@@ -45,7 +46,7 @@ class ApiServices:
         return api.doctor()
 
     def bench(
-        self, cases: Sequence[str], quick: bool, tell: Callable[[str], None]
+        self, cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
     ) -> list[dict[str, Any]]:
         """Measure the cases."""
-        return api.bench(cases, quick=quick, tell=tell)
+        return api.bench(cases, options=options, tell=tell)

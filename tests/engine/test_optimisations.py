@@ -34,6 +34,16 @@ def test_all_off_and_one_at_a_time() -> None:
     assert "in_place" not in VaeSwitches().changed("in_place", False).names_on()
 
 
+def test_where_an_optimisation_works() -> None:
+    assert find("in_place").works_on("cpu")
+    assert find("in_place").works_on("cuda", (6, 1))
+    assert not find("kernels").works_on("cpu")
+    assert not find("kernels").works_on("cuda", (7, 0))
+    assert find("kernels").works_on("cuda", (12, 0))
+    assert not find("kernels").works_on("cuda")
+    assert find("cuda_graph").works_on("cuda")
+
+
 @pytest.mark.parametrize("name", ["fly", "convolution"])
 def test_an_unknown_name_is_a_mistake_of_the_caller(name: str) -> None:
     with pytest.raises(KeyError):

@@ -93,8 +93,8 @@ class FakeServices:
     def doctor(self) -> tuple[DoctorLine, ...]:
         return self.lines
 
-    def bench(self, cases: Any, quick: bool, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-        self.asked.append((list(cases), quick))
+    def bench(self, cases: Any, options: Any, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+        self.asked.append((list(cases), options))
         tell("measured")
         return self.rows
 

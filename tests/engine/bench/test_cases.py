@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.bench import cases, clip
+from engine.bench import cases, clip, shared
+from engine.bench.options import BenchOptions
 from engine.bench.pipeline_case import run_pipeline
 from engine.errors import SettingsError
 from engine.geometry import Size
@@ -30,10 +31,12 @@ def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
 def test_a_case_gives_figures_behind_those_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cases, "SOURCE", Size(96, 54))
-    monkeypatch.setattr(cases, "QUICK_FRAMES", 8)
+    monkeypatch.setattr(shared, "SOURCE", Size(96, 54))
+    monkeypatch.setattr(shared, "QUICK_FRAMES", 8)
     told: list[str] = []
-    machine, *rows = cases.run(["read", "write", "read"], quick=True, tell=told.append)
+    machine, *rows = cases.run(
+        ["read", "write", "read"], options=BenchOptions(quick=True), tell=told.append
+    )
     assert machine["case"] == "machine"
     assert [row["case"] for row in rows] == ["read", "write"]
     assert all(row["frames_per_second"] > 0 for row in rows)

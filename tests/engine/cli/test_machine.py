@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.bench.options import BenchOptions
+from engine.geometry import Size
 from engine.report import DoctorLine
 from tests.helpers.command_line import CommandLine
 
@@ -36,11 +38,48 @@ def test_bench_shows_a_table_and_writes_the_figures(
     command_line.services.rows = rows
     ended = command_line("bench", "lite", "read", "--quick", "--json", str(tmp_path / "b.json"))
     assert ended.status == 0
-    assert command_line.services.asked == [(["lite", "read"], True)]
+    assert command_line.services.asked == [(["lite", "read"], BenchOptions(quick=True))]
     assert "  480x270  41.3\n" in ended.out
     assert "read\n  frames_per_second\n  210.0" in ended.out
     assert json.loads((tmp_path / "b.json").read_text())["results"] == rows
     assert "measured" in ended.err
+
+
+def test_bench_hands_the_options_of_video_models_on(command_line: CommandLine) -> None:
+    words = "--size 64x32 --frames 9 --frames 1 --dtype float16 --threads 2 --runs 4 --form fast"
+    switches = "--without in_place --without kernels --only image_mode --device cpu --no-memory"
+    assert command_line("bench", "vae", *words.split(), *switches.split()).status == 0
+    ((cases, options),) = command_line.services.asked
+    assert cases == ["vae"]
+    assert options == BenchOptions(
+        size=Size(64, 32),
+        frames=(9, 1),
+        dtype="float16",
+        threads=2,
+        runs=4,
+        form="fast",
+        without=("in_place", "kernels"),
+        only=("image_mode",),
+        device="cpu",
+        memory=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--size 100x64", "100x64 cannot be encoded"),
+        ("--size large", "'large' is not a size"),
+        ("--frames 4", "A clip cannot have 4 frames"),
+        ("--without fly", "There is no optimisation 'fly'"),
+        ("--threads 0", "There must be one of the threads"),
+    ],
+)
+def test_bench_refuses_impossible_options(command_line: CommandLine, words: str, said: str) -> None:
+    ended = command_line("bench", "vae", *words.split())
+    assert ended.status == 1
+    assert f"error[settings-error]: {said}" in ended.err
+    assert command_line.services.asked == []
 
 
 def test_bench_into_a_missing_folder_is_an_error(command_line: CommandLine, tmp_path: Path) -> None:
@@ -54,5 +93,5 @@ def test_a_wide_table_is_turned(command_line: CommandLine) -> None:
     command_line.services.rows = [{"case": "pipeline", **wide}, {"case": "pipeline", **wide}]
     lines = command_line("bench").out.splitlines()
     assert lines[0] == "pipeline"
-    assert lines[2] == "  a rather long name 1  1.2  1.2"
+    assert lines[2] == "  a rather long name 1  1.25  1.25"
     assert max(map(len, lines)) < 100

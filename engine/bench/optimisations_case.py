@@ -1,0 +1,123 @@
+"""Case `optimisations`: each switch of the fast VAE by itself, on this machine, in one line."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.bench.ceilings import clocked
+from engine.bench.options import BenchOptions
+from engine.bench.report import Row
+from engine.bench.vae_work import Side, VaeRun, base_run, build, random_weights, work_of
+from engine.geometry import Size
+from engine.optimisations import OPTIMISATIONS, Optimisation, VaeSwitches
+
+_SIDES: tuple[Side, ...] = ("decode", "encode")
+
+
+def optimisation_rows(options: BenchOptions) -> Iterator[Row]:
+    """A line for each switch; those that do nothing on this device say so.
+
+    Each is compared with the defaults of users, in turns, so that whatever else the machine does
+    hits both: a switch that is on is taken away, one that is off is added. "of_..." is the time
+    with the defaults over the time without the switch (added: with it over without it): below 1
+    it helps. `error` is the largest difference from the plain form in float32, in units of the
+    largest value, of the result with the switch.
+    """
+    lab = _Lab(options)
+    yield {"switch": "(defaults)", "exactness": "", **lab.errors(VaeSwitches())}
+    yield {
+        "switch": "(all off)",
+        "exactness": "",
+        **lab.compare(VaeSwitches.all_off(), added=False),
+    }
+    for entry in OPTIMISATIONS:
+        yield {"switch": entry.name, "exactness": entry.exactness, **_row(lab, entry)}
+    for form in ("2d", "3d"):
+        switches = replace(VaeSwitches(), convolution=form)
+        row = lab.compare(switches, added=True)
+        yield {"switch": f"convolution {form}", "exactness": "exact", **row}
+
+
+def _row(lab: _Lab, entry: Optimisation) -> Row:
+    if not entry.works_on(lab.device, lab.capability):
+        return {"note": f"not on this {'card' if lab.device == 'cuda' else 'processor'}"}
+    switches = VaeSwitches().changed(entry.name, not entry.default)
+    try:
+        return lab.compare(switches, added=not entry.default)
+    except torch.OutOfMemoryError:
+        return {"note": "not enough memory"}
+
+
+class _Lab:
+    """The model with the defaults, its clips, and the truth."""
+
+    def __init__(self, options: BenchOptions) -> None:
+        base = replace(base_run(options, "decode"), form="fast")
+        if options.size is None:
+            base = replace(base, size=_small(base))
+        self._pairs = [(side, frames) for side in _SIDES for frames in options.frames]
+        self._base = base
+        self._rounds = options.runs or (1 if options.quick else 3)
+        self._weights: Mapping[str, Tensor] = random_weights(options.config)
+        self._truth = self._results(replace(base, form="plain", dtype="float32"))
+        self._usual = self._works(base)
+
+    @property
+    def device(self) -> str:
+        """Kind of the torch device."""
+        return self._base.device
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """Of the card."""
+        return torch.cuda.get_device_capability() if self.device == "cuda" else None
+
+    def errors(self, switches: VaeSwitches) -> Row:
+        """How far the results of some switches are from the truth."""
+        found = self._results(replace(self._base, switches=switches))
+        return {"error": max(_error(found[pair], self._truth[pair]) for pair in self._pairs)}
+
+    def compare(self, switches: VaeSwitches, *, added: bool) -> Row:
+        """Time with over time without, by side and frames, and the error."""
+        other = self._works(replace(self._base, switches=switches))
+        row: Row = {}
+        for pair in self._pairs:
+            usual, changed = self._in_turns(self._usual[pair], other[pair])
+            row["of_{}_{}".format(*pair)] = changed / usual if added else usual / changed
+        return row | {"error": max(_error(other[p]().cpu(), self._truth[p]) for p in self._pairs)}
+
+    def _in_turns(
+        self, one: Callable[[], Tensor], two: Callable[[], Tensor]
+    ) -> tuple[float, float]:
+        warm_ups = 1 if self.device == "cuda" or self._rounds > 1 else 0
+        seconds: tuple[list[float], list[float]] = ([], [])
+        for turn in range(self._rounds):
+            for work, found in zip((one, two), seconds, strict=True):
+                timing = clocked(work, self.device, runs=1, warm_ups=0 if turn else warm_ups)
+                found.append(timing.seconds)
+        return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+    def _works(self, run: VaeRun) -> dict[tuple[Side, int], Callable[[], Tensor]]:
+        vae = build(run, self._weights)
+        return {
+            (side, frames): work_of(replace(run, side=side, frames=frames), vae)
+            for side, frames in self._pairs
+        }
+
+    def _results(self, run: VaeRun) -> dict[tuple[Side, int], Tensor]:
+        return {pair: work().cpu() for pair, work in self._works(run).items()}
+
+
+def _small(base: VaeRun) -> Size:
+    """Large enough that convolutions count, small enough for fifteen models in minutes."""
+    return Size(base.size.width // 2, base.size.height // 2)
+
+
+def _error(found: Tensor, truth: Tensor) -> float:
+    difference = (found.double() - truth.double()).abs().max()
+    return float(difference / truth.abs().max())

@@ -1,0 +1,84 @@
+"""How thorough the benchmark is, and what the cases of video models measure; without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.errors import SettingsError
+from engine.geometry import Size
+from engine.models.seedvr2.config import VAE, VaeConfig
+from engine.optimisations import switch_names
+
+Form = Literal["plain", "fast", "both"]
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """Choices of the user; None where the case knows what suits the device.
+
+    Attributes:
+        quick: Fewer runs and smaller pictures.
+        size: Of a frame, in pixels.
+        frames: Lengths of clips, one after the other.
+        dtype: What the model computes in.
+        runs: Of each piece of work, of which the median counts; None takes what suits the device.
+        threads: Of the processor; None takes all that this process may use.
+        device: "auto" takes a card where torch can use one.
+        form: Which form of a model.
+        without: Also measure the fast form without each of these optimisations.
+        only: Also measure it with each of these alone.
+        memory: Measure the peak of main memory too, in processes of their own.
+        calibrate: Measure what the device can do at most, and how it compares with the machine of
+            the public figures.
+        config: Sizes of the model; tests take a small one.
+    """
+
+    quick: bool = False
+    size: Size | None = None
+    frames: tuple[int, ...] = (5, 1)
+    dtype: str | None = None
+    runs: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+    form: Form = "both"
+    without: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    memory: bool = True
+    calibrate: bool = True
+    config: VaeConfig = VAE
+
+
+def check(options: BenchOptions) -> None:
+    """Refuse what no model can do.
+
+    Raises:
+        SettingsError: A name that does not exist, or an impossible size or length.
+    """
+    _known("optimisation", (*options.without, *options.only), switch_names())
+    _known("device", (options.device,), DEVICES)
+    if options.dtype is not None:
+        _known("number format", (options.dtype,), DTYPES)
+    side, step = options.config.spatial_factor, options.config.temporal_factor
+    size = options.size
+    if size is not None and (size.is_empty or size.width % side or size.height % side):
+        raise SettingsError(f"{size} cannot be encoded.", hint=f"Take multiples of {side} pixels.")
+    for frames in options.frames:
+        if frames < 1 or (frames - 1) % step:
+            lengths = ", ".join(str(1 + step * n) for n in range(3))
+            raise SettingsError(
+                f"A clip cannot have {frames} frames.", hint=f"Take {lengths}, ... frames."
+            )
+    for name in ("threads", "runs"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise SettingsError(f"There must be one of the {name}.", hint=f"Leave --{name} out.")
+
+
+def _known(what: str, names: tuple[str, ...], choice: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in choice:
+            raise SettingsError(
+                f"There is no {what} {name!r}.", hint=f"Choose among: {', '.join(choice)}."
+            )

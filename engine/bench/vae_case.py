@@ -1,0 +1,199 @@
+"""Cases `vae-encode` and `vae-decode`: the SeedVR2 VAE with random weights, plain and fast."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from engine.bench.ceilings import (
+    REFERENCE_CALIBRATION,
+    Clocked,
+    calibration,
+    clocked,
+    matrix_ceiling,
+)
+from engine.bench.memory import Traffic, memory_of
+from engine.bench.options import BenchOptions
+from engine.bench.report import Row
+from engine.bench.vae_work import Side, Vae, VaeRun, base_run, build, random_weights, work_of
+from engine.geometry import Size
+from engine.models.seedvr2.config import VAE
+from engine.optimisations import VaeSwitches
+
+# CPU s of the public reference program: 256x256, float32, on a machine whose calibration is
+# REFERENCE_CALIBRATION; by side and frames.
+REFERENCE_SECONDS = {
+    ("decode", 5): 95.3,
+    ("decode", 1): 23.0,
+    ("encode", 5): 37.0,
+    ("encode", 1): 9.6,
+}
+_REFERENCE_SIZE = Size(256, 256)
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Yardsticks:
+    """What figures are compared with; 0 where it was not measured."""
+
+    ceiling: float = 0.0  # floating-point operations a second of the device
+    calibration: float = 0.0  # CPU s of the calibrating convolution
+
+
+def vae_rows(options: BenchOptions, side: Side) -> Iterator[Row]:
+    """A row of yardsticks, then one for each form and each length of clip."""
+    base = base_run(options, side)
+    yardsticks = _yardsticks(options, base)
+    if options.calibrate:
+        yield _yardstick_row(base, yardsticks)
+    weights = random_weights(options.config)
+    plain: dict[int, float] = {}
+    for title, run in variants(options, base):
+        for row, frames in _rows_of(options, run, weights, yardsticks):
+            if "seconds" in row and run.form == "plain":
+                plain[frames] = row["seconds"]
+            elif "seconds" in row and frames in plain:
+                row["of_plain"] = row["seconds"] / plain[frames]
+            yield {"form": title, **row}
+
+
+def variants(options: BenchOptions, base: VaeRun) -> Iterator[tuple[str, VaeRun]]:
+    """Name and run of everything that is compared: plain, fast, fast with other switches."""
+    if options.form in ("plain", "both"):
+        yield "plain", base
+    fast = replace(base, form="fast")
+    if options.form in ("fast", "both"):
+        yield "fast", fast
+    for name in options.without:
+        yield f"without {name}", replace(fast, switches=VaeSwitches().changed(name, False))
+    for name in options.only:
+        yield f"only {name}", replace(fast, switches=VaeSwitches.all_off().changed(name, True))
+
+
+def _yardsticks(options: BenchOptions, base: VaeRun) -> Yardsticks:
+    if not options.calibrate:
+        return Yardsticks()
+    ceiling = matrix_ceiling(base.device, base.torch_dtype, quick=options.quick)
+    on_card = base.device == "cuda"
+    return Yardsticks(ceiling, 0.0 if on_card else calibration(quick=options.quick))
+
+
+def _yardstick_row(base: VaeRun, yardsticks: Yardsticks) -> Row:
+    row: Row = {
+        "form": "(yardstick)",
+        "dtype": base.dtype,
+        "device": base.device,
+        "threads": base.threads,
+        "tflop_per_s": yardsticks.ceiling / 1e12,
+    }
+    if yardsticks.calibration:
+        row["calibration_cpu_s"] = yardsticks.calibration
+    return row
+
+
+def _rows_of(
+    options: BenchOptions, run: VaeRun, weights: Mapping[str, Tensor], yardsticks: Yardsticks
+) -> Iterator[tuple[Row, int]]:
+    """One model and all lengths of clips; a lack of memory is a row too."""
+    before = _allocated(run)
+    vae = build(run, weights)
+    loaded = _allocated(run)
+    for frames in options.frames:
+        one = replace(run, frames=frames)
+        row: Row = {"frames": frames, "size": str(run.size), "dtype": run.dtype}
+        try:
+            timing, finite = _timed(options, one, vae)
+            row |= _figures(one, timing, yardsticks) | {"finite": "yes" if finite else "NO"}
+            if run.device == "cuda":
+                row |= {"weights_mib": (loaded - before) / _MIB} | _card_memory(one, vae, loaded)
+            elif options.memory:
+                row |= _main_memory(one)
+        except torch.OutOfMemoryError:
+            row["note"] = "not enough memory"
+        yield row, frames
+    del vae
+    gc.collect()
+    if run.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _timed(options: BenchOptions, run: VaeRun, vae: Vae) -> tuple[Clocked, bool]:
+    """How long it takes, and whether the last result is made of numbers."""
+    compute = work_of(run, vae)
+    results: list[Tensor] = []
+
+    def work() -> None:
+        results.clear()  # the last result is no part of the next one's peak
+        results.append(compute())
+
+    on_card = run.device == "cuda"
+    runs = options.runs or (1 if options.quick else 5 if on_card else 3)
+    timing = clocked(work, run.device, runs=runs, warm_ups=2 if on_card else 0)
+    return timing, bool(results[0].isfinite().all())
+
+
+def _figures(run: VaeRun, timing: Clocked, yardsticks: Yardsticks) -> Row:
+    """Figures of a timing; `seconds` are those of all threads, or of the card."""
+    rate = run.flops / timing.seconds
+    megapixels = run.frames * run.size.pixels / 1e6
+    row: Row = {
+        "seconds": timing.seconds,
+        "clock": "card" if run.device == "cuda" else "cpu",
+        "wall_s": timing.wall_s,
+        "ms_a_megapixel": 1000 * timing.seconds / megapixels,
+        "tflop": run.flops / 1e12,
+        "tflop_per_s": rate / 1e12,
+    }
+    if yardsticks.ceiling:
+        row["ceiling_percent"] = 100 * rate / yardsticks.ceiling
+    reference = reference_seconds(run, yardsticks.calibration)
+    if reference:
+        row["of_reference"] = timing.seconds / reference
+    return row
+
+
+def reference_seconds(run: VaeRun, calibration_s: float) -> float | None:
+    """CPU seconds of the public reference on this machine; None where they are not known.
+
+    Args:
+        run: What is measured.
+        calibration_s: CPU s of the calibrating convolution here; 0 when it was not measured.
+    """
+    known = REFERENCE_SECONDS.get((run.side, run.frames))
+    is_same = (run.size, run.dtype, run.device) == (_REFERENCE_SIZE, "float32", "cpu")
+    if known is None or not calibration_s or not is_same or run.config != VAE:
+        return None
+    return known * calibration_s / REFERENCE_CALIBRATION
+
+
+def _main_memory(run: VaeRun) -> Row:
+    memory = memory_of(run)
+    row: Row = {
+        "loaded_mib": memory.loaded_bytes / _MIB,
+        "peak_mib": memory.peak_bytes / _MIB,
+        "traffic_mib": memory.traffic_bytes / _MIB,
+    }
+    return row if memory.is_alone else row | {"note": "memory measured beside other work"}
+
+
+def _card_memory(run: VaeRun, vae: Vae, loaded: int) -> Row:
+    """Memory of one more run, counted by torch: buffers that stay are part of the peak."""
+    work = work_of(run, vae)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    with Traffic() as traffic:
+        work()
+    torch.cuda.synchronize()
+    return {
+        "peak_mib": (torch.cuda.max_memory_allocated() - loaded) / _MIB,
+        "reserved_mib": torch.cuda.max_memory_reserved() / _MIB,
+        "traffic_mib": traffic.bytes / _MIB,
+    }
+
+
+def _allocated(run: VaeRun) -> int:
+    return torch.cuda.memory_allocated() if run.device == "cuda" else 0

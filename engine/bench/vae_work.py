@@ -1,0 +1,138 @@
+"""One piece of work of a video VAE that is measured: random weights, random clips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from engine.bench.options import BenchOptions
+from engine.geometry import Size
+from engine.hardware import devices
+from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.flops import Work, decode_flops, encode_flops
+from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.seedvr2.vae_fast import FastVae
+from engine.optimisations import VaeSwitches
+
+Side = Literal["encode", "decode"]
+Vae = SeedVr2Vae | FastVae
+
+_SEED = 20260101
+_SIZE_ON_CPU = Size(256, 256)  # that of the public figures
+_SIZE_ON_CARD = Size(1024, 1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeRun:
+    """What one measurement runs; plain data, so that another process can do it."""
+
+    side: Side
+    form: Literal["plain", "fast"]
+    switches: VaeSwitches
+    frames: int
+    size: Size
+    dtype: str
+    device: str
+    threads: int
+    config: VaeConfig
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The number format."""
+        found: torch.dtype = getattr(torch, self.dtype)
+        return found
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of this form, the folds counted."""
+        switches = self.switches if self.form == "fast" else VaeSwitches.all_off()
+        work = Work(
+            frames=self.frames,
+            size=self.size,
+            switches=switches,
+            slice_frames=self.config.slice_frames,
+        )
+        count = encode_flops if self.side == "encode" else decode_flops
+        return count(self.config, work).total
+
+
+def base_run(options: BenchOptions, side: Side) -> VaeRun:
+    """What the options ask for, and what suits the device where they say nothing; plain form."""
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    on_card = device == "cuda"
+    size = _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
+    if options.quick:
+        size = Size(size.width // 4, size.height // 4)
+    return VaeRun(
+        side=side,
+        form="plain",
+        switches=VaeSwitches(),
+        frames=options.frames[0],
+        size=options.size or size,
+        dtype=options.dtype or ("float16" if on_card else "float32"),
+        device=device,
+        threads=options.threads or devices.cpu_threads(),
+        config=options.config,
+    )
+
+
+def random_weights(config: VaeConfig) -> dict[str, Tensor]:
+    """Published name -> float32 tensor, the same each time; what goes through keeps its size."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        return dict(SeedVr2Vae(config).state_dict())
+
+
+def build(run: VaeRun, weights: Mapping[str, Tensor] | None = None) -> Vae:
+    """The model of a run, ready; `weights` are made when they are not given."""
+    weights = random_weights(run.config) if weights is None else weights
+    vae = _fast(run, weights) if run.form == "fast" else _plain(run, weights)
+    vae.enable_slicing(run.config.slice_latents * run.config.temporal_factor)
+    return vae
+
+
+def _fast(run: VaeRun, weights: Mapping[str, Tensor]) -> FastVae:
+    where = torch.device(run.device)
+    return FastVae(run.config, weights, device=where, dtype=run.torch_dtype, switches=run.switches)
+
+
+def _plain(run: VaeRun, weights: Mapping[str, Tensor]) -> SeedVr2Vae:
+    with torch.device("meta"):
+        vae = SeedVr2Vae(run.config)
+    given = {name: value.to(run.device, run.torch_dtype) for name, value in weights.items()}
+    vae.load_state_dict(given, assign=True)
+    return vae.eval().requires_grad_(False)
+
+
+def clip_of(run: VaeRun) -> Tensor:
+    """What goes in: frames in [-1, 1], or a latent with a variance of one."""
+    generator = torch.Generator().manual_seed(_SEED)
+    config = run.config
+    if run.side == "encode":
+        shape = (1, config.in_channels, run.frames, run.size.height, run.size.width)
+        clip = torch.rand(shape, generator=generator) * 2 - 1
+    else:
+        steps = (run.frames - 1) // config.temporal_factor + 1
+        height, width = (
+            side // config.spatial_factor for side in (run.size.height, run.size.width)
+        )
+        shape = (1, config.latent_channels, steps, height, width)
+        clip = torch.randn(shape, generator=generator)
+    return clip.to(run.device, run.torch_dtype)
+
+
+def work_of(run: VaeRun, vae: Vae) -> Callable[[], Tensor]:
+    """The work itself, to be called as often as needed."""
+    clip = clip_of(run)
+
+    def work() -> Tensor:
+        with torch.inference_mode():
+            return vae.encode(clip) if run.side == "encode" else vae.decode(clip)
+
+    return work
