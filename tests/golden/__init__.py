@@ -1,0 +1,1 @@
+"""Numbers that the published reference programs gave, and the checker that compares ours."""

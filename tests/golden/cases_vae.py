@@ -1,0 +1,278 @@
+"""The SeedVR2 VAE: strict names, encode, decode, slices, tiles, and the output of every block.
+
+A file of cases says in its names what is in it: `enc.TAG.input` with what encoding it gives,
+`dec.TAG.latent` with what decoding it gives, `tile.TAG.input` and `.latent` with both for tiles,
+`encode.input`, `decode.latent` and module paths for single blocks. Which outputs are there is up
+to the file; those that are there are checked with both forms of the model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from engine.models.load import check_keys, shapes_of
+from engine.models.seedvr2.config import VaeConfig, infer_vae_config
+from engine.models.seedvr2.load_vae import FORMS, Vae, load_vae
+from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.slicing import LOGVAR_LIMITS
+from engine.models.tiled import tiled_decode, tiled_encode
+from engine.weights.safetensors_file import SafetensorsFile
+from tests.golden.outcome import Outcome, compared
+from tests.golden.traces import traced_blocks
+
+LIMIT = 5e-5  # largest absolute difference in float32; the README of the golden files suggests it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a file's metadata says about one case."""
+
+    slice_frames: int | None = None  # of tiles; None: not in slices
+    tile: tuple[int, int] | None = None  # (height, width) in px
+    overlap: tuple[int, int] | None = None
+
+
+Make = Callable[[Vae, Tensor, Options], Tensor]
+
+
+def _moments_at_once(vae: Vae, frames: Tensor, _: Options) -> Tensor:
+    vae.disable_slicing()
+    return vae.moments(frames)
+
+
+def _moments_in_slices(vae: Vae, frames: Tensor, _: Options) -> Tensor:
+    vae.enable_slicing()
+    return vae.moments(frames)
+
+
+def _mean(vae: Vae, frames: Tensor, _: Options) -> Tensor:
+    vae.enable_slicing()
+    return vae.encode(frames)
+
+
+def _logvar(vae: Vae, frames: Tensor, _: Options) -> Tensor:
+    vae.enable_slicing()
+    return vae.moments(frames).chunk(2, dim=1)[1]
+
+
+def _decoded_at_once(vae: Vae, latent: Tensor, _: Options) -> Tensor:
+    vae.disable_slicing()
+    return vae.decode(latent)
+
+
+def _decoded_in_slices(vae: Vae, latent: Tensor, _: Options) -> Tensor:
+    vae.enable_slicing()
+    return vae.decode(latent)
+
+
+def _encoded(vae: Vae, frames: Tensor, options: Options) -> Tensor:
+    _set_slices(vae, options)
+    return vae.encode(frames)
+
+
+def _decoded(vae: Vae, latent: Tensor, options: Options) -> Tensor:
+    _set_slices(vae, options)
+    return vae.decode(latent)
+
+
+def _encoded_in_tiles(vae: Vae, frames: Tensor, options: Options) -> Tensor:
+    _set_slices(vae, options)
+    return tiled_encode(vae, frames, *_tiles(options))
+
+
+def _decoded_in_tiles(vae: Vae, latent: Tensor, options: Options) -> Tensor:
+    _set_slices(vae, options)
+    return tiled_decode(vae, latent, *_tiles(options))
+
+
+# (first part of a name, last part) -> (what it is made of, how)
+RECIPES: dict[tuple[str, str], tuple[str, Make]] = {
+    ("enc", "moments_slicing_off"): ("input", _moments_at_once),
+    ("enc", "moments_slicing_on"): ("input", _moments_in_slices),
+    ("enc", "mean"): ("input", _mean),
+    ("enc", "logvar"): ("input", _logvar),
+    ("dec", "sample_slicing_off"): ("latent", _decoded_at_once),
+    ("dec", "sample_slicing_on"): ("latent", _decoded_in_slices),
+    ("tile", "mean_tiled"): ("input", _encoded_in_tiles),
+    ("tile", "mean_untiled"): ("input", _encoded),
+    ("tile", "sample_tiled"): ("latent", _decoded_in_tiles),
+    ("tile", "sample_untiled"): ("latent", _decoded),
+}
+_INPUTS = {("enc", "input"), ("dec", "latent"), ("tile", "input"), ("tile", "latent")}
+_BLOCKS = ("encode", "decode", "encoder", "decoder", "quant_conv", "post_quant_conv")
+
+
+def check_manifest(path: Path) -> Iterator[Outcome]:
+    """A list of names and shapes equals our module's, without reading a single number."""
+    manifest = json.loads(path.read_text("utf-8"))
+    wanted = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
+    config = infer_vae_config(wanted, {"config": json.dumps(manifest.get("config", {}))})
+    with torch.device("meta"):
+        vae = SeedVr2Vae(config)
+    check_keys(shapes_of(vae), wanted, path)
+    yield Outcome(case=f"{path.name} names and shapes")
+    if "total_parameters" in manifest:
+        count = sum(parameter.numel() for parameter in vae.parameters())
+        problem = "" if count == manifest["total_parameters"] else f"we have {count}"
+        yield Outcome(case=f"{path.name} number of parameters", problem=problem)
+
+
+def check_weights(path: Path) -> Iterator[Outcome]:
+    """A file of weights loads strictly; options may be told by the files of cases alone."""
+    beside = sorted(path.parent.glob(_model(path) + "*.safetensors"))
+    told = (_metadata(file) for file in (path, *beside))  # lazily: others may be damaged
+    config = _config(path, next((metadata for metadata in told if "config" in metadata), {}))
+    for form in FORMS:
+        load_vae(path, form=form, config=config)
+        yield Outcome(case=f"{path.name} loads [{form}]")
+
+
+@torch.inference_mode()
+def check_cases(path: Path) -> Iterator[Outcome]:
+    """Every output in a file of cases, with both forms."""
+    tensors, metadata = _tensors(path), _metadata(path)
+    weights = _weights_beside(path)
+    config = _config(weights, metadata if "config" in metadata else _metadata(weights))
+    groups = sorted({_group(name) for name in tensors})
+    for form in FORMS:
+        vae = load_vae(weights, form=form, config=config)
+        for group in groups:
+            inside = {name: value for name, value in tensors.items() if _group(name) == group}
+            if group == _BLOCKS:
+                outcomes = _check_blocks(vae, inside)
+            else:
+                outcomes = _check_group(vae, inside, _options(metadata, group[1], config))
+            for outcome in outcomes:
+                yield Outcome(
+                    case=f"{path.name} {outcome.case} [{form}]",
+                    error=outcome.error,
+                    limit=outcome.limit,
+                    problem=outcome.problem,
+                )
+
+
+def _group(name: str) -> tuple[str, ...]:
+    """Names of one group share their input: ("enc", TAG), or all those of single blocks."""
+    first, _, rest = name.partition(".")
+    return _BLOCKS if first in _BLOCKS else (first, rest.rpartition(".")[0])
+
+
+def _check_group(vae: Vae, tensors: Mapping[str, Tensor], options: Options) -> Iterator[Outcome]:
+    outputs = 0
+    for name, wanted in tensors.items():
+        kind = (name.partition(".")[0], name.rpartition(".")[2])
+        if kind in _INPUTS:
+            continue
+        outputs += 1
+        if kind not in RECIPES:
+            yield Outcome(case=name, problem="unknown tensor")
+            continue
+        source, make = RECIPES[kind]
+        given = tensors.get(f"{name.rpartition('.')[0]}.{source}")
+        if given is None:
+            yield Outcome(case=name, problem=f"there is no {source} to make it of")
+            continue
+        yield _compare(name, make(vae, given, options), wanted)
+    if not outputs:
+        yield Outcome(case=min(tensors), problem="there is nothing to compare with")
+
+
+def _compare(name: str, found: Tensor, wanted: Tensor) -> Outcome:
+    """Compare as the files store it: one frame has no time axis, log-variances are clamped."""
+    if wanted.ndim == found.ndim - 1 and found.shape[2] == 1:
+        wanted = wanted.unsqueeze(2)
+    if "moments" in name:
+        mean, logvar = wanted.chunk(2, dim=1)
+        wanted = torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
+    return compared(name, found, wanted, LIMIT)
+
+
+def _check_blocks(vae: Vae, tensors: Mapping[str, Tensor]) -> Iterator[Outcome]:
+    vae.disable_slicing()
+    found: dict[str, Tensor] = {}
+    with traced_blocks(vae, found):
+        if "encode.input" in tensors:
+            found["encode.moments"] = vae.moments(tensors["encode.input"])
+        if "decode.latent" in tensors:
+            found["decode.sample"] = vae.decode(tensors["decode.latent"])
+    for name, wanted in tensors.items():
+        if name in ("encode.input", "decode.latent"):
+            continue
+        if name not in found:
+            yield Outcome(case=name, problem="no block of this name ran")
+        elif wanted.ndim == 4 and found[name].ndim == 5 and "attentions" in name:
+            frames = found[name].transpose(1, 2).flatten(0, 1)
+            yield _compare(name, frames, wanted)
+        else:
+            yield _compare(name, found[name], wanted)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors in float32; by the library, so that our reader is checked too."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name).float() for name in sorted(file.keys())}
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def _config(weights: Path, metadata: Mapping[str, str]) -> VaeConfig:
+    with SafetensorsFile(weights) as file:
+        return infer_vae_config(file.shapes, metadata)
+
+
+def _weights_beside(path: Path) -> Path:
+    """The weights whose name has the longest beginning in common with a file of cases."""
+    found = [
+        weights
+        for weights in path.parent.glob("vae*_weights.safetensors")
+        if path.name.startswith(_model(weights))
+    ]
+    if not found:
+        raise FileNotFoundError(f"there are no weights for {path.name} beside it")
+    return max(found, key=lambda weights: len(weights.name))
+
+
+def _model(weights: Path) -> str:
+    """What the names of all files of one model begin with: "vae_tiny_"."""
+    return weights.name.removesuffix("weights.safetensors")
+
+
+def _options(metadata: Mapping[str, str], tag: str, config: VaeConfig) -> Options:
+    about: dict[str, Any] = json.loads(metadata.get("cases", "{}")).get(tag, {})
+    how = str(about.get("slicing", "on"))
+    number = "".join(letter for letter in how if letter.isdigit())
+    return Options(
+        slice_frames=None if how.startswith("off") else int(number or config.slice_frames),
+        tile=_pair(about.get("tile_size_px")),
+        overlap=_pair(about.get("tile_overlap_px")),
+    )
+
+
+def _pair(value: object) -> tuple[int, int] | None:
+    if isinstance(value, int):
+        return value, value
+    return (int(value[0]), int(value[1])) if isinstance(value, list) else None
+
+
+def _set_slices(vae: Vae, options: Options) -> None:
+    if options.slice_frames is None:
+        vae.disable_slicing()
+    else:
+        vae.enable_slicing(options.slice_frames)
+
+
+def _tiles(options: Options) -> tuple[tuple[int, int], tuple[int, int]]:
+    if options.tile is None or options.overlap is None:
+        raise ValueError("the metadata does not say how large the tiles are")
+    return options.tile, options.overlap

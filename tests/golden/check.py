@@ -1,0 +1,98 @@
+"""Run every golden file of a folder through our models: `python -m tests.golden.check DIR`.
+
+One line a case with its error and limit, then `N passed, M failed`; the exit status is 1 when
+anything failed, when a file is unknown, and when nothing was checked at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from engine.errors import EngineError
+from tests.golden import kinds
+from tests.golden.outcome import Outcome
+
+_FAILURES = (
+    EngineError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 when there was something to check and all of it is right."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.check", description=__doc__)
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    parser.add_argument(
+        "--only", metavar="PREFIX", default="", help="only files whose names begin like this"
+    )
+    wanted = parser.parse_args(arguments)
+    counts = {True: 0, False: 0}
+    for outcome in check_folder(wanted.folder, wanted.only):
+        counts[outcome.passed] += 1
+        _say(str(outcome))
+    if not any(counts.values()):
+        counts[False] += 1
+        _say(f"FAIL {wanted.folder}: nothing was checked")
+    _say(f"{counts[True]} passed, {counts[False]} failed")
+    return 1 if counts[False] else 0
+
+
+def check_folder(folder: Path, only: str = "") -> Iterator[Outcome]:
+    """All cases of a folder and of the folders in it, in the order of their names."""
+    if not folder.is_dir():
+        yield Outcome(case=str(folder), problem="there is no such folder")
+        return
+    entries = sorted(folder.iterdir())
+    if not entries:
+        yield Outcome(case=str(folder), problem="the folder is empty")
+    for path in entries:
+        if path.is_dir():
+            yield from check_folder(path, only)
+        elif path.name.startswith(only):
+            yield from check_file(path)
+
+
+def check_file(path: Path) -> Iterator[Outcome]:
+    """All cases of one file; an unknown file is a failure."""
+    check, missing = kinds.check_of(path.name), kinds.missing_for(path.name)
+    if check is not None:
+        yield from _guarded(path, check)
+    elif missing:
+        _say(f"not checked yet: {path.name} ({missing})")
+    elif path.name not in kinds.DATA:
+        yield Outcome(case=path.name, problem="unknown file")
+
+
+def _guarded(path: Path, check: kinds.Check) -> Iterator[Outcome]:
+    """The cases of a file; what ends them early is one more failure."""
+    number = 0
+    try:
+        for number, outcome in enumerate(check(path), start=1):  # noqa: B007  # counted below
+            yield outcome
+    except _FAILURES as err:
+        yield Outcome(case=path.name, problem=f"{type(err).__name__}: {err}")
+    else:
+        if not number:
+            yield Outcome(case=path.name, problem="there is no case in this file")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""Which golden files there are, and who checks each: the table that grows with the models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tests.golden.cases_vae import check_cases, check_manifest, check_weights
+from tests.golden.outcome import Outcome
+
+Check = Callable[[Path], Iterator[Outcome]]
+
+# The first pattern that a file's name has decides.
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("manifest_vae*.json", check_manifest),
+    ("vae*_weights.safetensors", check_weights),
+    ("vae*.safetensors", check_cases),
+)
+
+# Files of models and stages that do not exist yet: told, and counted neither way.
+MISSING: tuple[tuple[str, str], ...] = (
+    ("dit*.safetensors", "the SeedVR2 transformer"),
+    ("manifest_dit*.json", "the SeedVR2 transformer"),
+    ("window_partitions.json", "the SeedVR2 transformer"),
+    ("embeddings.safetensors", "the SeedVR2 transformer"),
+    ("sampler_*.safetensors", "the SeedVR2 sampler"),
+    ("timestep_transform.json", "the SeedVR2 sampler"),
+    ("pipeline_*.safetensors", "the SeedVR2 pipeline"),
+    ("resize_pad_normalise.safetensors", "the SeedVR2 pipeline"),
+    ("temporal_padding.json", "the SeedVR2 pipeline"),
+    ("temporal_blend.safetensors", "the SeedVR2 pipeline"),
+    ("color_correction.safetensors", "colour correction"),
+    ("gguf_dequant.safetensors", "GGUF files"),
+    ("wan*.safetensors", "the Wan VAEs"),
+    ("manifest_wan*.json", "the Wan VAEs"),
+    ("ops.safetensors", "the Wan VAEs"),
+    ("cases.json", "the Wan VAEs"),
+    ("checkpoints.json", "the Wan VAEs"),
+    ("diffusers_keymap_*.json", "the Wan VAEs"),
+    ("latent_stats.json", "the Wan VAEs"),
+    ("comfyui_*", "latent files of ComfyUI"),
+)
+
+# Facts about the files beside them; there is nothing in them that could be wrong here.
+DATA = ("README.md", "manifest.toml", "published_files.json", "reference_timing.json")
+
+
+def check_of(name: str) -> Check | None:
+    """Who checks a file of this name; None when nobody does."""
+    return next((check for pattern, check in CHECKS if fnmatchcase(name, pattern)), None)
+
+
+def missing_for(name: str) -> str:
+    """What has to be built before a file of this name can be checked; "" for other files."""
+    return next((what for pattern, what in MISSING if fnmatchcase(name, pattern)), "")
