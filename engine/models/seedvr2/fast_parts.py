@@ -62,6 +62,10 @@ class Flow:
         if not self.carry.last:
             self.carry.keep((self.batch, name), _dense_copy(tail))
 
+    def keeps(self, name: str) -> bool:
+        """Whether a part kept anything under this name in a slice before."""
+        return self.carry.tail((self.batch, name)) is not None
+
     def kept(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """What a part kept in the slice before.
 

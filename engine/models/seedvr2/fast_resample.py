@@ -44,26 +44,38 @@ class FoldedUpsampler:
         frames = self._times * count - (self._times - 1 if first else 0)
         channels = self._fold.bias[0].rows.shape[-1]
         result = flow.workspace.fresh((frames, channels, 2 * height, 2 * width))
-        if first:
-            done = self._start(source, result)
-            window = source[done - kept :] if count > done else source[:0]
-        else:
-            done = 0
-            past = flow.kept(self.name, (kept, *source.shape[1:]))
-            window = torch.cat([past, source])
-        flow.keep(self.name, last_frames(source, kept))
+        head = first or self._was_alone(flow)
+        window = source if first else self._with_past(source, flow)
+        alone = first and count < self._times
+        flow.keep(self._filed(alone=alone), last_frames(window, kept))
         del source
-        self._rest(window, result[frames - self._times * (count - done) :], flow)
+        done = self._start(window, result, flow) if head else kept
+        rest = window[done - kept :] if len(window) > done else window[:0]
+        self._rest(rest, result[frames - self._times * (len(window) - done) :], flow)
         flow.put(result, self.name)
 
-    def _start(self, source: Tensor, result: Tensor) -> int:
+    def _start(self, window: Tensor, result: Tensor, flow: Flow) -> int:
         """The first two source frames of a clip, whose past is made up; how many there were."""
-        interleave(self._first.apply(source[:1]), self._fold.first_bias, result[:1])
-        if len(source) > 1:
-            phases = self._newest.apply(source[1:2])
-            phases.add_(self._second.apply(source[:1]))
-            self._write(phases, self._fold.second_bias, result[1 : 1 + self._times])
-        return min(2, len(source))
+        if flow.carry.first:
+            interleave(self._first.apply(window[:1]), self._fold.first_bias, result[:1])
+            result = result[1:]
+        if len(window) > 1:
+            phases = self._newest.apply(window[1:2])
+            phases.add_(self._second.apply(window[:1]))
+            self._write(phases, self._fold.second_bias, result[: self._times])
+        return min(2, len(window))
+
+    def _filed(self, *, alone: bool) -> str:
+        """A clip's only frame so far, of which the second half was dropped, has its own file."""
+        return f"{self.name}.alone" if alone else self.name
+
+    def _was_alone(self, flow: Flow) -> bool:
+        """Whether the slices before had one source frame together, and time doubles."""
+        return self._times > 1 and not flow.keeps(self.name)
+
+    def _with_past(self, source: Tensor, flow: Flow) -> Tensor:
+        name = self._filed(alone=self._was_alone(flow))
+        return torch.cat([flow.kept(name, (self._reach - 1, *source.shape[1:])), source])
 
     def _rest(self, window: Tensor, result: Tensor, flow: Flow) -> None:
         """Source frames with true frames before them."""
