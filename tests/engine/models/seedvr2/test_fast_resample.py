@@ -10,7 +10,7 @@ from engine.optimisations import VaeSwitches
 
 def both_forms(decoder_time, switches):
     config = VaeConfig(
-        block_out_channels=(4, 8, 8, 4),
+        block_out_channels=(2, 4, 4, 2),
         norm_groups=2,
         layers_per_block=1,
         decoder_time=decoder_time,
@@ -26,9 +26,9 @@ def both_forms(decoder_time, switches):
 @pytest.mark.parametrize("decoder_time", [(True, True, False), (False, True, True)])
 def test_a_clip_may_be_cut_anywhere_even_behind_its_first_step(decoder_time, fold):
     plain, fast = both_forms(decoder_time, VaeSwitches().changed("upsampler_fold", fold))
-    latent = torch.randn(2, 16, 4, 2, 3, dtype=torch.float64)
+    latent = torch.randn(1, 16, 3, 2, 1, dtype=torch.float64)
     wanted = plain.decode(latent)
-    for cuts in ([4], [1, 3], [1, 1, 1, 1], [2, 1, 1], [1, 2, 1]):
+    for cuts in ([1, 2], [1, 1, 1], [2, 1]):
         carry, parts = Carry(), []
         for part in latent.split(cuts, dim=2):
             frames, carry = fast.decode_slice(part, carry)
