@@ -1,0 +1,105 @@
+"""Tiles of the decoder's high-resolution part: integers only, for the planner too.
+
+Split decode runs the low-resolution part on the whole frame (first convolution, middle with its
+attention, block 0, residual blocks of block 1) and cuts its result, the features, into tiles for
+the rest. A tile sees `halo` features more than it shows on each inner side, as much as its
+convolutions can see: so it knows everything about its pixels but the statistics of the norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.geometry import Box, Size
+from engine.models.seedvr2.config import VaeConfig
+from engine.tiling.grid import tile_grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTiles:
+    """How a frame is cut.
+
+    Attributes:
+        factor: Pixels of the result per feature, on each side.
+        features: Size of the whole frame in features.
+        boxes: Tiles in features, all of one size, halo included.
+    """
+
+    factor: int
+    features: Size
+    boxes: tuple[Box, ...]
+
+    @property
+    def canvas(self) -> Size:
+        """The frame in pixels of the result."""
+        return self.features.scaled(self.factor)
+
+    @property
+    def work(self) -> float:
+        """Pixels computed in the high-resolution part for each pixel of the frame, 1 or more."""
+        return sum(box.size.pixels for box in self.boxes) / self.features.pixels
+
+
+def pixels_per_feature(config: VaeConfig) -> int:
+    """Pixels of the result per feature on each side: 4 in the published model."""
+    return 1 << _levels_of_high_part(config)
+
+
+def halo(config: VaeConfig) -> int:
+    """Features on each side that a pixel of the result depends on.
+
+    Counted backwards from the picture, in pixels of each level: a 3x3 convolution sees one more,
+    two of them in each residual block, one in an upsampler; the upsampler's own step halves the
+    number. Published: 1 + 6 + 1 = 8 px of the result, then 4 + 6 + 1 = 11 px of half the size,
+    which is 22 px of the result, and so 5.5 features: 6, which is 24 px.
+    """
+    reach = 1
+    for _ in range(_levels_of_high_part(config)):
+        reach += 2 * (config.layers_per_block + 1) + 1
+        reach = (reach + 1) // 2
+    return reach
+
+
+def norms_of_high_part(config: VaeConfig) -> int:
+    """GroupNorms that tiles have to agree on: 13 in the published model."""
+    return 2 * _levels_of_high_part(config) * (config.layers_per_block + 1) + 1
+
+
+def _levels_of_high_part(config: VaeConfig) -> int:
+    """Levels above the first two, each behind an upsampler."""
+    return max(0, len(config.block_out_channels) - 2)
+
+
+def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> SplitTiles:
+    """Cut the features of a frame into as few tiles as `tile` permits, no larger than needed.
+
+    Args:
+        config: Of the VAE.
+        latent: Size of the frame in latent positions.
+        tile: Most pixels of the result that are computed at a time, halo included; a multiple of
+            4 (the published model) on both sides. A frame's side or more: not cut on that side.
+        blend: Pixels of the result that neighbours share beyond the halo.
+
+    Raises:
+        ValueError: The tile is no such multiple, or is not larger than twice what it shares with
+            a neighbour: twice the halo, plus `blend`.
+    """
+    factor = pixels_per_feature(config)
+    if tile.width % factor or tile.height % factor:
+        raise ValueError(f"a tile of {tile} pixels is no multiple of {factor}")
+    features = latent.scaled(config.spatial_factor // factor)
+    shared = 2 * halo(config) + -(-blend // factor)
+    snug = Size(
+        _snug(features.width, tile.width // factor, shared),
+        _snug(features.height, tile.height // factor, shared),
+    )
+    boxes = tile_grid(features, snug, shared)
+    return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
+
+
+def _snug(length: int, tile: int, shared: int) -> int:
+    """The smallest side of a tile that needs no more of them than `tile` does."""
+    if tile >= length or tile <= 2 * shared:
+        return tile
+    count = -(-(length - shared) // (tile - shared))
+    return max(2 * shared + 1, -(-(length + (count - 1) * shared) // count))

@@ -1,0 +1,82 @@
+"""The plain VAE behind the two halves that split decode asks for: slow, readable, surely right."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.fast_statistics import Statistics
+from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.seedvr2.vae_blocks import FrameNorm
+from engine.ops.conv3d import Carry
+from engine.ops.norm import scale_and_shift
+
+TINY = VaeConfig(
+    latent_channels=3, block_out_channels=(4, 4, 4, 4), layers_per_block=0, norm_groups=2
+)
+
+
+class AskingNorm(FrameNorm):
+    """A norm that goes by statistics from outside while there are any."""
+
+    name = ""
+    statistics: Statistics | None = None
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if self.statistics is None:
+            return super().forward(frames)
+        x = frames[0].transpose(0, 1)
+        moments = self.statistics.moments(self.name, x, self.num_groups)
+        scale, shift = scale_and_shift(moments, self.weight, self.bias, self.eps)
+        result = x * scale[:, :, None, None] + shift[:, :, None, None]
+        return result.transpose(0, 1)[None]
+
+
+class PlainSplit:
+    """`decode_low` and `decode_high` made of the plain form's blocks."""
+
+    def __init__(self, vae: SeedVr2Vae) -> None:
+        self.vae = vae
+        self.config = vae.config
+        self.calls = 0
+        self.norms = []
+        for name, module in vae.decoder.named_modules():
+            if isinstance(module, FrameNorm):
+                module.__class__ = AskingNorm
+                module.name = name
+                self.norms.append(module)
+
+    def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        carry, decoder = carry.begin(), self.vae.decoder
+        frames = decoder.mid_block(decoder.conv_in(latent, carry), carry)
+        for part in (decoder.up_blocks[0], *decoder.up_blocks[1].resnets):
+            frames = part(frames, carry)
+        return frames[0].transpose(0, 1), carry.done()
+
+    def decode_high(
+        self, features: Tensor, carry: Carry, statistics: Statistics | None
+    ) -> tuple[Tensor, Carry]:
+        self.calls += 1
+        for norm in self.norms:
+            norm.statistics = statistics
+        carry, decoder = carry.begin(), self.vae.decoder
+        frames = features.transpose(0, 1)[None]
+        for part in (*decoder.up_blocks[1].upsamplers, *decoder.up_blocks[2:]):
+            frames = part(frames, carry)
+        frames = torch.nn.functional.silu(decoder.conv_norm_out(frames))
+        frames = decoder.conv_out(frames, carry)
+        for norm in self.norms:
+            norm.statistics = None
+        return frames[0].transpose(0, 1), carry.done()
+
+
+def tiny_vae(config: VaeConfig = TINY, seed: int = 0) -> SeedVr2Vae:
+    """Random weights in float64, no norm at its default of 1 and 0."""
+    torch.manual_seed(seed)
+    vae = SeedVr2Vae(config).double().requires_grad_(False).eval()
+    for module in vae.modules():
+        if isinstance(module, FrameNorm):
+            module.weight.uniform_(0.5, 1.5)
+            module.bias.uniform_(-0.5, 0.5)
+    return vae
