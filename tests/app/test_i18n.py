@@ -114,3 +114,15 @@ def test_a_reason_inside_a_sentence_is_translated_too(qapp: QApplication) -> Non
         assert said(sentence) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
     finally:
         languages.use("en")
+
+
+def test_a_wrong_file_of_weights_is_named_in_chinese(qapp: QApplication) -> None:
+    languages = Languages(qapp)
+    languages.use("zh_CN")
+    try:
+        sentence = "a.gguf is a GGUF file, not a safetensors file."
+        assert said(sentence) == "a.gguf 是 GGUF 文件，不是 safetensors 文件。"
+        sentence = "x is a SeedVR2 transformer (3B), not a SeedVR2 VAE."
+        assert said(sentence) == "x 是 SeedVR2 变换器（3B），不是 SeedVR2 VAE。"
+    finally:
+        languages.use("en")

@@ -75,7 +75,7 @@ def vae_config_of(file: SafetensorsFile) -> VaeConfig:
     looks_like = recognise(file.shapes)
     if looks_like != SEEDVR2_VAE:
         raise WrongModel(
-            f"{file.path.name} is {looks_like or 'another model'}, not {SEEDVR2_VAE}.",
+            f"{file.path.name} is {looks_like or 'another model'}, not a SeedVR2 VAE.",
             hint="Choose the VAE, for example ema_vae_fp16.safetensors.",
             path=str(file.path),
             looks_like=looks_like,
