@@ -194,13 +194,10 @@ def _done_on_card(
     silu: bool,
 ) -> bool:
     """Whether the kernels did all of it; false: nothing was done."""
-    weights, eps = affine
-    if any(y.dtype != x.dtype for y in (out, *weights)):
-        return False
-    found = group_norm.find(x, groups, out)
+    found = group_norm.find(x, groups, out) if out.dtype == x.dtype else None
     if found is not None:
         card, grid = found
-        card.normalise((x, out), grid, card.scale_and_shift(x, grid, weights, eps), silu)
+        card.normalise((x, out), grid, card.scale_and_shift(x, grid, *affine), silu)
     return found is not None
 
 

@@ -57,7 +57,7 @@ static void call(int which, void **a) {
     group_moments(A(const Scalar *, 0), A(View, 1), A(Shape, 2), A(float *, 3), A(float *, 4));
   if (which == 1)
     scale_and_shift(A(const float *, 0), A(const float *, 1), A(Shape, 2), A(int, 3),
-                    A(const Scalar *, 4), A(const Scalar *, 5), A(float, 6), A(float *, 7),
+                    A(const float *, 4), A(const float *, 5), A(float, 6), A(float *, 7),
                     A(float *, 8));
   if (which == 2)
     normalise(A(const Scalar *, 0), A(View, 1), A(Scalar *, 2), A(View, 3), A(Shape, 4),
@@ -90,7 +90,7 @@ class HostModule:
     """Stands in for driver.Module: the same launches, on the processor.
 
     Attributes:
-        launched: Names and grids of the launches so far.
+        launched: Names of the launches so far.
     """
 
     def __init__(self, folder: Path, dtype: str, vector: int, group: int) -> None:
@@ -104,13 +104,13 @@ class HostModule:
             files = [str(folder / f"{name}.cpp"), "-o", str(library)]
             subprocess.run([*command, *options, *files], check=True)
         self._library = ctypes.CDLL(str(library))
-        self.launched: list[tuple[str, Any]] = []
+        self.launched: list[str] = []
 
     def launch(self, name: str, grid: Any, arguments: Sequence[Any]) -> None:
         blocks, threads, shared = grid
         assert shared <= 49152
         assert threads[0] * threads[1] * threads[2] <= 512
-        self.launched.append((name, grid))
+        self.launched.append(name)
         sizes = (ctypes.c_uint * 6)(*blocks, *threads)
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self._library.launch(_KERNELS.index(name), sizes, pointers)

@@ -165,8 +165,8 @@ class GroupNormKernels:
     def scale_and_shift(
         self, x: Tensor, grid: Grid, affine: tuple[Tensor, Tensor], eps: float
     ) -> tuple[Tensor, Tensor]:
-        """Factors of each frame and channel, [T, C] float32; weight and bias have x's dtype."""
-        weight, bias = (part.contiguous() for part in affine)
+        """Factors of each frame and channel, [T, C] float32; `affine`: weight and bias [C]."""
+        weight, bias = (part.float().contiguous() for part in affine)
         mean, m2 = self.moments(x, grid)
         scale, shift = x.new_empty((2, grid.frames, grid.channels), dtype=torch.float32)
         blocks = grid.channels // grid.group, grid.frames, 1

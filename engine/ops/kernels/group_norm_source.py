@@ -165,8 +165,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) group_moments(
 
 // scale and shift of each (frame, channel) from `parts` parts; a block for each (group, frame).
 extern "C" __global__ void __launch_bounds__(THREADS) scale_and_shift(
-    const float *mean, const float *m2, Shape shape, int parts, const Scalar *weight,
-    const Scalar *bias, float eps, float *scale, float *shift) {
+    const float *mean, const float *m2, Shape shape, int parts, const float *weight,
+    const float *bias, float eps, float *scale, float *shift) {
   extern __shared__ char memory[];
   int groups = shape.channels / GROUP;
   Part mine = {0.0f, 0.0f, 0.0f};
@@ -182,9 +182,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_and_shift(
   for (int c = threadIdx.y; c < GROUP; c += blockDim.y) {
     int channel = blockIdx.x * GROUP + c;
     long long to = (long long)blockIdx.y * shape.channels + channel;
-    float factor = inverse * to_float(weight[channel]);
+    float factor = inverse * weight[channel];
     scale[to] = factor;
-    shift[to] = to_float(bias[channel]) - whole.mean * factor;
+    shift[to] = bias[channel] - whole.mean * factor;
   }
 }
 
