@@ -22,12 +22,13 @@ class FoldedUpsampler:
         form: See `Taps`.
 
     Memory: the result, and the phases of one source frame or `_PHASE_BYTES` if that is more;
-    without chunked upsampling those of all source frames.
+    without chunked upsampling those of all source frames. The tables are kept once.
     """
 
     def __init__(self, name: str, fold: UpsamplerFold, form: Form) -> None:
         self.name = name
-        self._fold = fold
+        self._first_bias, self._second_bias = fold.first_bias, fold.second_bias
+        self._bias = fold.bias
         self._times, self._reach = fold.taps.shape[:2]
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
@@ -42,7 +43,7 @@ class FoldedUpsampler:
         count, _, height, width = source.shape
         kept, first = self._reach - 1, flow.carry.first
         frames = self._times * count - (self._times - 1 if first else 0)
-        channels = self._fold.bias[0].rows.shape[-1]
+        channels = self._first_bias.rows.shape[-1]
         result = flow.workspace.fresh((frames, channels, 2 * height, 2 * width))
         head = first or self._was_alone(flow)
         window = source if first else self._with_past(source, flow)
@@ -57,12 +58,12 @@ class FoldedUpsampler:
     def _start(self, window: Tensor, result: Tensor, flow: Flow) -> int:
         """The first two source frames of a clip, whose past is made up; how many there were."""
         if flow.carry.first:
-            interleave(self._first.apply(window[:1]), self._fold.first_bias, result[:1])
+            interleave(self._first.apply(window[:1]), self._first_bias, result[:1])
             result = result[1:]
         if len(window) > 1:
             phases = self._newest.apply(window[1:2])
             phases.add_(self._second.apply(window[:1]))
-            self._write(phases, self._fold.second_bias, result[: self._times])
+            self._write(phases, self._second_bias, result[: self._times])
         return min(2, len(window))
 
     def _filed(self, *, alone: bool) -> str:
@@ -85,7 +86,7 @@ class FoldedUpsampler:
             part = window[start : start + chunk + self._reach - 1]
             phases = self._regular.apply(part)
             target = result[self._times * start : self._times * (start + len(phases))]
-            self._write(phases, self._fold.bias, target)
+            self._write(phases, self._bias, target)
 
     def _write(self, phases: Tensor, bias: tuple[PhaseBias, ...], result: Tensor) -> None:
         for frame, (part, border) in enumerate(
