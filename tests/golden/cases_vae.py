@@ -269,7 +269,8 @@ def _set_slices(vae: Vae, options: Options) -> None:
     if options.slice_frames is None:
         vae.disable_slicing()
     else:
-        vae.enable_slicing(options.slice_frames)
+        step = vae.limits.temporal_step
+        vae.enable_slicing(max(1, options.slice_frames // step) * step)
 
 
 def _tiles(options: Options) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -43,7 +43,13 @@ def test_it_runs_readmes_commands_as_they_stand_there() -> None:
 def test_tests_run_last() -> None:
     text = SCRIPT.read_text(encoding="utf-8")
     tests = text.index('bash -c "${commands[1]}"')
-    for check in ("ruff format --check", "ruff check .", "--platform win32", "lint-imports", "tests.golden"):
+    for check in (
+        "ruff format --check",
+        "ruff check .",
+        "--platform win32",
+        "lint-imports",
+        "tests.golden",
+    ):
         assert 0 < text.index(check) < tests
     assert "echo" not in text[tests:]
     assert "say" not in text[tests:]
