@@ -9,8 +9,6 @@ import os
 import sys
 from pathlib import Path
 
-import platformdirs
-
 APP = "Upreel"
 
 
@@ -31,13 +29,13 @@ def resource(*parts: str) -> Path:
 def data_folder() -> Path:
     """Folder of this user's jobs, settings and models."""
     named = os.environ.get("UPREEL_DATA")
-    return Path(named) if named else Path(platformdirs.user_data_dir(APP, appauthor=False))
+    return Path(named) if named else _own_folder("user_data_dir")
 
 
 def cache_folder() -> Path:
     """Folder of what can be made again: measured speeds, compiled kernels."""
     named = os.environ.get("UPREEL_CACHE")
-    return Path(named) if named else Path(platformdirs.user_cache_dir(APP, appauthor=False))
+    return Path(named) if named else _own_folder("user_cache_dir")
 
 
 def jobs_folder() -> Path:
@@ -48,3 +46,10 @@ def jobs_folder() -> Path:
 def logs_folder() -> Path:
     """Folder of the logs."""
     return data_folder() / "logs"
+
+
+def _own_folder(kind: str) -> Path:
+    """What the system has for us; where all folders are named the package need not be there."""
+    import platformdirs
+
+    return Path(getattr(platformdirs, kind)(APP, appauthor=False))

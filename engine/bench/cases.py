@@ -54,6 +54,13 @@ def _optimisations(bench: Bench) -> Iterator[Row]:
     return optimisation_rows(bench.options)
 
 
+def _kernels(bench: Bench) -> Iterator[Row]:
+    from engine.bench.kernels_case import measure_bandwidth
+    from engine.bench.vae_work import device_of
+
+    return measure_bandwidth(device_of(bench.options), quick=bench.quick)
+
+
 CASES: dict[str, Case] = {
     "lite": _film("lite"),
     "pipeline": _film("pipeline"),
@@ -63,6 +70,7 @@ CASES: dict[str, Case] = {
     "vae-encode": _vae("encode"),
     "vae-decode": _vae("decode"),
     "optimisations": Case(_optimisations, is_usual=False),
+    "kernels": Case(_kernels, is_usual=False),
 }
 GROUPS = {"vae": ("vae-encode", "vae-decode")}
 

@@ -70,6 +70,8 @@ def measure_here(run: VaeRun, *, is_alone: bool) -> Memory:
     """As `memory_of`, in this process."""
     torch.set_num_threads(run.threads)
     work = work_of(run, build(run))
+    with Traffic():  # torch loads a good deal the first time
+        torch.zeros(1).add_(1)
     _tidy()
     with PeakMemory() as peak, Traffic() as traffic:
         work()

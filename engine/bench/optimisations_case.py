@@ -16,7 +16,11 @@ from engine.bench.vae_work import Side, VaeRun, base_run, build, random_weights,
 from engine.geometry import Size
 from engine.optimisations import OPTIMISATIONS, Optimisation, VaeSwitches
 
+Pair = tuple[Side, int]  # and frames
+
 _SIDES: tuple[Side, ...] = ("decode", "encode")
+_FRAMES = (9, 1)  # two slices, as some switches only help in the second; an image
+_SIDE_PX = {"cpu": 64, "cuda": 512}  # large enough to tell, small enough for fifteen models
 
 
 def optimisation_rows(options: BenchOptions) -> Iterator[Row]:
@@ -59,8 +63,10 @@ class _Lab:
     def __init__(self, options: BenchOptions) -> None:
         base = replace(base_run(options, "decode"), form="fast")
         if options.size is None:
-            base = replace(base, size=_small(base))
-        self._pairs = [(side, frames) for side in _SIDES for frames in options.frames]
+            side_px = _SIDE_PX[base.device] // (2 if options.quick else 1)
+            base = replace(base, size=Size(side_px, side_px))
+        lengths = options.frames or _FRAMES
+        self._pairs: list[Pair] = [(side, frames) for side in _SIDES for frames in lengths]
         self._base = base
         self._rounds = options.runs or (1 if options.quick else 3)
         self._weights: Mapping[str, Tensor] = random_weights(options.config)
@@ -86,38 +92,54 @@ class _Lab:
         """Time with over time without, by side and frames, and the error."""
         other = self._works(replace(self._base, switches=switches))
         row: Row = {}
+        error = 0.0
         for pair in self._pairs:
-            usual, changed = self._in_turns(self._usual[pair], other[pair])
-            row["of_{}_{}".format(*pair)] = changed / usual if added else usual / changed
-        return row | {"error": max(_error(other[p]().cpu(), self._truth[p]) for p in self._pairs)}
+            usual, changed = _Watch(self._usual[pair]), _Watch(other[pair])
+            self._in_turns(usual, changed)
+            ratio = changed.seconds / usual.seconds
+            row["of_{}_{}".format(*pair)] = ratio if added else 1 / ratio
+            error = max(error, _error(changed.result, self._truth[pair]))
+        return row | {"error": error}
 
-    def _in_turns(
-        self, one: Callable[[], Tensor], two: Callable[[], Tensor]
-    ) -> tuple[float, float]:
+    def _in_turns(self, *watches: _Watch) -> None:
         warm_ups = 1 if self.device == "cuda" or self._rounds > 1 else 0
-        seconds: tuple[list[float], list[float]] = ([], [])
         for turn in range(self._rounds):
-            for work, found in zip((one, two), seconds, strict=True):
-                timing = clocked(work, self.device, runs=1, warm_ups=0 if turn else warm_ups)
-                found.append(timing.seconds)
-        return statistics.median(seconds[0]), statistics.median(seconds[1])
+            for watch in watches:
+                watch.run(self.device, warm_ups=0 if turn else warm_ups)
 
-    def _works(self, run: VaeRun) -> dict[tuple[Side, int], Callable[[], Tensor]]:
+    def _works(self, run: VaeRun) -> dict[Pair, Callable[[], Tensor]]:
         vae = build(run, self._weights)
         return {
             (side, frames): work_of(replace(run, side=side, frames=frames), vae)
             for side, frames in self._pairs
         }
 
-    def _results(self, run: VaeRun) -> dict[tuple[Side, int], Tensor]:
+    def _results(self, run: VaeRun) -> dict[Pair, Tensor]:
         return {pair: work().cpu() for pair, work in self._works(run).items()}
 
 
-def _small(base: VaeRun) -> Size:
-    """Large enough that convolutions count, small enough for fifteen models in minutes."""
-    return Size(base.size.width // 2, base.size.height // 2)
+class _Watch:
+    """A piece of work, how long its runs took, and what the last one gave."""
+
+    def __init__(self, work: Callable[[], Tensor]) -> None:
+        self._work = work
+        self._found: list[float] = []
+        self.result = torch.empty(0)
+
+    def run(self, device: str, *, warm_ups: int) -> None:
+        """Time one run."""
+        timing = clocked(self._keep, device, runs=1, warm_ups=warm_ups)
+        self._found.append(timing.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Median of the runs."""
+        return statistics.median(self._found)
+
+    def _keep(self) -> None:
+        self.result = self._work()
 
 
 def _error(found: Tensor, truth: Tensor) -> float:
-    difference = (found.double() - truth.double()).abs().max()
+    difference = (found.cpu().double() - truth.double()).abs().max()
     return float(difference / truth.abs().max())

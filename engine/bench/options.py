@@ -22,7 +22,7 @@ class BenchOptions:
     Attributes:
         quick: Fewer runs and smaller pictures.
         size: Of a frame, in pixels.
-        frames: Lengths of clips, one after the other.
+        frames: Lengths of clips, one after the other; none takes those that suit the case.
         dtype: What the model computes in.
         runs: Of each piece of work, of which the median counts; None takes what suits the device.
         threads: Of the processor; None takes all that this process may use.
@@ -38,7 +38,7 @@ class BenchOptions:
 
     quick: bool = False
     size: Size | None = None
-    frames: tuple[int, ...] = (5, 1)
+    frames: tuple[int, ...] = ()
     dtype: str | None = None
     runs: int | None = None
     threads: int | None = None

@@ -33,6 +33,7 @@ REFERENCE_SECONDS = {
     ("encode", 1): 9.6,
 }
 _REFERENCE_SIZE = Size(256, 256)
+_FRAMES = (5, 1)
 _MIB = 2**20
 
 
@@ -84,7 +85,8 @@ def _yardsticks(options: BenchOptions, base: VaeRun) -> Yardsticks:
 
 def _yardstick_row(base: VaeRun, yardsticks: Yardsticks) -> Row:
     row: Row = {
-        "form": "(yardstick)",
+        "case": "yardsticks",
+        "beside": f"vae-{base.side}",
         "dtype": base.dtype,
         "device": base.device,
         "threads": base.threads,
@@ -102,7 +104,7 @@ def _rows_of(
     before = _allocated(run)
     vae = build(run, weights)
     loaded = _allocated(run)
-    for frames in options.frames:
+    for frames in options.frames or _FRAMES:
         one = replace(run, frames=frames)
         row: Row = {"frames": frames, "size": str(run.size), "dtype": run.dtype}
         try:

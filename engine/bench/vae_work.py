@@ -61,10 +61,8 @@ class VaeRun:
 
 
 def base_run(options: BenchOptions, side: Side) -> VaeRun:
-    """What the options ask for, and what suits the device where they say nothing; plain form."""
-    device = options.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    """What the options ask for, and what suits the device else: the plain form, one frame."""
+    device = device_of(options)
     on_card = device == "cuda"
     size = _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
     if options.quick:
@@ -73,13 +71,20 @@ def base_run(options: BenchOptions, side: Side) -> VaeRun:
         side=side,
         form="plain",
         switches=VaeSwitches(),
-        frames=options.frames[0],
+        frames=1,
         size=options.size or size,
         dtype=options.dtype or ("float16" if on_card else "float32"),
         device=device,
         threads=options.threads or devices.cpu_threads(),
         config=options.config,
     )
+
+
+def device_of(options: BenchOptions) -> str:
+    """Kind of the device: a card where there is one, unless told otherwise."""
+    if options.device != "auto":
+        return options.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def random_weights(config: VaeConfig) -> dict[str, Tensor]:

@@ -35,7 +35,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
     options = BenchOptions(
         quick=args.quick,
         size=None if args.size is None else Size(*parse_size(args.size)),
-        frames=tuple(args.frames or BenchOptions().frames),
+        frames=tuple(args.frames or ()),
         dtype=args.dtype,
         runs=args.runs,
         threads=args.threads,

@@ -140,7 +140,7 @@ def _bench(add: Any) -> None:
         nargs="*",
         metavar="CASE",
         help="lite, pipeline, colour, read, write; these are the default; vae (or vae-encode, "
-        "vae-decode) and optimisations, which take minutes on a processor",
+        "vae-decode), optimisations and kernels, which take minutes on a processor",
     )
     command.add_argument("--quick", action="store_true", help="fewer runs, within a minute")
     command.add_argument(
@@ -153,7 +153,11 @@ def _bench(add: Any) -> None:
 def _video_models(group: Any) -> None:
     group.add_argument("--size", metavar="WxH", help="of a frame; default 256x256, card 1024x1024")
     group.add_argument(
-        "--frames", type=int, action="append", metavar="N", help="of a clip; default 5 and then 1"
+        "--frames",
+        type=int,
+        action="append",
+        metavar="N",
+        help="of a clip; may be given several times",
     )
     group.add_argument("--dtype", choices=DTYPES, help="default float32, card float16")
     group.add_argument("--device", choices=DEVICES, default="auto", help="default: a card if any")

@@ -20,6 +20,11 @@ def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
     assert "lite, pipeline, colour, read, write" in caught.value.hint
 
 
+def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
+    assert cases._named(["vae", "read", "vae-decode"]) == ("vae-encode", "vae-decode", "read")
+    assert cases._named([]) == ("lite", "pipeline", "colour", "read", "write")
+
+
 def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
     first, again = (clip._Painter(Size(96, 54)) for _ in range(2))
     pictures = [first.paint(number) for number in range(3)]
