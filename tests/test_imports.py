@@ -12,6 +12,8 @@ LIGHT = [
     "engine.jobs.engine_thread",
     "engine.models.registry",
     "engine.models.lite.cost",
+    "engine.models.recognise",
+    "engine.weights.safetensors_file",
     "app.application",
     "app.main_window",
 ]

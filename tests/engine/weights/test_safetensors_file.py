@@ -79,6 +79,16 @@ def test_tensors_outlive_the_file_and_can_be_written_to(path: Path) -> None:
     assert torch.equal(found, TENSORS["float"] + 1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux tells what is mapped")
+def test_no_map_is_kept_and_no_file_after_closing(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        kept = [file.tensor(name) for name in TENSORS]
+        assert str(path) not in Path("/proc/self/maps").read_text()
+    opened = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+    assert path not in opened
+    assert len(kept) == len(TENSORS)
+
+
 def test_writing_to_a_tensor_does_not_reach_the_file(path: Path) -> None:
     before = path.read_bytes()
     with SafetensorsFile(path) as file:
