@@ -98,7 +98,7 @@ class FrameConv:
         if self._older is None:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
-            return self._image_taps(self._older).apply(frames, into)
+            return self._image_taps().apply(frames, into)
         head = 2 if self._shape.time_stride == 1 else 1  # outputs that see frame 0 as their past
         older = self._older.apply(frames[:1])
         if self._all.adds_up(frames.dtype):
@@ -127,11 +127,11 @@ class FrameConv:
             result[even:] = self._all.apply(frames[even:])
         return result if into is None else into.add_(result)
 
-    def _image_taps(self, older: Taps) -> Taps:
+    def _image_taps(self) -> Taps:
         """W0 + W1 + W2, made when the first image comes: films never need it."""
         if self._image is None:
             exact = torch.promote_types(self._options.dtype, torch.float32)
-            total = older.weight.to(exact) + self._newest.weight.to(exact)
+            total = self._all.weight.to(exact).sum(2, keepdim=True)
             self._image = self._taps(total, self._bias)
         return self._image
 

@@ -16,7 +16,7 @@ from engine.models.seedvr2.fast_statistics import Statistics
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.conv3d import Carry
 from engine.ops.frame_conv import FrameConv
-from engine.ops.norm import group_moments, normalise, scale_and_shift
+from engine.ops.norm import group_norm_silu, normalise, scale_and_shift
 from engine.ops.workspace import Workspace
 from engine.optimisations import VaeSwitches
 
@@ -98,13 +98,13 @@ class Norm:
         kernels = flow.switches.kernels
         if flow.statistics is not None:
             moments = flow.statistics.moments(self.name, frames, self._groups, kernels=kernels)
+            scale, shift = scale_and_shift(moments, *self._affine, self._eps)
+            normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
         elif flow.switches.fused_norm:
-            moments = group_moments(frames, self._groups, kernels=kernels)
+            sizes = (self._groups, self._eps)
+            group_norm_silu(frames, *self._affine, *sizes, out, silu=silu, kernels=kernels)
         else:
             out.copy_(self._in_steps(frames, silu=silu))
-            return
-        scale, shift = scale_and_shift(moments, *self._affine, self._eps)
-        normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         weight, bias = (part.to(frames.dtype) for part in self._affine)

@@ -101,7 +101,7 @@ class FastVae(SlicedVae):
         self.switches = switches or VaeSwitches()
         self.device, self.dtype = torch.device(device), dtype
         self.trace: Callable[[str, Tensor], None] | None = None
-        self._workspace = Workspace(
+        self.workspace = Workspace(
             self.device,
             dtype,
             planned=self.switches.planned_buffers,
@@ -130,7 +130,7 @@ class FastVae(SlicedVae):
     @property
     def usual_slice_frames(self) -> int:
         """Frames of a slice that the model was published with."""
-        return max(self.config.slice_frames, self.config.temporal_factor)
+        return self.config.slice_latents * self.config.temporal_factor
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
@@ -173,7 +173,7 @@ class FastVae(SlicedVae):
 
     def release(self) -> None:
         """Give the memory of the buffers back; the next slice takes it again."""
-        self._workspace.release()
+        self.workspace.release()
 
     def _frames(
         self, parts: Sequence[Part], clip: Tensor, carry: Carry, statistics: Statistics | None
@@ -208,7 +208,7 @@ class FastVae(SlicedVae):
         """[C, T, H, W] through the parts to frames [T, C, H, W]."""
         flow = Flow(
             carry=carry,
-            workspace=self._workspace,
+            workspace=self.workspace,
             switches=self.switches,
             statistics=statistics,
             trace=self._show if self.trace is not None and batch == 0 else None,
