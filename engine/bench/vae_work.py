@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.options import BenchOptions
+from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.hardware import devices
 from engine.models.seedvr2.config import VaeConfig
@@ -81,10 +82,17 @@ def base_run(options: BenchOptions, side: Side) -> VaeRun:
 
 
 def device_of(options: BenchOptions) -> str:
-    """Kind of the device: a card where there is one, unless told otherwise."""
+    """Kind of the device: a card where there is one, unless told otherwise.
+
+    Raises:
+        NoUsableGpu: A card is wanted and torch has none.
+    """
+    has_card = torch.cuda.is_available()
+    if options.device == "cuda" and not has_card:
+        raise NoUsableGpu("torch can use no NVIDIA card here.", hint="Leave --device out.")
     if options.device != "auto":
         return options.device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if has_card else "cpu"
 
 
 def random_weights(config: VaeConfig) -> dict[str, Tensor]:

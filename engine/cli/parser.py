@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -133,21 +134,29 @@ def _bench(add: Any) -> None:
         "  python -m engine bench --quick\n"
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n\n"
-        f"optimisations: {', '.join(switch_names())}\n",
+        f"optimisations:\n{_names(switch_names())}\n",
     )
     command.add_argument(
         "cases",
         nargs="*",
         metavar="CASE",
-        help="lite, pipeline, colour, read, write; these are the default; vae (or vae-encode, "
+        help="lite, pipeline, colour, read, write, which are the default; vae (vae-encode, "
         "vae-decode), optimisations and kernels, which take minutes on a processor",
     )
-    command.add_argument("--quick", action="store_true", help="fewer runs, within a minute")
+    command.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer runs and smaller pictures; the default cases take less than a minute",
+    )
     command.add_argument(
         "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
     )
     command.set_defaults(json=False)
-    _video_models(command.add_argument_group("video models: vae, optimisations"))
+    _video_models(command.add_argument_group("vae, optimisations, kernels"))
+
+
+def _names(names: Sequence[str]) -> str:
+    return textwrap.fill(", ".join(names), 96, initial_indent="  ", subsequent_indent="  ")
 
 
 def _video_models(group: Any) -> None:

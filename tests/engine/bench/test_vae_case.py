@@ -19,6 +19,7 @@ from engine.bench.vae_work import (
     random_weights,
     work_of,
 )
+from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.models.seedvr2.config import VAE
 from engine.optimisations import VaeSwitches
@@ -91,6 +92,12 @@ def test_a_device_gets_what_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert base_run(replace(options, quick=True), "decode").size == Size(256, 256)
 
 
+def test_a_card_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(NoUsableGpu):
+        list(vae_case.vae_rows(replace(OPTIONS, device="cuda"), "decode"))
+
+
 def known(**changes: object) -> VaeRun:
     run = base_run(BenchOptions(device="cpu"), "decode")
     return replace(run, **{"frames": 5, **changes})  # type: ignore[arg-type]
@@ -149,6 +156,7 @@ import json
 from engine import api
 from engine.bench.options import BenchOptions
 from engine.cli import bench, main, parser
+from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.models.seedvr2.config import VaeConfig
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
