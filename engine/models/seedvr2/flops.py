@@ -41,7 +41,8 @@ class Work:
         size: Of a frame in px, a multiple of the spatial factor.
         switches: Those that save operations are counted; all off is the published data flow.
         slice_frames: None takes the clip at once. Slices cost the same; they only leave
-            `temporal_winograd` fewer pairs of frames.
+            `temporal_winograd` fewer pairs of frames. (Convolutions as sums in float32 do a
+            clip's first slice without it.)
     """
 
     frames: int
@@ -175,11 +176,17 @@ class _Count:
 
     def _taps(self) -> int:
         """Temporal taps of all frames together, for a convolution that keeps their number."""
-        if self._folds:
-            return max(1, _TAPS * (self._frames - 1))
+        if not self._folds:
+            return self._regular_taps(self._frames)
+        if self._frames == 1:
+            return 1
+        return 3 + self._regular_taps(self._frames - 2)  # one product is for both of the first two
+
+    def _regular_taps(self, frames: int) -> int:
+        """The same for frames with a true past."""
         if self._switches.temporal_winograd:
-            return self._frames // 2 * 4 + self._frames % 2 * _TAPS
-        return _TAPS * self._frames
+            return frames // 2 * 4 + frames % 2 * _TAPS
+        return _TAPS * frames
 
     def _down_taps(self) -> int:
         """The same for one that halves it, of which the first frame alone sees copies."""

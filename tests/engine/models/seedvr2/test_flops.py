@@ -3,10 +3,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from engine.geometry import Size
 from engine.models.seedvr2.config import VAE, VaeConfig
 from engine.models.seedvr2.flops import Work, decode_flops, encode_flops
+from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.seedvr2.vae_fast import FastVae
 from engine.optimisations import VaeSwitches
 
 # Counted by torch while the published program ran on the meta device: convolutions of decoding and
@@ -20,6 +24,9 @@ COUNTED = {
     (1920, 1088, 21): (1043231838044160, 397688250040320, 13501967892480),
     (256, 256, 5): (8039289585664, 3128900452352, 8589934592),
 }
+
+
+CHANGING = ("upsampler_fold", "first_frame_fold", "temporal_winograd")
 
 
 def work(width, height, frames, switches=None, **options):
@@ -43,14 +50,13 @@ def test_slices_take_as_much_as_the_clip_at_once(count, switches):
 
 
 def test_only_switches_that_say_so_change_the_count():
-    changing = {"upsampler_fold", "first_frame_fold", "temporal_winograd"}
     base = work(64, 64, 9)
     for field in fields(VaeSwitches):
         if field.type != "bool":
             continue
         switched = replace(base, switches=VaeSwitches.all_off().changed(field.name, True))
         fewer = decode_flops(VAE, switched).total < decode_flops(VAE, base).total
-        assert fewer == (field.name in changing), field.name
+        assert fewer == (field.name in CHANGING), field.name
 
 
 def test_an_image_needs_one_tap_in_time():
@@ -82,6 +88,38 @@ def test_a_convolution_of_a_tiny_model_by_hand():
     folded = decode_flops(config, work(4, 4, 3, fold)).convolutions
     high -= 2 * 3 * 16 * 27 * 2 * 2
     assert folded == low + high + 2 * (1 + 4) * (2 * 8 * 4) * 3 * 3
+
+
+def convolutions_that_run(step):
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return counter.get_flop_counts()["Global"][torch.ops.aten.convolution]
+
+
+@pytest.mark.parametrize("changed", [None, *CHANGING])
+def test_the_fast_form_runs_what_is_counted(changed):
+    # One call for each convolution: torch does not count those that add up in place.
+    switches = VaeSwitches(convolution="3d", in_place=False)
+    if changed:
+        switches = switches.changed(changed, not getattr(switches, changed))
+    config = VaeConfig(
+        block_out_channels=(2, 4, 6),
+        norm_groups=2,
+        layers_per_block=1,
+        encoder_time=(False, True),
+        decoder_time=(True, False),
+    )
+    fast = FastVae(config, SeedVr2Vae(config).state_dict(), switches=switches)
+    for frames, slice_frames in ((1, None), (9, 4)):
+        case = work(12, 8, frames, switches, slice_frames=slice_frames)
+        fast.disable_slicing() if slice_frames is None else fast.enable_slicing(slice_frames)
+        clip, latent = torch.zeros(1, 3, frames, 8, 12), torch.zeros(1, 16, frames // 2 + 1, 2, 3)
+        for step, given, count in (
+            (fast.encode, clip, encode_flops),
+            (fast.decode, latent, decode_flops),
+        ):
+            ran = convolutions_that_run(lambda step=step, given=given: step(given))
+            assert ran == count(config, case).convolutions
 
 
 def test_the_table_of_the_manual_is_what_is_counted_here():
