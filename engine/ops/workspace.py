@@ -48,6 +48,10 @@ class Workspace:
         """Uninitialised frames [T, C, H, W] of their own."""
         return self._shaped(self._empty(prod(shape)), shape)
 
+    def stretches(self) -> list[Tensor]:
+        """All memory in use, for those who must keep it alive."""
+        return list(self._stretches.values())
+
     def release(self) -> None:
         """Give all memory back."""
         self._stretches.clear()

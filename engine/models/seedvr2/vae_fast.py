@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -16,10 +16,14 @@ from engine.models.seedvr2.fast_parts import Conv, Flow, Norm
 from engine.models.seedvr2.fast_statistics import Statistics
 from engine.models.slicing import SlicedVae, clamped_moments
 from engine.ops.conv3d import Carry
+from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.frame_conv import ConvOptions
 from engine.ops.taps import Form
 from engine.ops.workspace import Workspace
 from engine.optimisations import VaeSwitches
+
+Way = Literal["encode", "decode"]
+_GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
 
 
 class Part(Protocol):
@@ -115,8 +119,12 @@ class FastVae(SlicedVae):
         )
         with torch.inference_mode(), _exact_arithmetic():
             build = Builder(config, weights, self.device, options, self.switches)
-            self._encoder = _encoder(build, config)
             self._low, self._high = _decoder(build, config)
+            self._parts: dict[Way, list[Part]] = {
+                "encode": _encoder(build, config),
+                "decode": [*self._low, *self._high],
+            }
+        self._graphs = self._graphed() if self.switches.cuda_graph else {}
 
     @property
     def limits(self) -> Limits:
@@ -134,12 +142,12 @@ class FastVae(SlicedVae):
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
-        found, carry = self._clips(self._encoder, frames, carry)
+        found, carry = self._clips("encode", frames, carry)
         return clamped_moments(found), carry
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Decode one slice; see `SlicedVae`."""
-        return self._clips([*self._low, *self._high], latent, carry)
+        return self._clips("decode", latent, carry)
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
@@ -173,6 +181,8 @@ class FastVae(SlicedVae):
 
     def release(self) -> None:
         """Give the memory of the buffers back; the next slice takes it again."""
+        for graph in self._graphs.values():
+            graph.forget()
         self.workspace.release()
 
     def _frames(
@@ -185,16 +195,44 @@ class FastVae(SlicedVae):
             frames = self._run(parts, clip[0], working, statistics=statistics)
         return frames, working.done()
 
-    def _clips(self, parts: Sequence[Part], clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """All clips [B, C, T, H, W] of a batch through the parts."""
+    def _clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """All clips [B, C, T, H, W] of a batch through encoder or decoder."""
         working = carry.begin()
         with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
             results = [
-                self._run(parts, clip, working, batch=batch).movedim(0, 1)
+                self._clip(way, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)
             ]
             found = results[0].unsqueeze(0) if len(results) == 1 else torch.stack(results)
         return found, working.done()
+
+    def _clip(self, way: Way, clip: Tensor, carry: Carry, batch: int) -> Tensor:
+        """One clip or slice of it; a short and small clip may be a recording."""
+        graph = self._graphs.get(way)
+        whole = carry.first and carry.last and self.trace is None
+        if graph is None or not whole or self._pixels(way, clip) > _GRAPH_PIXELS:
+            return self._run(self._parts[way], clip, carry, batch=batch)
+        return graph(clip.to(self.device, self.dtype))
+
+    def _pixels(self, way: Way, clip: Tensor) -> int:
+        """Pixels of all frames, on the side of the frames."""
+        count, height, width = clip.shape[1:]
+        if way == "encode":
+            return count * height * width
+        count = 1 + (count - 1) * self.config.temporal_factor
+        return count * height * width * self.config.spatial_factor**2
+
+    def _graphed(self) -> dict[Way, GraphedCalls]:
+        if self.device.type != "cuda":
+            return {}
+
+        def calls(way: Way) -> GraphedCalls:
+            def work(clip: Tensor) -> Tensor:
+                return self._run(self._parts[way], clip, Carry(last=True))
+
+            return GraphedCalls(work, self.workspace.stretches)
+
+        return {"encode": calls("encode"), "decode": calls("decode")}
 
     def _run(
         self,
