@@ -19,6 +19,7 @@ from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.conv3d import Carry
 from engine.ops.leave import FloatSink, TileSink
 from engine.ops.norm import group_moments
+from engine.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 from tests.helpers.split_vae import TINY, PlainSplit, tiny_vae
 
@@ -131,39 +132,64 @@ class FrozenStatistics(Statistics):
         return type(fixed)(1, fixed.mean * 0.1, fixed.m2 + 0.3)
 
 
-class FrozenSplit(PlainSplit):
+class Frozen:
+    """A form of the VAE whose norms do not depend on what they see."""
+
+    def __init__(self, vae) -> None:
+        self.config, self.decode_low, self._vae = vae.config, vae.decode_low, vae
+        self.calls = 0
+
     def decode_high(self, features, carry, statistics):
-        size = Size(features.shape[-1], features.shape[-2])
-        frozen = FrozenStatistics(None, None, Box(0, 0, 1, 1), size)
-        return super().decode_high(features, carry, frozen)
+        self.calls += 1
+        frozen = FrozenStatistics(None, None, Box(0, 0, 1, 1), Size(1, 1))
+        return self._vae.decode_high(features, carry, frozen)
 
 
-@pytest.mark.parametrize(
-    ("latent", "tile", "blend"),
-    [
-        (latent_of(3), TILE, 0),
-        (latent_of(1), Size(60, 8), 3),
-        (latent_of(1, size=Size(7, 8)), Size(52, 52), 0),
-        (latent_of(1, size=Size(9, 7)), Size(60, 68), 4),
-    ],
+@settings(max_examples=25, deadline=None)
+@given(
+    width=st.integers(1, 15),
+    height=st.integers(1, 9),
+    steps=st.integers(1, 3),
+    tile=st.builds(Size, st.integers(17, 22), st.integers(17, 22)),
+    blend=st.integers(0, 8),
 )
-def test_with_frozen_statistics_tiles_are_the_whole_frame(plain, latent, tile, blend):
-    vae = FrozenSplit(plain)
-    size = Size(latent.shape[-1] * 8, latent.shape[-2] * 8)
+def test_with_frozen_statistics_tiles_are_the_whole_frame(fast, width, height, steps, tile, blend):
+    vae, size = Frozen(fast), Size(width * 8, height * 8)
+    latent = latent_of(steps, size=Size(width, height))
     options = {"tile_statistics": "tile", "size": size}
     expected = split(vae, latent, tile=size, **options)
-    count, vae.calls = vae.calls, 0
-    result = split(vae, latent, tile=tile, blend=blend, **options)
-    assert vae.calls >= 2 * count
+    result = split(vae, latent, tile=tile.scaled(4), blend=blend, **options)
     assert_equal(result, expected)
 
 
-def test_a_halo_of_one_less_would_show(plain, monkeypatch):
-    vae, latent = FrozenSplit(plain), latent_of(1)
+@pytest.mark.parametrize("form", ["plain", "fast"])
+def test_tiles_in_both_directions_are_the_whole_frame(plain, fast, form):
+    vae = Frozen(PlainSplit(plain) if form == "plain" else fast)
+    size = Size(9 * 8, 7 * 8)
+    latent = latent_of(1, size=Size(9, 7))
+    options = {"tile_statistics": "tile", "size": size}
+    expected = split(vae, latent, tile=size, **options)
+    vae.calls = 0
+    result = split(vae, latent, tile=Size(52, 52), **options)
+    assert vae.calls == 4
+    assert_equal(result, expected)
+
+
+def test_a_halo_of_one_less_would_show(fast, monkeypatch):
+    vae, latent = Frozen(fast), latent_of(1)
     expected = split(vae, latent, tile=WHOLE, tile_statistics="tile")
     monkeypatch.setattr("engine.models.seedvr2.split_grid.halo", lambda config: halo(config) - 1)
     result = split(vae, latent, tile_statistics="tile")
     assert (result - expected).abs().max() > 1e-9
+
+
+@pytest.mark.parametrize(
+    "switches", [VaeSwitches.all_off(), VaeSwitches(planned_buffers=False, convolution="3d")]
+)
+def test_switches_change_nothing(fast, plain, switches):
+    other = FastVae(TINY, plain.state_dict(), dtype=torch.float64, switches=switches)
+    latent = latent_of(2)
+    assert_equal(split(other, latent), split(fast, latent))
 
 
 def test_features_on_the_host_change_nothing(plain):
