@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.errors import NumericOverflow
 from engine.geometry import Box, Size
 from engine.models.seedvr2.config import VAE
 from engine.models.seedvr2.fast_statistics import Book, Statistics
@@ -207,6 +208,21 @@ def test_a_sink_of_16_bits_takes_what_the_float_sink_takes(plain):
     assert 0.01 < exact.min() < exact.max() < 0.99  # nothing was clipped before it was blended
     error = sink.result().double() - exact.permute(0, 2, 3, 1) * 65535
     assert error.abs().max() <= 2 * 0.52
+
+
+def test_numbers_too_large_for_half_precision_are_an_error_of_the_first_tile(plain):
+    weights = dict(plain.state_dict())
+    weights["decoder.conv_out.weight"] = weights["decoder.conv_out.weight"] * 3e5
+    sink, latent = TileSink(1, WHOLE), latent_of(1)
+    with pytest.raises(NumericOverflow, match="float16"):
+        split_decode(
+            FastVae(TINY, weights, dtype=torch.float16),
+            latent.half(),
+            tile=TILE,
+            blend=0,
+            tile_statistics="tile",
+            sink=sink,
+        )
 
 
 def quieter(vae) -> dict[str, Tensor]:
