@@ -98,19 +98,30 @@ class FrameConv:
         if self._older is None:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
-            return self._image_taps().apply(frames, into)
-        head = 2 if self._shape.time_stride == 1 else 1  # outputs that see frame 0 as their past
-        older = self._older.apply(frames[:1])
+            self._image = self._image or self._image_taps()
+            return self._image.apply(frames, into)
         if self._all.adds_up(frames.dtype):
-            into = self._newest.apply(frames, into)
-            into[:head].add_(older)
-            if into.shape[0] > head:
-                self._past.apply(frames[:-1], into[head:])
-            return into
-        reach = self._shape.time_stride * (head - 1) + 1
-        start = self._newest.apply(frames[:reach]).add_(older)
-        rest = self.run(frames) if self._all.steps(frames.shape[0]) else None
-        return _joined(start, rest, into)
+            return self._added_first(frames, self._older, into)
+        parts = [self._image_taps().apply(frames[:1])]
+        if self._head == 2:
+            parts.append(self._second_taps(self._older).apply(frames[:2]))
+        if self._all.steps(frames.shape[0]):
+            parts.append(self.run(frames))
+        found = torch.cat(parts)
+        return found if into is None else into.add_(found)
+
+    @property
+    def _head(self) -> int:
+        """Outputs of a clip that see copies of frame 0."""
+        return 2 if self._shape.time_stride == 1 else 1
+
+    def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
+        """The first frames by sums: what frame 0 counts as the past is the same for its outputs."""
+        into = self._newest.apply(frames, into)
+        into[: self._head].add_(older.apply(frames[:1]))
+        if into.shape[0] > self._head:
+            self._past.apply(frames[:-1], into[self._head :])
+        return into
 
     def _run_winograd(self, frames: Tensor, tables: list[Taps], into: Tensor | None) -> Tensor:
         """F(2, 3) over time: outputs in pairs; a last odd one by its three taps."""
@@ -128,12 +139,14 @@ class FrameConv:
         return result if into is None else into.add_(result)
 
     def _image_taps(self) -> Taps:
-        """W0 + W1 + W2, made when the first image comes: films never need it."""
-        if self._image is None:
-            exact = torch.promote_types(self._options.dtype, torch.float32)
-            total = self._all.weight.to(exact).sum(2, keepdim=True)
-            self._image = self._taps(total, self._bias)
-        return self._image
+        """W0 + W1 + W2 for output 0, rounded once. Kept for images; a film needs it once a clip."""
+        exact = torch.promote_types(self._options.dtype, torch.float32)
+        return self._taps(self._all.weight.to(exact).sum(2, keepdim=True), self._bias)
+
+    def _second_taps(self, older: Taps) -> Taps:
+        """W0 + W1 and W2 for output 1, side by side so that their sum is rounded once."""
+        weight = torch.cat([older.weight, self._newest.weight], dim=2)
+        return self._taps(weight, self._bias)
 
     def _taps(self, weight: Tensor, bias: Tensor | None) -> Taps:
         kept = weight.to(self._options.dtype).contiguous(memory_format=torch.channels_last_3d)
@@ -143,16 +156,6 @@ class FrameConv:
         shape = self._shape
         stride = (shape.time_stride, shape.space_stride)
         return Taps(weight, bias, padding=shape.padding, stride=stride, form=self._options.form)
-
-
-def _joined(start: Tensor, rest: Tensor | None, into: Tensor | None) -> Tensor:
-    """Both parts behind each other, or added to `into`."""
-    if into is None:
-        return start if rest is None else torch.cat([start, rest])
-    into[: len(start)].add_(start)
-    if rest is not None:
-        into[len(start) :].add_(rest)
-    return into
 
 
 def _contiguous(frames: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ class FoldedUpsampler:
 
     def __init__(self, name: str, fold: UpsamplerFold, form: Form) -> None:
         self.name = name
+        self._form = form
         self._first_bias, self._second_bias = fold.first_bias, fold.second_bias
         self._bias = fold.bias
         self._times, self._reach = fold.taps.shape[:2]
@@ -61,10 +62,17 @@ class FoldedUpsampler:
             interleave(self._first.apply(window[:1]), self._first_bias, result[:1])
             result = result[1:]
         if len(window) > 1:
-            phases = self._newest.apply(window[1:2])
-            phases.add_(self._second.apply(window[:1]))
-            self._write(phases, self._second_bias, result[: self._times])
+            self._write(self._step_one(window), self._second_bias, result[: self._times])
         return min(2, len(window))
+
+    def _step_one(self, window: Tensor) -> Tensor:
+        """Phases of a clip's second source frame, in half precision rounded once too."""
+        if self._newest.adds_up(window.dtype):
+            return self._second.apply(window[:1], self._newest.apply(window[1:2]))
+        weight = torch.cat([self._second.weight, self._newest.weight], dim=2)
+        weight = weight.contiguous(memory_format=torch.channels_last_3d)
+        both = Taps(weight, self._newest.bias, padding=1, form=self._form)
+        return both.apply(window[:2])
 
     def _filed(self, *, alone: bool) -> str:
         """A clip's only frame so far, of which the second half was dropped, has its own file."""
