@@ -73,7 +73,7 @@ class Taps:
         """
         if self.reach == 1:
             return self._accumulate(into, self._thinned(frames, 0), 0)
-        if self._form == "3d":
+        if self._form == "3d" and self.steps(frames.shape[0]):
             return _plus(into, self._in_3d(frames))
         if not self.adds_up(frames.dtype):
             return _plus(into, self._stacked(frames))
@@ -83,7 +83,7 @@ class Taps:
 
     def _thinned(self, frames: Tensor, k: int) -> Tensor:
         steps = self.steps(frames.shape[0])
-        part = frames[k : k + self.stride * (steps - 1) + 1 : self.stride]
+        part = frames[k : k + self.stride * steps : self.stride]
         return part.contiguous(memory_format=memory_format(frames)) if self.stride > 1 else part
 
     def _accumulate(self, into: Tensor | None, part: Tensor, k: int) -> Tensor:
