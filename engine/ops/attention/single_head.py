@@ -26,8 +26,8 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     Returns:
         [T, L, C].
 
-    Memory: the result, and 64 MiB of scores or one query's if that is more; without chunks on
-    some devices T * L * L numbers.
+    Memory: the result and, where it goes in chunks, one frame's keys and 64 MiB of scores; without
+    chunks on some devices T * L * L numbers.
     """
     if not chunked or q.device.type == "cpu":  # torch's kernel for processors goes block by block
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
@@ -38,16 +38,24 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
-    """The same on any device, some queries of one frame at a time."""
+    """The same on any device, some queries of one frame at a time.
+
+    Scores are float32 for half precision too: rounded to it, large ones would change their weight
+    by several percent.
+
+    Memory: the result, one frame's keys in float32, and `scores_bytes` or one query's scores if
+    that is more.
+    """
     result = torch.empty_like(q)
     length, channels = q.shape[1:]
     exact = torch.promote_types(q.dtype, torch.float32)
-    rows = max(1, scores_bytes // (length * exact.itemsize))
+    rows = max(1, scores_bytes // (2 * length * exact.itemsize))  # scores and their softmax
     for t in range(q.shape[0]):
-        keys = k[t].t() * channels**-0.5
+        keys = (k[t].to(exact) * channels**-0.5).t()
         for start in range(0, length, rows):
-            scores = torch.softmax(q[t, start : start + rows] @ keys, dim=-1, dtype=exact)
-            torch.mm(scores.to(v.dtype), v[t], out=result[t, start : start + rows])
+            some = q[t, start : start + rows].to(exact)
+            weights = torch.softmax(some @ keys, dim=-1).to(v.dtype)
+            torch.mm(weights, v[t], out=result[t, start : start + rows])
     return result
 
 
