@@ -24,7 +24,7 @@ class Carry:
         self.first = True
         self.last = last
         self._tails: dict[Hashable, Tensor] = {}
-        self._is_ours = False
+        self._is_ours = self._is_open = False
 
     def tail(self, key: Hashable) -> Tensor | None:
         """The frames that `key` kept from the slice before; None in the first slice."""
@@ -35,15 +35,21 @@ class Carry:
         self._tails[key] = frames
 
     def begin(self) -> Carry:
-        """The carry to work on in a slice: this one if it was handed over, else a copy."""
+        """The carry to work on in a slice: this one if it was handed over, else a copy.
+
+        Raises:
+            ValueError: It was handed over to a slice that ended in an error: some of its frames
+                are new and some are old. The clip has to start again.
+        """
+        self._need_whole()
         if self._is_ours:
-            self._is_ours = False
+            self._is_ours, self._is_open = False, True
             return self
         return self._twin(dict(self._tails))
 
     def done(self) -> Carry:
         """The same after its slice."""
-        self.first = False
+        self.first = self._is_open = False
         return self
 
     def handed_over(self, *, last: bool = False) -> Carry:
@@ -52,8 +58,12 @@ class Carry:
         Args:
             last: The next slice is the last one.
 
+        Raises:
+            ValueError: As for `begin`.
+
         Memory: a convolution's old frames go as soon as its new ones are there.
         """
+        self._need_whole()
         tails, self._tails = self._tails, {}
         other = self._twin(tails)
         other.last, other._is_ours = last, True
@@ -63,6 +73,10 @@ class Carry:
     def bytes_held(self) -> int:
         """Bytes of all frames kept."""
         return sum(frames.nbytes for frames in self._tails.values())
+
+    def _need_whole(self) -> None:
+        if self._is_open:
+            raise ValueError("the carry was handed over to a slice that did not end")
 
     def _twin(self, tails: dict[Hashable, Tensor]) -> Carry:
         other = Carry(last=self.last)

@@ -88,6 +88,15 @@ def test_a_carry_that_was_handed_over_is_empty() -> None:
         conv(frames, carry.begin())
 
 
+def test_a_carry_that_was_handed_over_to_a_slice_with_an_error_is_refused() -> None:
+    carry = Carry().handed_over()
+    carry.begin()  # and the slice ends in an error: nobody calls done
+    for again in (carry.begin, carry.handed_over):
+        with pytest.raises(ValueError, match="did not end"):
+            again()
+    assert not carry.done().begin().first
+
+
 def test_the_last_slice_keeps_nothing() -> None:
     carry = Carry().handed_over(last=True).begin()
     make()(random_frames(1, 2, 3, 4, 4), carry)
