@@ -107,8 +107,9 @@ class Norm:
             out.copy_(self._in_steps(frames, silu=silu))
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
+        """As the plain form does it, on contiguous frames for the same reason (see `FrameNorm`)."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
-        normed = F.group_norm(frames, self._groups, weight, bias, self._eps)
+        normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -198,6 +198,8 @@ class FastVae(SlicedVae):
     def _clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """All clips [B, C, T, H, W] of a batch through encoder or decoder."""
         working = carry.begin()
+        if working.tail((len(clips), f"{way}r.conv_in")) is not None:
+            raise ValueError("the carry belongs to a larger batch")
         with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
             results = [
                 self._clip(way, clip, working, batch).movedim(0, 1)
@@ -327,16 +329,22 @@ def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Fo
 
 @contextmanager
 def _exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
-    """float32 means float32 on a card too, and tiles of one shape are measured once.
+    """float32 means float32 everywhere, and tiles of one shape are measured once.
 
-    Convolutions may otherwise round to TF32. Sums of matrix products in half precision are only
-    allowed where the user chose them.
+    Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
+    it. Sums of matrix products in half precision are only allowed where the user chose them.
     """
     matmul = torch.backends.cuda.matmul
-    before = matmul.allow_fp16_accumulation
+    mkldnn: Any = torch.backends.mkldnn  # `matmul` is missing in its types
+    places = (matmul, mkldnn.matmul)
+    before = matmul.allow_fp16_accumulation, [place.fp32_precision for place in places]
     with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
         matmul.allow_fp16_accumulation = fp16_accumulation
         try:
+            for place in places:
+                place.fp32_precision = "ieee"
             yield
         finally:
-            matmul.allow_fp16_accumulation = before
+            matmul.allow_fp16_accumulation = before[0]
+            for place, precision in zip(places, before[1], strict=True):
+                place.fp32_precision = precision

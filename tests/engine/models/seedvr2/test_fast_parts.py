@@ -1,0 +1,135 @@
+"""Parts of the fast form: what they need of each other, and what an error leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.seedvr2.fast_parts import Flow, Norm, last_frames
+from engine.models.seedvr2.vae_fast import FastVae
+from engine.ops.conv3d import Carry
+from engine.ops.workspace import Workspace
+from engine.optimisations import VaeSwitches
+from tests.helpers.tiny import random_frames, tiny_vae
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(_fixed_seeds: None) -> None:
+    torch.set_num_threads(1)  # for tensors this small a second one only waits
+
+
+@pytest.fixture
+def precision() -> Iterator[None]:
+    """Settings of the program around us, put back afterwards."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture(scope="module")
+def fast() -> FastVae:
+    plain = tiny_vae()
+    return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
+
+
+def flow(switches: VaeSwitches | None = None, carry: Carry | None = None) -> Flow:
+    place = torch.device("cpu")
+    workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
+    return Flow(
+        carry=carry or Carry(), workspace=workspace, switches=switches or VaeSwitches(), batch=0
+    )
+
+
+def test_a_stream_is_taken_once() -> None:
+    going = flow()
+    going.put(torch.zeros(1))
+    going.take()
+    with pytest.raises(ValueError, match="not put back"):
+        going.take()
+
+
+def test_what_is_kept_is_a_copy_unless_no_slice_follows() -> None:
+    frames = random_frames(4, 2, 3, 3)
+    going = flow()
+    going.keep("conv", frames[-2:])
+    kept = going.kept("conv", (2, 2, 3, 3))
+    assert kept.untyped_storage().nbytes() == kept.nbytes
+    frames.zero_()
+    assert bool(kept.any())
+    last = flow(carry=Carry(last=True))
+    last.keep("conv", frames[-2:])
+    assert not last.keeps("conv")
+
+
+def test_frames_that_are_missing_are_copies_of_the_only_one() -> None:
+    frame = random_frames(1, 2, 3, 3)
+    assert torch.equal(last_frames(frame, 2), torch.cat([frame, frame]))
+    frames = random_frames(5, 2, 3, 3)
+    assert torch.equal(last_frames(frames, 2), frames[3:])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_a_mean_far_from_zero_costs_no_digits(fused: bool, layout: torch.memory_format) -> None:
+    frames = (30 + random_frames(2, 8, 24, 32, dtype=torch.float32)).contiguous(
+        memory_format=layout
+    )
+    exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
+    found = torch.empty_like(frames)
+    norm = Norm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
+    norm.write(frames, found, flow(VaeSwitches().changed("fused_norm", fused)), silu=False)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
+
+
+def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
+    latent = random_frames(1, 4, 3, 2, 3)
+    carry = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    wanted, _ = fast.decode_slice(latent[:, :, 1:], carry)
+
+    def refuse(name: str, frames: Tensor) -> None:
+        if name == "decoder.up_blocks.1.resnets.0":
+            raise torch.OutOfMemoryError(f"no {frames.nbytes} bytes")
+
+    given = carry.handed_over()
+    twin = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    fast.trace = refuse
+    try:
+        for unlucky in (given, twin):
+            with pytest.raises(torch.OutOfMemoryError):
+                fast.decode_slice(latent[:, :, 1:], unlucky)
+    finally:
+        fast.trace = None
+    with pytest.raises(ValueError, match="did not end"):
+        fast.decode_slice(latent[:, :, 1:], given)
+    assert torch.equal(fast.decode_slice(latent[:, :, 1:], twin)[0], wanted)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
+def test_a_carry_of_another_batch_is_refused(fast: FastVae, sizes: tuple[int, int]) -> None:
+    latent = random_frames(2, 4, 2, 2, 3)
+    carry = fast.decode_slice(latent[: sizes[0], :, :1], Carry())[1]
+    with pytest.raises(ValueError, match="the carry belongs to"):
+        fast.decode_slice(latent[: sizes[1], :, 1:], carry)
+
+
+@pytest.mark.usefixtures("precision")
+@pytest.mark.parametrize("around", ["highest", "high", "medium"])
+def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae, around: str) -> None:
+    torch.set_float32_matmul_precision(around)
+    matmul = torch.backends.cuda.matmul
+    inside = []
+    before = matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+    fast.trace = lambda *given: inside.append(
+        (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
+    )
+    try:
+        fast.decode(random_frames(1, 4, 1, 2, 2))
+    finally:
+        fast.trace = None
+    assert set(inside) == {("ieee", "ieee")}
+    assert before == (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
+    assert torch.get_float32_matmul_precision() == around
