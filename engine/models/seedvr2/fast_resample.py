@@ -95,6 +95,7 @@ class FoldedUpsampler:
             phases = self._regular.apply(part)
             target = result[self._times * start : self._times * (start + len(phases))]
             self._write(phases, self._bias, target)
+            del phases  # or they would wait for the next ones
 
     def _write(self, phases: Tensor, bias: tuple[PhaseBias, ...], result: Tensor) -> None:
         for frame, (part, border) in enumerate(

@@ -1,0 +1,249 @@
+"""How many bytes the fast form of the VAE needs: for the planner, from sizes alone.
+
+The input is not counted, the result is. On a processor the figures are what torch's allocator is
+asked for; oneDNN's own scratch comes on top. On a card cuDNN's workspace comes on top; not yet
+compared with a card. In float64, and for frames of a few pixels in float32, torch convolves in
+another way, which takes more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
+from engine.cost import Cost
+from engine.geometry import Size
+from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.cost_ledger import ITEM, Kind, Ledger, Work
+from engine.models.seedvr2.cost_walk import Slice, Walk
+from engine.models.seedvr2.parts import (
+    Attention,
+    Conv,
+    Part,
+    Up,
+    convolutions,
+    decoder_parts,
+    encoder_parts,
+    norm_widths,
+)
+from engine.optimisations import VaeSwitches
+
+__all__ = [
+    "Peak",
+    "Work",
+    "decode_cost",
+    "decode_high_cost",
+    "decode_high_peak",
+    "decode_low_cost",
+    "decode_low_peak",
+    "decode_peak",
+    "encode_cost",
+    "encode_peak",
+    "weights_bytes",
+]
+
+_SMALL_BYTES = 128 * 2**10  # means, deviations, biases
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest moment of a piece of work.
+
+    Attributes:
+        moment: Name of the convolution at that moment.
+        bytes_of: What was alive: the residual "stream", "inner" frames, "phases" of an upsampler,
+            the "result", the "window" of a convolution, temporary "sums", the "carry".
+    """
+
+    moment: str
+    bytes_of: dict[Kind, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """All of them."""
+        return sum(self.bytes_of.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Parts, what goes in slice by slice, and what becomes of what comes out.
+
+    Results are joined in one of `total` steps, or listed, or passed on to somebody.
+    """
+
+    parts: list[Part]
+    slices: list[tuple[bool, int]]
+    size: Size
+    channels: int
+    gather: Literal["joined", "listed", "passed"] = "joined"
+    total: int = 0
+
+
+def encode_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of encoding `work.frames` frames of `work.size` px to moments."""
+    return _cost(config, work, encode_peak(config, work))
+
+
+def decode_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of decoding to `work.frames` frames of `work.size` px."""
+    return _cost(config, work, decode_peak(config, work))
+
+
+def decode_low_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of the part of a split decode that sees the whole frame, `work.size` px when decoded.
+
+    The features of all slices are part of it.
+    """
+    return _cost(config, work, decode_low_peak(config, work))
+
+
+def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of the part of a split decode that sees a tile, `work.size` px with its halo when decoded.
+
+    The features are not part of it; of the result, two slices.
+    """
+    return _cost(config, work, decode_high_peak(config, work))
+
+
+def encode_peak(config: VaeConfig, work: Work) -> Peak:
+    """The highest moment of encoding, weights apart."""
+    way = _Way(
+        parts=encoder_parts(config),
+        slices=list(_slices(work.frames, work.slice_frames)),
+        size=work.size,
+        channels=config.in_channels,
+        total=1 + (work.frames - 1) // config.temporal_factor,
+    )
+    return _peak(way, work)
+
+
+def decode_peak(config: VaeConfig, work: Work) -> Peak:
+    """The highest moment of decoding, weights apart."""
+    low, high = decoder_parts(config)
+    return _peak(_decoding([*low, *high], config, work), work)
+
+
+def decode_low_peak(config: VaeConfig, work: Work) -> Peak:
+    """As `decode_low_cost`, weights apart."""
+    low, _ = decoder_parts(config)
+    return _peak(replace(_decoding(low, config, work), gather="listed"), work)
+
+
+def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
+    """As `decode_high_cost`, weights apart."""
+    _, high = decoder_parts(config)
+    way = _decoding(high, config, work)
+    times = 2 if config.decoder_time[0] else 1
+    slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
+    width = config.block_out_channels[-2]
+    way = replace(way, slices=slices, size=way.size.scaled(2), channels=width, gather="passed")
+    return _peak(way, work)
+
+
+def weights_bytes(
+    config: VaeConfig,
+    dtype: str,
+    switches: VaeSwitches,
+    *,
+    encoder: bool = True,
+    decoder: bool = True,
+    image: bool = False,
+) -> int:
+    """Bytes of the tables that are kept once everything is loaded.
+
+    Args:
+        config: Of the VAE.
+        dtype: Of the convolutions; norms keep float32.
+        switches: Folds have tables of their own.
+        encoder: Count its tables.
+        decoder: Count its tables.
+        image: Count those that are made when the first image comes.
+    """
+    parts: list[Part] = encoder_parts(config) if encoder else []
+    if decoder:
+        parts += chain(*decoder_parts(config))
+    numbers = sum(_numbers(part, switches, image=image) for part in parts)
+    norms = sum(2 * width for part in parts for width in norm_widths(part))
+    return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
+
+
+def _cost(config: VaeConfig, work: Work, peak: Peak) -> Cost:
+    found = peak.bytes_of
+    carry = found.get("carry", 0)
+    workspace = found.get("window", 0) + found.get("sums", 0)
+    return Cost(
+        weights=weights_bytes(config, work.dtype, work.switches, image=work.frames == 1),
+        activations=peak.total_bytes - carry - workspace,
+        workspace=workspace + _SMALL_BYTES,
+        carry=carry,
+    )
+
+
+def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> _Way:
+    """From the latent on."""
+    step, factor = config.temporal_factor, config.spatial_factor
+    each = None if work.slice_frames is None else max(1, work.slice_frames // step)
+    return _Way(
+        parts=parts,
+        slices=list(_slices(1 + (work.frames - 1) // step, each)),
+        size=Size(work.size.width // factor, work.size.height // factor),
+        channels=config.latent_channels,
+        total=work.frames,
+    )
+
+
+def _slices(steps: int, size: int | None) -> Iterator[tuple[bool, int]]:
+    """Whether it is the first, and how many steps it has, of each slice."""
+    end = steps if size is None else min(steps, 1 + size)
+    yield True, end
+    while size is not None and end < steps:
+        yield False, min(size, steps - end)
+        end += size
+
+
+def _peak(way: _Way, work: Work) -> Peak:
+    """All slices through some parts."""
+    ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
+    for index, (first, frames) in enumerate(way.slices):
+        last = index == len(way.slices) - 1
+        walk = Walk(work, ledger, Slice(frames, first, last), way.size, way.channels)
+        walk.run(way.parts)
+        result = walk.stream_bytes
+        with ledger.held("result", 3 * result // 2):  # where the variances of moments are clamped
+            pass
+        if way.gather == "joined" and first and not alone:
+            ledger.take("result", result // walk.frames * way.total)
+        ledger.drop("stream", result)
+        ledger.take("result", result)
+        ledger.drop("result", waiting)
+        waiting = 0 if way.gather == "listed" else result
+    return Peak(ledger.moment, dict(ledger.peak))
+
+
+def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:
+    """Numbers of the tables of a part, norms apart."""
+    if isinstance(part, Attention):
+        return 4 * part.width * (part.width + 1)
+    if isinstance(part, Up) and switches.upsampler_fold:
+        return _folded_numbers(part)
+    return sum(_table_numbers(conv, switches, image=image) for conv in convolutions(part))
+
+
+def _folded_numbers(up: Up) -> int:
+    """Tables of an upsampler on its source's grid, see `engine.ops.folds.UpsamplerFold`."""
+    matrix, width, times = up.conv.inner * up.conv.outer, up.conv.outer, up.times
+    reach = 1 + (up.conv.taps - 1) // times
+    kernels = 4 * 4 * matrix * (times * reach + 1 + times)
+    inside, borders = 4 * width, 12 * width
+    return kernels + (1 + 2 * times) * (inside + borders) + 2 * times * inside
+
+
+def _table_numbers(conv: Conv, switches: VaeSwitches, *, image: bool) -> int:
+    taps, folds = conv.taps, switches.first_frame_fold or switches.image_mode
+    if conv.taps > 1:
+        taps += folds + (folds and image)
+        winograd = switches.temporal_winograd and conv.time_stride == 1
+        taps += 4 if winograd else 0
+    return taps * conv.kernel + conv.outer
