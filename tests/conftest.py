@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import logging
 import os
@@ -16,6 +17,33 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+# A machine with a card may have neither: there only files with tests for cards are collected.
+_BARE = any(importlib.util.find_spec(name) is None for name in ("av", "PySide6"))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave alone what has no tests for cards where something is missing; None: as usual."""
+    if not _BARE or collection_path.name == "tests":
+        return None
+    is_folder = collection_path.is_dir()
+    files = collection_path.rglob("test_*.py") if is_folder else [collection_path]
+    return None if any("mark.gpu" in file.read_text("utf-8") for file in files) else True
+
+
+@pytest.hookimpl(trylast=True)  # after those that are not wanted were left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests for cards where there is none, and say so."""
+    mine = [item for item in items if item.get_closest_marker("gpu")]
+    if mine and not _has_card():
+        for item in mine:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA card that torch can use"))
+
+
+def _has_card() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 class NetworkForbidden(RuntimeError):
