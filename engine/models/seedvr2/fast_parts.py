@@ -1,6 +1,6 @@
 """What the fast form of the VAE is made of: norms, convolutions, attention, on frames.
 
-Everything works on the frames [T, C, H, W] of one clip, channels last, in inference mode.
+Everything works on the frames [T, C, H, W] of one clip, channels last, without gradients.
 """
 
 from __future__ import annotations

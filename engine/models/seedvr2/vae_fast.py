@@ -117,7 +117,7 @@ class FastVae(SlicedVae):
             fold=self.switches.first_frame_fold or self.switches.image_mode,
             winograd=self.switches.temporal_winograd,
         )
-        with torch.inference_mode(), _exact_arithmetic():
+        with _no_gradients(), _exact_arithmetic():
             build = Builder(config, weights, self.device, options, self.switches)
             self._low, self._high = _decoder(build, config)
             self._parts: dict[Way, list[Part]] = {
@@ -191,7 +191,7 @@ class FastVae(SlicedVae):
         if len(clip) != 1:
             raise ValueError("split decoding takes one clip at a time")
         working = carry.begin()
-        with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
+        with _no_gradients(), _exact_arithmetic(self.switches.fp16_accumulation):
             frames = self._run(parts, clip[0], working, statistics=statistics)
         return frames, working.done()
 
@@ -200,7 +200,7 @@ class FastVae(SlicedVae):
         working = carry.begin()
         if working.tail((len(clips), f"{way}r.conv_in")) is not None:
             raise ValueError("the carry belongs to a larger batch")
-        with torch.inference_mode(), _exact_arithmetic(self.switches.fp16_accumulation):
+        with _no_gradients(), _exact_arithmetic(self.switches.fp16_accumulation):
             results = [
                 self._clip(way, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)
@@ -325,6 +325,16 @@ def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Fo
     from engine.ops.conv_probe import choose_convolution
 
     return choose_convolution(device, dtype).form
+
+
+@contextmanager
+def _no_gradients() -> Iterator[None]:
+    """No gradients are recorded, and what comes out is not marked as torch's inference mode does.
+
+    Callers may change such results in place, and train something else on them.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 @contextmanager

@@ -108,6 +108,20 @@ def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
     assert torch.equal(fast.decode_slice(latent[:, :, 1:], twin)[0], wanted)
 
 
+@pytest.mark.parametrize("around", [False, True])
+def test_results_belong_to_the_caller(fast: FastVae, around: bool) -> None:
+    with torch.inference_mode(around):
+        frames = fast.decode(random_frames(1, 4, 2, 2, 2))
+        mean = fast.encode(frames)
+    assert not mean.requires_grad
+    frames.clamp_(-1, 1)
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    if not around:  # what `encode` makes of the moments belongs to torch's mode around it
+        (mean * factor).sum().backward()
+        torch.testing.assert_close(factor.grad, mean.sum())
+    (frames * factor).sum().backward()
+
+
 @pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
 def test_a_carry_of_another_batch_is_refused(fast: FastVae, sizes: tuple[int, int]) -> None:
     latent = random_frames(2, 4, 2, 2, 3)
