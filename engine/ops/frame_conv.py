@@ -52,6 +52,7 @@ class FrameConv:
         self._shape, self._options = shape, options
         self._bias = bias.to(options.dtype)
         self._all = self._taps(weight, self._bias)
+        self._fold = options.fold
         self._image: Taps | None = None
         self._older: Taps | None = None  # W0 + W1: what frame 0 counts while it is the past
         self._winograd: list[Taps] | None = None
@@ -60,7 +61,7 @@ class FrameConv:
         kept = self._all.weight
         self._past = self._view(kept[:, :, :-1], None)
         self._newest = self._view(kept[:, :, -1:], self._bias)
-        if options.fold:
+        if options.fold and self._head == 2:
             self._older = self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
         if options.winograd and shape.time_stride == 1:
             tables = folds.temporal_winograd(weight).unsqueeze(3)
@@ -79,7 +80,7 @@ class FrameConv:
     @property
     def folds(self) -> bool:
         """Whether `run_first` works."""
-        return self._older is not None or self._all.reach == 1
+        return self._fold or self._all.reach == 1
 
     def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
         """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
@@ -95,15 +96,15 @@ class FrameConv:
         """
         if self._all.reach == 1:
             return self._all.apply(frames, into)
-        if self._older is None:
+        if not self._fold:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
             self._image = self._image or self._image_taps()
             return self._image.apply(frames, into)
-        if self._all.adds_up(frames.dtype):
+        if self._older is not None and self._all.adds_up(frames.dtype):
             return self._added_first(frames, self._older, into)
         parts = [self._image_taps().apply(frames[:1])]
-        if self._head == 2:
+        if self._older is not None:
             parts.append(self._second_taps(self._older).apply(frames[:2]))
         if self._all.steps(frames.shape[0]):
             parts.append(self.run(frames))
@@ -118,9 +119,9 @@ class FrameConv:
     def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
         """The first frames by sums: what frame 0 counts as the past is the same for its outputs."""
         into = self._newest.apply(frames, into)
-        into[: self._head].add_(older.apply(frames[:1]))
-        if into.shape[0] > self._head:
-            self._past.apply(frames[:-1], into[self._head :])
+        into[:2].add_(older.apply(frames[:1]))
+        if into.shape[0] > 2:
+            self._past.apply(frames[:-1], into[2:])
         return into
 
     def _run_winograd(self, frames: Tensor, tables: list[Taps], into: Tensor | None) -> Tensor:

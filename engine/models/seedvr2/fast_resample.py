@@ -34,9 +34,9 @@ class FoldedUpsampler:
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
         self._regular = Taps(kernel, _interior(fold.bias), padding=1, form=form)
-        self._newest = Taps(kernel[:, :, -1:], _interior(fold.second_bias), padding=1)
+        self._newest = Taps(kernel[:, :, -1:], _interior(fold.second_bias), padding=1, form=form)
         self._first = Taps(_single(fold.first), fold.first_bias.interior, padding=1)
-        self._second = Taps(_single(fold.second.flatten(0, 1)), None, padding=1)
+        self._second = Taps(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
 
     def run(self, flow: Flow) -> None:
         """Work on the stream."""

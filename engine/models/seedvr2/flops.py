@@ -192,7 +192,7 @@ class _Count:
         """The same for one that halves it, of which the first frame alone sees copies."""
         if not self._folds:
             return _TAPS * self._frames
-        return 1 if self._frames == 1 else _TAPS * self._frames - 1
+        return 1 if self._frames == 1 else _TAPS * self._frames - 2
 
     def _folded_up(self, subframes: int) -> int:
         """Folded kernels that run: see `engine.ops.folds.UpsamplerFold`."""
