@@ -1,18 +1,65 @@
-"""Makes the parts of the fast form from published tensors, one at a time."""
+"""The fast form put together: its parts from published tensors, in the order of the model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.fast_parts import Attention, Conv, Norm, ResidualBlock
+from engine.models.seedvr2.fast_parts import Attention, Conv, Flow, Norm, ResidualBlock
 from engine.models.seedvr2.fast_resample import Downsampler, FoldedUpsampler, Upsampler
 from engine.ops import folds
 from engine.ops.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.optimisations import VaeSwitches
+
+
+class Part(Protocol):
+    """A step of encoder or decoder."""
+
+    name: str
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        ...
+
+
+class Entry:
+    """A convolution at the start, or one of its own."""
+
+    def __init__(self, conv: Conv) -> None:
+        self.name = conv.name
+        self._conv = conv
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        flow.put(self._conv.of(flow.take(), flow), self.name)
+
+
+class Exit:
+    """Norm, SiLU and the last convolution."""
+
+    def __init__(self, norm: Norm, conv: Conv) -> None:
+        self.name = conv.name
+        self._norm, self._conv = norm, conv
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        window = self._conv.normed(self._norm, flow.take(), flow)
+        flow.put(self._conv.over(window, flow), self.name)
+
+
+class Mark:
+    """The end of several parts that an observer knows under one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, flow: Flow) -> None:
+        """Show the stream as it is."""
+        flow.put(flow.take(), self.name)
 
 
 class Builder:
@@ -100,3 +147,51 @@ class Builder:
 
     def _rounded(self, name: str) -> Tensor:
         return self._weights[name].to(self._device, self._options.dtype)
+
+
+def encoder(build: Builder, config: VaeConfig) -> list[Part]:
+    """All parts of the encoder."""
+    parts: list[Part] = [Entry(build.conv("encoder.conv_in"))]
+    for level in range(len(config.block_out_channels)):
+        name = f"encoder.down_blocks.{level}"
+        parts += _residuals(build, name, config.layers_per_block)
+        if level < len(config.encoder_time):
+            time = config.encoder_time[level]
+            parts.append(build.downsampler(f"{name}.downsamplers.0", time=time))
+    parts += _middle(build, "encoder.mid_block")
+    parts.append(Exit(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
+    if config.quant_conv:
+        parts.append(Entry(build.conv("quant_conv")))
+    return parts
+
+
+def decoder(build: Builder, config: VaeConfig) -> tuple[list[Part], list[Part]]:
+    """The decoder: low part, up to the residual blocks of the second level, and high part."""
+    low: list[Part] = []
+    if config.post_quant_conv:
+        low.append(Entry(build.conv("post_quant_conv")))
+    low.append(Entry(build.conv("decoder.conv_in")))
+    low += _middle(build, "decoder.mid_block")
+    high: list[Part] = []
+    for level in range(len(config.block_out_channels)):
+        name = f"decoder.up_blocks.{level}"
+        parts = low if level < 2 else high
+        parts += _residuals(build, name, config.layers_per_block + 1)
+        if level < len(config.decoder_time):
+            up = build.upsampler(f"{name}.upsamplers.0", time=config.decoder_time[level])
+            (low if level < 1 else high).append(up)
+    high.append(Exit(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
+    return low, high
+
+
+def _residuals(build: Builder, name: str, count: int) -> list[Part]:
+    return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
+
+
+def _middle(build: Builder, name: str) -> list[Part]:
+    return [
+        build.residual(f"{name}.resnets.0"),
+        build.attention(f"{name}.attentions.0"),
+        build.residual(f"{name}.resnets.1"),
+        Mark(name),
+    ]

@@ -2,74 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from engine.models.contracts import Limits
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.fast_build import Builder
-from engine.models.seedvr2.fast_parts import Conv, Flow, Norm
+from engine.models.seedvr2.fast_build import Builder, Part, decoder, encoder
+from engine.models.seedvr2.fast_parts import Flow
 from engine.models.seedvr2.fast_statistics import Statistics
 from engine.models.slicing import SlicedVae, clamped_moments
 from engine.ops.conv3d import Carry
+from engine.ops.conv_probe import choose_convolution
 from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.frame_conv import ConvOptions
+from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.ops.taps import Form
 from engine.ops.workspace import Workspace
 from engine.optimisations import VaeSwitches
 
 Way = Literal["encode", "decode"]
 _GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
-
-
-class Part(Protocol):
-    """A step of encoder or decoder."""
-
-    name: str
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        ...
-
-
-class Entry:
-    """A convolution at the start, or one of its own."""
-
-    def __init__(self, conv: Conv) -> None:
-        self.name = conv.name
-        self._conv = conv
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        flow.put(self._conv.of(flow.take(), flow), self.name)
-
-
-class Exit:
-    """Norm, SiLU and the last convolution."""
-
-    def __init__(self, norm: Norm, conv: Conv) -> None:
-        self.name = conv.name
-        self._norm, self._conv = norm, conv
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        window = self._conv.normed(self._norm, flow.take(), flow)
-        flow.put(self._conv.over(window, flow), self.name)
-
-
-class Mark:
-    """The end of several parts that an observer knows under one name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def run(self, flow: Flow) -> None:
-        """Show the stream as it is."""
-        flow.put(flow.take(), self.name)
 
 
 class FastVae(SlicedVae):
@@ -117,11 +72,11 @@ class FastVae(SlicedVae):
             fold=self.switches.first_frame_fold or self.switches.image_mode,
             winograd=self.switches.temporal_winograd,
         )
-        with _no_gradients(), _exact_arithmetic():
+        with no_gradients(), exact_arithmetic():
             build = Builder(config, weights, self.device, options, self.switches)
-            self._low, self._high = _decoder(build, config)
+            self._low, self._high = decoder(build, config)
             self._parts: dict[Way, list[Part]] = {
-                "encode": _encoder(build, config),
+                "encode": encoder(build, config),
                 "decode": [*self._low, *self._high],
             }
         self._graphs = self._graphed() if self.switches.cuda_graph else {}
@@ -191,7 +146,7 @@ class FastVae(SlicedVae):
         if len(clip) != 1:
             raise ValueError("split decoding takes one clip at a time")
         working = carry.begin()
-        with _no_gradients(), _exact_arithmetic(self.switches.fp16_accumulation):
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             frames = self._run(parts, clip[0], working, statistics=statistics)
         return frames, working.done()
 
@@ -200,7 +155,7 @@ class FastVae(SlicedVae):
         working = carry.begin()
         if working.tail((len(clips), f"{way}r.conv_in")) is not None:
             raise ValueError("the carry belongs to a larger batch")
-        with _no_gradients(), _exact_arithmetic(self.switches.fp16_accumulation):
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             results = [
                 self._clip(way, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)
@@ -270,91 +225,9 @@ class FastVae(SlicedVae):
         self.trace(name, whole)
 
 
-def _encoder(build: Builder, config: VaeConfig) -> list[Part]:
-    parts: list[Part] = [Entry(build.conv("encoder.conv_in"))]
-    for level in range(len(config.block_out_channels)):
-        name = f"encoder.down_blocks.{level}"
-        parts += _residuals(build, name, config.layers_per_block)
-        if level < len(config.encoder_time):
-            time = config.encoder_time[level]
-            parts.append(build.downsampler(f"{name}.downsamplers.0", time=time))
-    parts += _middle(build, "encoder.mid_block")
-    parts.append(Exit(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
-    if config.quant_conv:
-        parts.append(Entry(build.conv("quant_conv")))
-    return parts
-
-
-def _decoder(build: Builder, config: VaeConfig) -> tuple[list[Part], list[Part]]:
-    """Low part, up to the residual blocks of the second level, and high part."""
-    low: list[Part] = []
-    if config.post_quant_conv:
-        low.append(Entry(build.conv("post_quant_conv")))
-    low.append(Entry(build.conv("decoder.conv_in")))
-    low += _middle(build, "decoder.mid_block")
-    high: list[Part] = []
-    for level in range(len(config.block_out_channels)):
-        name = f"decoder.up_blocks.{level}"
-        parts = low if level < 2 else high
-        parts += _residuals(build, name, config.layers_per_block + 1)
-        if level < len(config.decoder_time):
-            up = build.upsampler(f"{name}.upsamplers.0", time=config.decoder_time[level])
-            (low if level < 1 else high).append(up)
-    high.append(Exit(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
-    return low, high
-
-
-def _residuals(build: Builder, name: str, count: int) -> list[Part]:
-    return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
-
-
-def _middle(build: Builder, name: str) -> list[Part]:
-    return [
-        build.residual(f"{name}.resnets.0"),
-        build.attention(f"{name}.attentions.0"),
-        build.residual(f"{name}.resnets.1"),
-        Mark(name),
-    ]
-
-
 def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:
     if switches.convolution != "auto":
         return switches.convolution
     if device.type == "cpu":
         return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"
-    from engine.ops.conv_probe import choose_convolution
-
     return choose_convolution(device, dtype).form
-
-
-@contextmanager
-def _no_gradients() -> Iterator[None]:
-    """No gradients are recorded, and what comes out is not marked as torch's inference mode does.
-
-    Callers may change such results in place, and train something else on them.
-    """
-    with torch.inference_mode(mode=False), torch.no_grad():
-        yield
-
-
-@contextmanager
-def _exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
-    """float32 means float32 everywhere, and tiles of one shape are measured once.
-
-    Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
-    it. Sums of matrix products in half precision are only allowed where the user chose them.
-    """
-    matmul = torch.backends.cuda.matmul
-    mkldnn: Any = torch.backends.mkldnn  # `matmul` is missing in its types
-    places = (matmul, mkldnn.matmul)
-    before = matmul.allow_fp16_accumulation, [place.fp32_precision for place in places]
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
-        matmul.allow_fp16_accumulation = fp16_accumulation
-        try:
-            for place in places:
-                place.fp32_precision = "ieee"
-            yield
-        finally:
-            matmul.allow_fp16_accumulation = before[0]
-            for place, precision in zip(places, before[1], strict=True):
-                place.fp32_precision = precision

@@ -1,0 +1,42 @@
+"""What torch may round and record while a model runs, set for its time and then put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def no_gradients() -> Iterator[None]:
+    """No gradients are recorded, and what comes out is not marked as torch's inference mode does.
+
+    Callers may change such results in place, and train something else on them.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
+
+
+@contextmanager
+def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
+    """float32 means float32 everywhere, and tiles of one shape are measured once.
+
+    Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
+    it. Sums of matrix products in half precision are only allowed where the user chose them.
+    """
+    matmul = torch.backends.cuda.matmul
+    mkldnn: Any = torch.backends.mkldnn  # `matmul` is missing in its types
+    places = (matmul, mkldnn.matmul)
+    before = matmul.allow_fp16_accumulation, [place.fp32_precision for place in places]
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        matmul.allow_fp16_accumulation = fp16_accumulation
+        try:
+            for place in places:
+                place.fp32_precision = "ieee"
+            yield
+        finally:
+            matmul.allow_fp16_accumulation = before[0]
+            for place, precision in zip(places, before[1], strict=True):
+                place.fp32_precision = precision
