@@ -44,7 +44,7 @@ __all__ = [
     "weights_bytes",
 ]
 
-_SMALL_BYTES = 128 * 2**10  # means, deviations, biases
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _folded_numbers(up: Up) -> int:
 def _table_numbers(conv: Conv, switches: VaeSwitches, *, image: bool) -> int:
     taps, folds = conv.taps, switches.first_frame_fold or switches.image_mode
     if conv.taps > 1:
-        taps += folds + (folds and image)
-        winograd = switches.temporal_winograd and conv.time_stride == 1
-        taps += 4 if winograd else 0
+        taps += folds and image
+        if conv.time_stride == 1:
+            taps += folds + 4 * switches.temporal_winograd
     return taps * conv.kernel + conv.outer
