@@ -91,12 +91,12 @@ def decode_cost(config: VaeConfig, work: Work) -> Cost:
     return _cost(config, work, decode_peak(config, work))
 
 
-def decode_low_cost(config: VaeConfig, work: Work) -> Cost:
+def decode_low_cost(config: VaeConfig, work: Work, *, park: bool = False) -> Cost:
     """Of the part of a split decode that sees the whole frame, `work.size` px when decoded.
 
-    The features of all slices are part of it.
+    The features of all slices are part of it, or of two where they are parked in host memory.
     """
-    return _cost(config, work, decode_low_peak(config, work))
+    return _cost(config, work, decode_low_peak(config, work, park=park))
 
 
 def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
@@ -125,10 +125,11 @@ def decode_peak(config: VaeConfig, work: Work) -> Peak:
     return _peak(_decoding([*low, *high], config, work), work)
 
 
-def decode_low_peak(config: VaeConfig, work: Work) -> Peak:
+def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:
     """As `decode_low_cost`, weights apart."""
     low, _ = decoder_parts(config)
-    return _peak(replace(_decoding(low, config, work), gather="listed"), work)
+    way = _decoding(low, config, work)
+    return _peak(replace(way, gather="passed" if park else "listed"), work)
 
 
 def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
