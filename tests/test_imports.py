@@ -13,6 +13,7 @@ LIGHT = [
     "engine.models.registry",
     "engine.models.lite.cost",
     "engine.models.recognise",
+    "engine.models.seedvr2.cost",
     "engine.models.seedvr2.split_grid",
     "engine.weights.safetensors_file",
     "app.application",

@@ -44,7 +44,7 @@ __all__ = [
     "weights_bytes",
 ]
 
-_SMALL_BYTES = 128 * 2**10  # means, deviations, biases
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ def decode_cost(config: VaeConfig, work: Work) -> Cost:
     return _cost(config, work, decode_peak(config, work))
 
 
-def decode_low_cost(config: VaeConfig, work: Work) -> Cost:
+def decode_low_cost(config: VaeConfig, work: Work, *, park: bool = False) -> Cost:
     """Of the part of a split decode that sees the whole frame, `work.size` px when decoded.
 
-    The features of all slices are part of it.
+    The features of all slices are part of it, or of two where they are parked in host memory.
     """
-    return _cost(config, work, decode_low_peak(config, work))
+    return _cost(config, work, decode_low_peak(config, work, park=park))
 
 
 def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
@@ -125,10 +125,11 @@ def decode_peak(config: VaeConfig, work: Work) -> Peak:
     return _peak(_decoding([*low, *high], config, work), work)
 
 
-def decode_low_peak(config: VaeConfig, work: Work) -> Peak:
+def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:
     """As `decode_low_cost`, weights apart."""
     low, _ = decoder_parts(config)
-    return _peak(replace(_decoding(low, config, work), gather="listed"), work)
+    way = _decoding(low, config, work)
+    return _peak(replace(way, gather="passed" if park else "listed"), work)
 
 
 def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
@@ -243,7 +244,7 @@ def _folded_numbers(up: Up) -> int:
 def _table_numbers(conv: Conv, switches: VaeSwitches, *, image: bool) -> int:
     taps, folds = conv.taps, switches.first_frame_fold or switches.image_mode
     if conv.taps > 1:
-        taps += folds + (folds and image)
-        winograd = switches.temporal_winograd and conv.time_stride == 1
-        taps += 4 if winograd else 0
+        taps += folds and image
+        if conv.time_stride == 1:
+            taps += folds + 4 * switches.temporal_winograd
     return taps * conv.kernel + conv.outer

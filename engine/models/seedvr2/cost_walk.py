@@ -291,9 +291,9 @@ class Walk:
     def _over_first(self, conv: Conv, steps: int, out: Kind | None) -> None:
         """As `FrameConv.run_first` on several frames."""
         ledger, head, result = self._ledger, 2 if conv.time_stride == 1 else 1, self._result(conv)
-        if self._work.adds_up:
+        if self._work.adds_up and head == 2:
             self._apply(conv, 1, steps, out)
-            with ledger.held("sums", head * result, conv.name):
+            with ledger.held("sums", result, conv.name):
                 pass
             if steps > head:
                 self._apply(conv, conv.taps - 1, steps - head, None)
