@@ -34,6 +34,10 @@ class Carry:
         """Keep frames for the next slice, in the place of those from the slice before."""
         self._tails[key] = frames
 
+    def forget(self, key: Hashable) -> None:
+        """Let go of the frames that `key` kept, once nobody reads them any more."""
+        self._tails.pop(key, None)
+
     def begin(self) -> Carry:
         """The carry to work on in a slice: this one if it was handed over, else a copy.
 

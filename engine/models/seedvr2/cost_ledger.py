@@ -99,7 +99,7 @@ class Ledger:
         self.take("window", max(0, size - self._live["window"]), name)
 
     def keep(self, name: str, size: int) -> None:
-        """A copy for the next slice in the place of the one before, which goes afterwards."""
-        self.take("carry", size, name)
+        """A copy for the next slice in the place of the one before, which goes first."""
         self.drop("carry", self.carry.get(name, 0))
+        self.take("carry", size, name)
         self.carry[name] = size

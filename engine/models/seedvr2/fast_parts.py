@@ -58,8 +58,12 @@ class Flow:
             self.trace(name, frames)
 
     def keep(self, name: str, tail: Tensor) -> None:
-        """Keep a copy of the last frames that a part saw, unless no slice follows."""
+        """Keep a copy of the last frames that a part saw, unless no slice follows.
+
+        What it kept before has been copied to where it is read, so its memory goes first.
+        """
         if not self.carry.last:
+            self.carry.forget((self.batch, name))
             self.carry.keep((self.batch, name), _dense_copy(tail))
 
     def keeps(self, name: str) -> bool:

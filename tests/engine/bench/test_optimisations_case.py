@@ -15,11 +15,6 @@ OPTIONS = BenchOptions(
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
-
-
 def test_every_switch_has_a_line() -> None:
     rows = {row["switch"]: row for row in optimisation_rows(OPTIONS)}
     names = [entry.name for entry in OPTIMISATIONS]

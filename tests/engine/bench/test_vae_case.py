@@ -35,11 +35,6 @@ OPTIONS = BenchOptions(
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
-
-
 @pytest.mark.parametrize("side", ["encode", "decode"])
 def test_forms_are_measured_and_compared(side: vae_case.Side) -> None:
     options = replace(OPTIONS, frames=(9, 1), without=("in_place",), only=("fused_norm",))

@@ -24,11 +24,6 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "seedvr2"
 TILES = {"a": ((48, 64), (16, 16)), "b": ((40, 56), (12, 20))}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_golden_tiles(case: str) -> None:
     path = GOLDEN / "vae_tiny_weights.safetensors"

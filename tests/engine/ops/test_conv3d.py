@@ -13,11 +13,6 @@ from engine.ops.conv3d import Carry, CausalConv3d
 from tests.helpers.tiny import random_frames, randomise
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 def make(kernel: int = 3, stride: int = 1) -> CausalConv3d:
     conv = CausalConv3d(2, 3, (kernel, 3, 3), stride=(stride, 1, 1), padding=(0, 1, 1))
     randomise(conv, 1)

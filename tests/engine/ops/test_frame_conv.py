@@ -20,11 +20,6 @@ LAYOUTS = (torch.channels_last, torch.contiguous_format)
 FORMS = ("2d", "3d")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 def both(
     reach: int = 3, shape: ConvShape | None = None, **options: Any
 ) -> tuple[CausalConv3d, FrameConv]:

@@ -20,11 +20,6 @@ LAYOUTS = (torch.channels_last, torch.contiguous_format)
 HALF = (torch.bfloat16, torch.float16)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 @pytest.fixture
 def asked_again() -> Iterator[None]:
     """Whether the operator works is asked once a process; here anew, before and after."""

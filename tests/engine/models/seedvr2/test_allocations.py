@@ -17,15 +17,6 @@ MIB = 2**20
 LENGTHS = (21, 81)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> Iterator[None]:
-    """Two threads wait for each other longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_what_is_released_before_the_next_is_taken_counts_once() -> None:
     with Allocations() as found:
         for _ in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -43,15 +43,6 @@ CHANGED = {"all off": VaeSwitches.all_off()} | {
     for entry in OPTIMISATIONS
     if CPU in entry.devices
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> Iterator[None]:
-    """Two threads wait for each other longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

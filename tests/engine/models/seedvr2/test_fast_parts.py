@@ -17,11 +17,6 @@ from engine.optimisations import VaeSwitches
 from tests.helpers.tiny import random_frames, tiny_vae
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 @pytest.fixture
 def precision() -> Iterator[None]:
     """Settings of the program around us, put back afterwards."""

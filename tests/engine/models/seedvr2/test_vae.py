@@ -24,11 +24,6 @@ LIMIT = 5e-5
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 @pytest.fixture(scope="module")
 def golden_vae() -> SeedVr2Vae:
     path = GOLDEN / "vae_tiny_weights.safetensors"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -31,15 +30,6 @@ CHANGED = {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
     for entry in OPTIMISATIONS
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors: two threads wait for each other longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def fast_twin(plain: SeedVr2Vae, switches: VaeSwitches | None = None, **place: object) -> FastVae:

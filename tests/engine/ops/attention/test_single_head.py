@@ -17,11 +17,6 @@ from tests.helpers.tiny import random_frames
 Triple = tuple[Tensor, Tensor, Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_fixed_seeds: None) -> None:
-    torch.set_num_threads(1)  # for tensors this small a second one only waits
-
-
 def tokens(frames: int, length: int, channels: int, scale: float = 3.0) -> Triple:
     """q, k and v as a joined projection gives them: thirds of one tensor, not dense."""
     q, k, v = (scale * random_frames(frames, length, 3 * channels)).chunk(3, dim=-1)
