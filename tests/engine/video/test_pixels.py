@@ -28,11 +28,31 @@ def random_frame(name: str, width: int, height: int) -> av.VideoFrame:
     return frame
 
 
+def packed_frame(planar: av.VideoFrame, name: str) -> av.VideoFrame:
+    """The same picture packed: by FFmpeg, or by hand where FFmpeg now and then loses a row.
+
+    swscale (FFmpeg 8.1) writes 32768 into some rows of p216 and p416, once in fifty times.
+    """
+    if name not in ("p216le", "p416le"):
+        return planar.reformat(format=name)
+    packed = av.VideoFrame(planar.width, planar.height, name)
+    luma, *chroma = (
+        np.frombuffer(bytes(plane), "<u2").reshape(plane.height, -1)[:, : plane.width]
+        for plane in planar.planes
+    )
+    for plane, samples in zip(packed.planes, (luma, np.stack(chroma, axis=2)), strict=True):
+        rows = samples.reshape(plane.height, -1)
+        padded = np.zeros((plane.height, plane.line_size // 2), "<u2")
+        padded[:, : rows.shape[1]] = rows
+        plane.update(padded.tobytes())
+    return packed
+
+
 @pytest.mark.parametrize("name", PACKED)
 def test_every_packing_is_read_without_loss(name: str) -> None:
     alpha = layout_of(name).has_alpha
     planar = random_frame(name, 18, 12)
-    packed = planar.reformat(format=name)
+    packed = packed_frame(planar, name)
     assert packed.format.name == VideoFormat(name).name
     for true, mine in zip(
         planes_of(planar, alpha=alpha), planes_of(packed, alpha=alpha), strict=True
