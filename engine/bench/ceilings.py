@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 REFERENCE_CALIBRATION = 0.69  # CPU s of `calibration` on the machine of the public figures
+CALIBRATION_FLOPS = 2 * 128 * 128 * 27 * 5 * 128 * 128  # zeros around the frames counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

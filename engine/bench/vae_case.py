@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.ceilings import (
+    CALIBRATION_FLOPS,
     REFERENCE_CALIBRATION,
     Clocked,
     calibration,
@@ -79,8 +80,19 @@ def _yardsticks(options: BenchOptions, base: VaeRun) -> Yardsticks:
     if not options.calibrate:
         return Yardsticks()
     ceiling = matrix_ceiling(base.device, base.torch_dtype, quick=options.quick)
-    on_card = base.device == "cuda"
-    return Yardsticks(ceiling, 0.0 if on_card else calibration(quick=options.quick))
+    if base.device == "cuda":
+        return Yardsticks(ceiling)
+    seconds = calibration(quick=options.quick)
+    if base.dtype == "float32":  # where products of matrices are slower than convolutions
+        ceiling = max(ceiling, CALIBRATION_FLOPS / seconds)
+    return Yardsticks(ceiling, seconds)
+
+
+def _calibrated(options: BenchOptions, run: VaeRun, yardsticks: Yardsticks) -> float:
+    """The calibrating convolution beside a timing: the clock of a processor moves by the minute."""
+    if reference_seconds(run, yardsticks.calibration) is None:
+        return 0.0
+    return calibration(quick=options.quick)
 
 
 def _yardstick_row(base: VaeRun, yardsticks: Yardsticks) -> Row:
@@ -108,8 +120,11 @@ def _rows_of(
         one = replace(run, frames=frames)
         row: Row = {"frames": frames, "size": str(run.size), "dtype": run.dtype}
         try:
+            start = _calibrated(options, one, yardsticks)
             timing, finite = _timed(options, one, vae)
-            row |= _figures(one, timing, yardsticks) | {"finite": "yes" if finite else "NO"}
+            beside = (start + _calibrated(options, one, yardsticks)) / 2
+            here = replace(yardsticks, calibration=beside)
+            row |= _figures(one, timing, here) | {"finite": "yes" if finite else "NO"}
             if run.device == "cuda":
                 row |= {"weights_mib": (loaded - before) / _MIB} | _card_memory(one, vae, loaded)
             elif options.memory:
@@ -154,6 +169,7 @@ def _figures(run: VaeRun, timing: Clocked, yardsticks: Yardsticks) -> Row:
         row["ceiling_percent"] = 100 * rate / yardsticks.ceiling
     reference = reference_seconds(run, yardsticks.calibration)
     if reference:
+        row["calibration_cpu_s"] = yardsticks.calibration
         row["of_reference"] = timing.seconds / reference
     return row
 
