@@ -102,7 +102,7 @@ class _Lab:
         return row | {"error": error}
 
     def _in_turns(self, *watches: _Watch) -> None:
-        warm_ups = 1 if self.device == "cuda" or self._rounds > 1 else 0
+        warm_ups = 1  # tables for images are made by the first one that comes
         for turn in range(self._rounds):
             for watch in watches:
                 watch.run(self.device, warm_ups=0 if turn else warm_ups)
