@@ -149,7 +149,7 @@ def _counted() -> int:
     return 0
 
 
-class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
     """Counts the bytes of all tensors that operators read and write; views cost nothing.
 
     Our own kernels are not operators of torch and are not seen.
@@ -159,7 +159,7 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -236,7 +236,9 @@ class _CopyStream:
     def __init__(self, device: torch.device, arrive: Arrive) -> None:
         self._device = device
         self._arrive = arrive
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # untyped in torch
+        cuda: Any = torch.cuda  # its streams and events have no types
+        self._stream = cuda.Stream(device)
+        self._event = cuda.Event
         self._buffers = [_pinned(0) for _ in range(_UNDER_WAY)]
         self._under_way: deque[_UnderWay] = deque()
 
@@ -247,7 +249,7 @@ class _CopyStream:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             pinned.copy_(codes, non_blocking=True)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # untyped in torch
+            done = self._event()
             done.record(self._stream)
         self._under_way.append(_UnderWay(buffer, pinned, codes, place, done))
 

@@ -50,6 +50,6 @@ class Allocations:
 
 def _changes(profile: torch.profiler.profile) -> list[int]:
     """Bytes taken (positive) and released (negative), in order."""
-    results: Any = profile.profiler.kineto_results  # type: ignore[union-attr]
-    events = [event for event in results.events() if event.name() == "[memory]"]
+    profiler: Any = profile.profiler  # None before it ran, as its types say
+    events = [event for event in profiler.kineto_results.events() if event.name() == "[memory]"]
     return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,12 +11,10 @@ from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.vae import SeedVr2Vae
 
 
-def tiny_config(
-    encoder_time: tuple[bool, ...] = (False, True, True), **changes: object
-) -> VaeConfig:
+def tiny_config(encoder_time: tuple[bool, ...] = (False, True, True), **changes: Any) -> VaeConfig:
     """A configuration whose norms have several channels in a group."""
     widths = (8, 8, 12, 16)[: len(encoder_time) + 1]
-    sizes: dict[str, object] = {
+    sizes: dict[str, Any] = {
         "block_out_channels": widths,
         "layers_per_block": 1,
         "latent_channels": 4,
@@ -22,7 +22,7 @@ def tiny_config(
         "encoder_time": encoder_time,
         "decoder_time": encoder_time[::-1],
     }
-    return VaeConfig(**{**sizes, **changes})  # type: ignore[arg-type]
+    return VaeConfig(**{**sizes, **changes})
 
 
 def tiny_vae(

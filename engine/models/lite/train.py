@@ -128,7 +128,7 @@ def fit(
     """
     scale, reach = net.config.scale, net.receptive_radius
     net.to(device)
-    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack it
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
     average = {name: value.detach().clone() for name, value in net.state_dict().items()}
     optimiser = torch.optim.AdamW(net.parameters(), betas=(0.9, 0.99), weight_decay=1e-6)
     batches = cuttings(sources, targets, scale, schedule, seed)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engine.models.contracts import Limits
 from engine.models.seedvr2.config import VAE, VaeConfig
+from engine.models.seedvr2.form import VaeForm
 from engine.models.seedvr2.vae_blocks import (
     DownBlock,
     FrameNorm,
@@ -18,7 +18,7 @@ from engine.models.seedvr2.vae_blocks import (
     activated,
     wide_conv,
 )
-from engine.models.slicing import SlicedVae, clamped_moments
+from engine.models.slicing import clamped_moments
 from engine.ops.conv3d import Carry, CausalConv3d
 
 
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class SeedVr2Vae(nn.Module, SlicedVae):
+class SeedVr2Vae(nn.Module, VaeForm):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
     Frames and latents have the type and device of the weights. Gradients flow through both ways.
@@ -81,20 +81,6 @@ class SeedVr2Vae(nn.Module, SlicedVae):
             self.quant_conv = CausalConv3d(moments, moments, 1)
         if config.post_quant_conv:
             self.post_quant_conv = CausalConv3d(config.latent_channels, config.latent_channels, 1)
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, lengths and types it can take."""
-        return Limits(
-            multiple_of=self.config.spatial_factor,
-            temporal_step=self.config.temporal_factor,
-            dtypes=("float64", "float32", "float16", "bfloat16"),
-        )
-
-    @property
-    def usual_slice_frames(self) -> int:
-        """Frames of a slice that the model was published with."""
-        return self.config.slice_latents * self.config.temporal_factor
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""

@@ -8,12 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from engine.models.contracts import Limits
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.fast_build import Builder, Part, decoder, encoder
 from engine.models.seedvr2.fast_parts import Flow
 from engine.models.seedvr2.fast_statistics import Statistics
-from engine.models.slicing import SlicedVae, clamped_moments
+from engine.models.seedvr2.form import VaeForm
+from engine.models.slicing import clamped_moments
 from engine.ops.conv3d import Carry
 from engine.ops.conv_probe import choose_convolution
 from engine.ops.cuda_graph import GraphedCalls
@@ -27,7 +27,7 @@ Way = Literal["encode", "decode"]
 _GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
 
 
-class FastVae(SlicedVae):
+class FastVae(VaeForm):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -80,20 +80,6 @@ class FastVae(SlicedVae):
                 "decode": [*self._low, *self._high],
             }
         self._graphs = self._graphed() if self.switches.cuda_graph else {}
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, lengths and types it can take."""
-        return Limits(
-            multiple_of=self.config.spatial_factor,
-            temporal_step=self.config.temporal_factor,
-            dtypes=("float64", "float32", "float16", "bfloat16"),
-        )
-
-    @property
-    def usual_slice_frames(self) -> int:
-        """Frames of a slice that the model was published with."""
-        return self.config.slice_latents * self.config.temporal_factor
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""

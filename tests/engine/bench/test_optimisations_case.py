@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -39,14 +41,14 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
         def run(self, device: str, *, warm_ups: int) -> None:
             pass
 
-    def works(lab: object, run: optimisations_case.VaeRun) -> dict[object, object]:
+    def works(lab: object, run: optimisations_case.VaeRun) -> Any:
         slow = 1.0 if run.switches.in_place else 4.0
         return {("decode", 1): slow * (0.5 if run.switches.temporal_winograd else 1.0)}
 
     lab = optimisations_case._Lab(OPTIONS)
     monkeypatch.setattr(optimisations_case, "_Watch", Watch)
     monkeypatch.setattr(optimisations_case._Lab, "_works", works)
-    lab._pairs, lab._usual = [("decode", 1)], works(lab, lab._base)  # type: ignore[assignment]
+    lab._pairs, lab._usual = [("decode", 1)], works(lab, lab._base)
     lab._truth = {("decode", 1): torch.ones(1)}
     without = lab.compare(VaeSwitches().changed("in_place", False), added=False)
     assert without == {"of_decode_1": 0.25, "error": 0.0}

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -93,9 +94,9 @@ def test_a_card_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         list(vae_case.vae_rows(replace(OPTIONS, device="cuda"), "decode"))
 
 
-def known(**changes: object) -> VaeRun:
+def known(**changes: Any) -> VaeRun:
     run = base_run(BenchOptions(device="cpu"), "decode")
-    return replace(run, **{"frames": 5, **changes})  # type: ignore[arg-type]
+    return replace(run, **{"frames": 5, **changes})
 
 
 def test_the_reference_is_scaled_by_the_calibration() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -129,9 +130,9 @@ def test_weights_of_a_file_are_read_when_they_are_asked_for(
     read: list[str] = []
     real = SafetensorsFile.tensor
 
-    def watched(self: SafetensorsFile, name: str, **how: object) -> Tensor:
+    def watched(self: SafetensorsFile, name: str, **how: Any) -> Tensor:
         read.append(name)
-        return real(self, name, **how)  # type: ignore[arg-type]
+        return real(self, name, **how)
 
     monkeypatch.setattr(SafetensorsFile, "tensor", watched)
     with SafetensorsFile(tmp_path / "x") as file:

@@ -116,4 +116,4 @@ def test_impossible_sizes_are_refused() -> None:
 )
 def test_a_contradictory_configuration_is_a_mistake(sizes: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(ValueError, match=r"level|time|groups"):
-        VaeConfig(**sizes)  # type: ignore[arg-type]
+        VaeConfig(**sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from engine.models.seedvr2.vae import SeedVr2Vae
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
 from engine.ops.conv3d import Carry
-from engine.optimisations import CPU, OPTIMISATIONS, VaeSwitches
+from engine.optimisations import CPU, OPTIMISATIONS, Convolution, VaeSwitches
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import tiny_vae
 
@@ -50,9 +51,9 @@ def plain() -> SeedVr2Vae:
     return tiny_vae(CONFIG, dtype=torch.float32)
 
 
-def work(frames: int, slice_frames: int | None, **options: object) -> Work:
+def work(frames: int, slice_frames: int | None, **options: Any) -> Work:
     sizes = {"frames": frames, "slice_frames": slice_frames, "size": SIZE}
-    return Work(**{"switches": VaeSwitches(), **sizes, **options})  # type: ignore[arg-type]
+    return Work(**{"switches": VaeSwitches(), **sizes, **options})
 
 
 def fast_twin(plain: SeedVr2Vae, case: Work) -> FastVae:
@@ -109,8 +110,10 @@ def test_every_switch_is_predicted(plain: SeedVr2Vae, switches: VaeSwitches) -> 
 
 @pytest.mark.parametrize("name", ["all off", "temporal_winograd turned over"])
 @pytest.mark.parametrize("form", ["2d", "3d"])
-def test_forms_in_half_precision_are_predicted(plain: SeedVr2Vae, name: str, form: str) -> None:
-    switches = replace(CHANGED[name], convolution=form)  # type: ignore[arg-type]
+def test_forms_in_half_precision_are_predicted(
+    plain: SeedVr2Vae, name: str, form: Convolution
+) -> None:
+    switches = replace(CHANGED[name], convolution=form)
     assert_both_are_close(plain, work(9, 4, switches=switches, dtype="bfloat16"))
 
 

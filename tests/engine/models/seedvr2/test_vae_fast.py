@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -32,8 +33,8 @@ CHANGED = {
 }
 
 
-def fast_twin(plain: SeedVr2Vae, switches: VaeSwitches | None = None, **place: object) -> FastVae:
-    return FastVae(plain.config, plain.state_dict(), switches=switches, **place)  # type: ignore[arg-type]
+def fast_twin(plain: SeedVr2Vae, switches: VaeSwitches | None = None, **place: Any) -> FastVae:
+    return FastVae(plain.config, plain.state_dict(), switches=switches, **place)
 
 
 def double(plain: SeedVr2Vae, switches: VaeSwitches | None = None) -> FastVae:

@@ -20,14 +20,14 @@ from engine.models.seedvr2.split_grid import norms_of_high_part
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.conv3d import Carry
 from engine.ops.leave import FloatSink, TileSink
-from engine.optimisations import VaeSwitches
+from engine.optimisations import Convolution, VaeSwitches
 from tests.helpers.tiny import random_frames, tiny_vae
 
 pytestmark = pytest.mark.gpu
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "seedvr2"
 CONFIG = VaeConfig(block_out_channels=(32, 64, 128, 128), norm_groups=8, layers_per_block=1)
-FORMS = ("auto", "2d", "3d")
+FORMS: tuple[Convolution, ...] = ("auto", "2d", "3d")
 
 
 def rms(error: Tensor) -> float:
@@ -36,9 +36,9 @@ def rms(error: Tensor) -> float:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("sliced", [False, True])
-def test_golden_numbers(form: str, sliced: bool) -> None:
+def test_golden_numbers(form: Convolution, sliced: bool) -> None:
     weights = GOLDEN / "vae_tiny_weights.safetensors"
-    switches = VaeSwitches(convolution=form)  # type: ignore[arg-type]
+    switches = VaeSwitches(convolution=form)
     vae = load_vae(weights, form="fast", device="cuda", switches=switches)
     if sliced:
         vae.enable_slicing()
@@ -58,11 +58,11 @@ def test_golden_numbers(form: str, sliced: bool) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 @pytest.mark.parametrize("frames", [1, 9])
-def test_half_precision(form: str, dtype: torch.dtype, frames: int) -> None:
+def test_half_precision(form: Convolution, dtype: torch.dtype, frames: int) -> None:
     half = tiny_vae(CONFIG, dtype=dtype).cuda()
     truth = tiny_vae(CONFIG)
     truth.load_state_dict({name: value.double() for name, value in half.state_dict().items()})
-    switches = VaeSwitches(convolution=form)  # type: ignore[arg-type]
+    switches = VaeSwitches(convolution=form)
     fast = FastVae(CONFIG, half.state_dict(), device="cuda", dtype=dtype, switches=switches)
     clip = random_frames(1, 3, frames, 64, 48, dtype=dtype)
     latent = random_frames(1, 16, 1 + frames // 4, 8, 6, dtype=dtype)
