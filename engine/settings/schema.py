@@ -15,7 +15,23 @@ from engine.geometry import Size
 
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
-MODELS = ("auto", "lite", "none")
+SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
+MODELS = ("auto", "lite", *SEEDVR2, "none")
+COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
+ATTENTION = (
+    "auto",
+    "sdpa",
+    "cudnn",
+    "efficient",
+    "flash",
+    "math",
+    "flash2",
+    "flash3",
+    "sage2",
+    "sage3",
+    "sage3-fp4",
+    "xformers",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +43,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    family: str = ""  # the models that look at it: "lite", "seedvr2"; "" for all
 
 
 def setting(default: Any, description: str, **details: Any) -> Any:
@@ -48,10 +65,122 @@ class JobSettings:
         "auto",
         "Lite: keep a clean source as it is, or also remove compression and noise.",
         choices=("auto", "faithful", "restore"),
+        family="lite",
     )
+    precision: str = setting(
+        "auto",
+        "Which file of the model: smaller ones need less memory and are a little less exact.",
+        choices=("auto", "fp16", "fp8", "q8", "q4"),
+        family="seedvr2",
+    )
+    strength: int = setting(
+        100, "How much of the restoration is taken.", unit="%", low=0, high=100, family="seedvr2"
+    )
+    seed: int = setting(
+        42,
+        "Which noise the model starts from; the same seed gives the same result.",
+        low=0,
+        high=2**31 - 1,
+        family="seedvr2",
+    )
+    colour: str = setting(
+        "two-scale",
+        "How colours are held to the source's.",
+        choices=COLOURS,
+        family="seedvr2",
+    )
+    clip_frames: int = setting(
+        0,
+        "Frames that the transformer sees together, rounded to 4n+1; 0 as many as fit.",
+        unit="frames",
+        low=0,
+        high=241,
+        family="seedvr2",
+    )
+    join: str = setting(
+        "latents",
+        "How neighbouring clips of a shot are joined.",
+        choices=("latents", "frames", "none"),
+        family="seedvr2",
+    )
+    join_frames: int = setting(
+        4,
+        "Frames that neighbouring clips share where they are joined as frames.",
+        unit="frames",
+        low=1,
+        high=32,
+        family="seedvr2",
+    )
+    shots: str = setting(
+        "auto",
+        "Find cuts, so that no clip goes across one.",
+        choices=("auto", "off"),
+        family="seedvr2",
+    )
+    shot_sensitivity: int = setting(
+        60, "How readily a cut is seen.", unit="%", low=0, high=100, family="seedvr2"
+    )
+    padding: str = setting(
+        "reflect",
+        "What stands beside a picture whose sides are no multiple of 16.",
+        choices=("reflect", "black"),
+        family="seedvr2",
+    )
+    input_noise: int = setting(
+        0, "Noise added to the frames.", unit="%", low=0, high=100, family="seedvr2"
+    )
+    latent_noise: int = setting(
+        0, "Noise added to what the model sees.", unit="%", low=0, high=100, family="seedvr2"
+    )
+    noise_order: str = setting(
+        "per-latent",
+        "In which order noise is drawn; reference draws it anew for every clip.",
+        choices=("per-latent", "reference"),
+        family="seedvr2",
+    )
+    attention: str = setting(
+        "auto", "Which attention kernels are used.", choices=ATTENTION, family="seedvr2"
+    )
+    products: str = setting(
+        "none",
+        "Number format of the transformer's matrix products; all but none are less exact.",
+        choices=("none", "fp8", "int8", "nvfp4"),
+        family="seedvr2",
+    )
+    blocks_on_device: int = setting(
+        -1,
+        "Blocks of the transformer that stay on the card, the others come from memory; -1 as "
+        "many as fit.",
+        low=-1,
+        high=64,
+        family="seedvr2",
+    )
+    encode_tile: int = setting(
+        0,
+        "Edge of a tile that is encoded at a time; 0 as large as fits.",
+        unit="px",
+        low=0,
+        high=16384,
+        family="seedvr2",
+    )
+    decode_tile: int = setting(
+        0,
+        "Edge of a tile that is decoded at a time; 0 as large as fits.",
+        unit="px",
+        low=0,
+        high=16384,
+        family="seedvr2",
+    )
+    dit: str = setting("", "File of a SeedVR2 transformer of your own.", family="seedvr2")
+    vae: str = setting("", "File of a SeedVR2 VAE of your own.", family="seedvr2")
+    text_embedding: str = setting("", "File of a text embedding of your own.", family="seedvr2")
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
-    tile: int = setting(0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096)
-    overlap: int = setting(16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256)
+    tile: int = setting(
+        0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096, family="lite"
+    )
+    overlap: int = setting(
+        16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256, family="lite"
+    )
     codec: str = setting("auto", "Codec of the picture.", choices=CODECS)
     encoder: str = setting(
         "auto", "Encode on the processor or on the card.", choices=("auto", "cpu", "nvenc")
