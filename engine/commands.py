@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.published import ImportMode
 from engine.settings.schema import JobSettings
 
 
@@ -107,6 +108,55 @@ class ShowFrame(Command):
     job_id: str
     seconds: float
     longest_side: int = 1920  # px; larger pictures are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsCommand(Command):
+    """Something about files with numbers of models; jobs go on meanwhile.
+
+    Answered by WeightsDone, WeightsFailed or WeightsStopped, with WeightsProgress before.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWeights(WeightsCommand):
+    """Answered by WeightsListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetWeights(WeightsCommand):
+    """Download a file of the catalogue, or go on where its download ended."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyWeights(WeightsCommand):
+    """Read a file that is here and compare its SHA-256 with the published one."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportWeights(WeightsCommand):
+    """Take a file of the user's: copy it to ours, or remember where it lies."""
+
+    path: Path
+    mode: ImportMode = "copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWeights(WeightsCommand):
+    """Delete our own copy of a file, whole or in part; a borrowed file is only forgotten."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWeights(WeightsCommand):
+    """End what runs or waits for a file (for an import: its path as text); parts stay."""
+
+    file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

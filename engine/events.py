@@ -10,6 +10,7 @@ from engine.errors import ErrorInfo
 from engine.geometry import Box, Size
 from engine.media import MediaInfo
 from engine.plan import Notice, Plan
+from engine.published import Phase, PublishedState
 from engine.report import Report
 
 
@@ -194,6 +195,52 @@ class Telemetry(Event):
     ram_ours_mb: int
     ram_others_mb: int
     cpu_percent: float  # of all cores, whole machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsListed(Event):
+    """Where every published file stands; said when asked, and again whenever one has changed."""
+
+    files: tuple[PublishedState, ...]
+    free_mb: float  # on the disk of our own folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsEvent(Event):
+    """Something about one file with numbers of a model; MB are 10**6 bytes."""
+
+    file: str  # its id; the path as given while it is imported
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsProgress(WeightsEvent):
+    """How far a download, a check or an import is; all zero while it waits for its turn."""
+
+    done_mb: float
+    total_mb: float  # 0 while unknown
+    mb_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsDone(WeightsEvent):
+    """The file is there and right; WeightsListed follows."""
+
+    result: PublishedState
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsFailed(WeightsEvent):
+    """The file is not there or not right; what was loaded of it stays. WeightsListed follows."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsStopped(WeightsEvent):
+    """The user stopped it; what was loaded of it stays. WeightsListed follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
