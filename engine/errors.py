@@ -138,6 +138,24 @@ class WeightsMissing(WeightsError):
     code = "weights-missing"
 
 
+class UnknownWeights(WeightsError):
+    """The catalogue has no such file."""
+
+    code = "unknown-weights"
+
+
+class WeightsBusy(WeightsError):
+    """Another program, or another part of this one, is at the file."""
+
+    code = "weights-busy"
+
+
+class DownloadFailed(WeightsError):
+    """The server, or the way to it, does not give the file."""
+
+    code = "download-failed"
+
+
 class HashMismatch(WeightsError):
     """The file is not the published one."""
 
@@ -154,6 +172,12 @@ class NotSafetensors(WeightsError):
     """The file is of another kind: an archive, a pickle, GGUF, a web page, a folder."""
 
     code = "not-safetensors"
+
+
+class NotGguf(WeightsError):
+    """The file is no GGUF file, or of a version or byte order that we cannot read."""
+
+    code = "not-gguf"
 
 
 class WeightsTruncated(WeightsError):
@@ -214,6 +238,12 @@ class NoUsableGpu(HardwareError):
     """No card, or none that can do this."""
 
     code = "no-usable-gpu"
+
+
+class FeatureMissing(HardwareError):
+    """This device, or this build of torch, cannot do what was chosen; the hint names what can."""
+
+    code = "feature-missing"
 
 
 class CapacityError(EngineError):
