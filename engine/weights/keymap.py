@@ -13,9 +13,12 @@ class KeyMap:
 
     Attributes:
         renames: Pairs of a regular expression and its replacement; none: names are ours already.
+        ignored: Regular expressions of tensors, by our name, that may be in a file and that nobody
+            needs.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
+    ignored: tuple[str, ...] = ()
 
     def ours(self, published: str) -> str:
         """Our name of a published one."""
@@ -26,7 +29,7 @@ class KeyMap:
         return published
 
     def published(self, names: Iterable[str]) -> dict[str, str]:
-        """Our name -> published name, for all names of a file.
+        """Our name -> published name, for all names of a file that are not ignored.
 
         Raises:
             ValueError: Two names become one; a mistake in the rules.
@@ -34,6 +37,8 @@ class KeyMap:
         result: dict[str, str] = {}
         for name in names:
             ours = self.ours(name)
+            if any(re.search(pattern, ours) for pattern in self.ignored):
+                continue
             if ours in result:
                 raise ValueError(f"{result[ours]} and {name} both become {ours}")
             result[ours] = name

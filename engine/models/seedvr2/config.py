@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import mode
-from typing import Any
 
 from engine.errors import UnknownKeys
-
-Shapes = Mapping[str, tuple[int, ...]]
+from engine.models.shapes import Shapes, agreed, count, number, size, told_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,28 +87,28 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
     Raises:
         UnknownKeys: The names are not those of a SeedVR2 VAE, or its sizes are impossible.
     """
-    levels = _count(shapes, "encoder.down_blocks.{}.") or _count(shapes, "decoder.up_blocks.{}.")
+    levels = count(shapes, "encoder.down_blocks.{}.") or count(shapes, "decoder.up_blocks.{}.")
     if not levels or not any(name.startswith("decoder.") for name in shapes):
         raise UnknownKeys(
             "These are no weights of a SeedVR2 VAE.",
             hint="Choose the file ema_vae_fp16.safetensors, or another one with a SeedVR2 VAE.",
             tensors=", ".join(sorted(shapes)[:8]),
         )
-    told = _told_by(metadata)
+    told = told_by(metadata)
     encoder_time, decoder_time = _times(shapes, levels)
     try:
         return VaeConfig(
-            in_channels=_size(shapes, "encoder.conv_in.weight", 1, VAE.in_channels),
-            out_channels=_size(shapes, "decoder.conv_out.weight", 0, VAE.out_channels),
+            in_channels=size(shapes, "encoder.conv_in.weight", 1, VAE.in_channels),
+            out_channels=size(shapes, "decoder.conv_out.weight", 0, VAE.out_channels),
             latent_channels=_latent_channels(shapes),
             block_out_channels=tuple(_width(shapes, level, levels) for level in range(levels)),
             layers_per_block=_layers(shapes, levels),
-            norm_groups=_number(told, "norm_num_groups", VAE.norm_groups),
+            norm_groups=number(told, "norm_num_groups", VAE.norm_groups),
             encoder_time=encoder_time,
             decoder_time=decoder_time,
             quant_conv="quant_conv.weight" in shapes,
             post_quant_conv="post_quant_conv.weight" in shapes,
-            slice_frames=_number(told, "slicing_sample_min_size", VAE.slice_frames),
+            slice_frames=number(told, "slicing_sample_min_size", VAE.slice_frames),
         )
     except ValueError as err:
         raise UnknownKeys(
@@ -121,57 +117,38 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
         ) from err
 
 
-def _count(shapes: Shapes, prefix: str) -> int:
-    """How many of "prefix with 0", "prefix with 1", ... there are names for."""
-    number = 0
-    while any(name.startswith(prefix.format(number)) for name in shapes):
-        number += 1
-    return number
-
-
-def _size(shapes: Shapes, name: str, axis: int, otherwise: int) -> int:
-    shape = shapes.get(name, ())
-    return shape[axis] if len(shape) > axis else otherwise
-
-
-def _agreed(sizes: list[int], otherwise: int) -> int:
-    """What most tensors say: a single wrong one does not change the picture."""
-    known = [size for size in sizes if size > 0]
-    return mode(known) if known else otherwise
-
-
 def _latent_channels(shapes: Shapes) -> int:
     told = [
-        _size(shapes, "decoder.conv_in.weight", 1, 0),
-        _size(shapes, "encoder.conv_out.weight", 0, 0) // 2,
-        _size(shapes, "encoder.conv_out.bias", 0, 0) // 2,
+        size(shapes, "decoder.conv_in.weight", 1, 0),
+        size(shapes, "encoder.conv_out.weight", 0, 0) // 2,
+        size(shapes, "encoder.conv_out.bias", 0, 0) // 2,
     ]
-    return _agreed(told, VAE.latent_channels)
+    return agreed(told, VAE.latent_channels)
 
 
 def _width(shapes: Shapes, level: int, levels: int) -> int:
     blocks = (f"encoder.down_blocks.{level}", f"decoder.up_blocks.{levels - 1 - level}")
     names = ("conv1.weight", "norm2.weight", "conv2.weight")
-    told = [_size(shapes, f"{block}.resnets.0.{name}", 0, 0) for block in blocks for name in names]
-    return _agreed(told, VAE.norm_groups)
+    told = [size(shapes, f"{block}.resnets.0.{name}", 0, 0) for block in blocks for name in names]
+    return agreed(told, VAE.norm_groups)
 
 
 def _layers(shapes: Shapes, levels: int) -> int:
-    encoder = [_count(shapes, f"encoder.down_blocks.{i}.resnets.{{}}.") for i in range(levels)]
-    decoder = [_count(shapes, f"decoder.up_blocks.{i}.resnets.{{}}.") - 1 for i in range(levels)]
-    return _agreed(encoder + decoder, VAE.layers_per_block)
+    encoder = [count(shapes, f"encoder.down_blocks.{i}.resnets.{{}}.") for i in range(levels)]
+    decoder = [count(shapes, f"decoder.up_blocks.{i}.resnets.{{}}.") - 1 for i in range(levels)]
+    return agreed(encoder + decoder, VAE.layers_per_block)
 
 
 def _halves_time(shapes: Shapes, level: int) -> bool | None:
     """The kernel of a downsampler spans three frames where it halves time, one elsewhere."""
-    span = _size(shapes, f"encoder.down_blocks.{level}.downsamplers.0.conv.weight", 2, 0)
+    span = size(shapes, f"encoder.down_blocks.{level}.downsamplers.0.conv.weight", 2, 0)
     return {3: True, 1: False}.get(span)
 
 
 def _doubles_time(shapes: Shapes, level: int) -> bool | None:
     """An upsampler makes 8 channels of each where it doubles time, 4 elsewhere."""
     name = f"decoder.up_blocks.{level}.upsamplers.0.upscale_conv.weight"
-    outer, inner = _size(shapes, name, 0, 0), _size(shapes, name, 1, 1)
+    outer, inner = size(shapes, name, 0, 0), size(shapes, name, 1, 1)
     return {8 * inner: True, 4 * inner: False}.get(outer)
 
 
@@ -188,19 +165,3 @@ def _times(shapes: Shapes, levels: int) -> tuple[tuple[bool, ...], tuple[bool, .
         for own, other in zip(decoder, reversed(known), strict=True)
     ]
     return tuple(known), tuple(back)
-
-
-def _told_by(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Sizes written beside the tensors; empty when there are none."""
-    try:
-        told = json.loads(metadata.get("config", "{}"))
-    except ValueError:
-        return {}
-    if isinstance(told, dict) and isinstance(told.get("constructor"), dict):
-        told = told["constructor"]
-    return told if isinstance(told, dict) else {}
-
-
-def _number(told: Mapping[str, Any], name: str, otherwise: int) -> int:
-    value = told.get(name)
-    return value if isinstance(value, int) and value > 0 else otherwise

@@ -5,3 +5,8 @@ from __future__ import annotations
 from engine.weights.keymap import KeyMap
 
 VAE_KEYS = KeyMap()  # module paths as they are: no prefix, no renaming
+
+DIT_KEYS = KeyMap(
+    renames=((r"^model\.diffusion_model\.", ""),),  # some tools put that before every name
+    ignored=(r"^blocks\.\d+\.attn\.rope\.rope\.freqs$",),  # rounded; ours are computed
+)

@@ -20,3 +20,8 @@ def test_the_first_rule_that_fits_is_applied_once() -> None:
 def test_two_names_that_become_one_are_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"model\.a and a both become a|a and model\.a both"):
         KeyMap(((r"^model\.", ""),)).published(["model.a", "a"])
+
+
+def test_what_is_ignored_is_left_out_by_our_name() -> None:
+    keys = KeyMap(((r"^model\.", ""),), ignored=(r"^freqs$",))
+    assert keys.published(["model.freqs", "a.freqs"]) == {"a.freqs": "a.freqs"}
