@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tests.golden.cases_prepare import check_blend, check_padding, check_resize
 from tests.golden.cases_vae import check_cases, check_manifest, check_weights
 from tests.golden.outcome import Outcome
 
@@ -16,6 +17,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("manifest_vae*.json", check_manifest),
     ("vae*_weights.safetensors", check_weights),
     ("vae*.safetensors", check_cases),
+    ("resize_pad_normalise.safetensors", check_resize),
+    ("temporal_padding.json", check_padding),
+    ("temporal_blend.safetensors", check_blend),
 )
 
 # Files of models and stages that do not exist yet: told, and counted neither way.
@@ -27,9 +31,6 @@ MISSING: tuple[tuple[str, str], ...] = (
     ("sampler_*.safetensors", "the SeedVR2 sampler"),
     ("timestep_transform.json", "the SeedVR2 sampler"),
     ("pipeline_*.safetensors", "the SeedVR2 pipeline"),
-    ("resize_pad_normalise.safetensors", "the SeedVR2 pipeline"),
-    ("temporal_padding.json", "the SeedVR2 pipeline"),
-    ("temporal_blend.safetensors", "the SeedVR2 pipeline"),
     ("color_correction.safetensors", "colour correction"),
     ("gguf_dequant.safetensors", "GGUF files"),
     ("wan*.safetensors", "the Wan VAEs"),

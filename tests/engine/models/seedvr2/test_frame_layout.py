@@ -1,0 +1,63 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.geometry import Size
+from engine.models.seedvr2.frame_layout import (
+    LEAST_BLACK,
+    MULTIPLE,
+    REFLECTED,
+    appended,
+    clip_length,
+    layout_of,
+    prepended,
+    reference_layout,
+    reference_sizes,
+)
+
+SIDES = st.integers(1, 5000)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SIDES, SIDES)
+def test_every_frame_has_mirrored_and_black_pixels_and_no_more_than_needed(width, height):
+    layout = layout_of(Size(width, height))
+    for side, padded in ((width, layout.padded.width), (height, layout.padded.height)):
+        assert padded % MULTIPLE == 0
+        black = padded - side - layout.reflected
+        assert LEAST_BLACK <= black < LEAST_BLACK + MULTIPLE
+    assert layout.reflected == REFLECTED
+
+
+@pytest.mark.parametrize(("height", "padded"), [(720, 736), (1080, 1104), (2160, 2176)])
+def test_usual_pictures_grow_by_one_row_of_tokens(height, padded):
+    assert layout_of(Size(height, height)).padded.height == padded
+
+
+def test_the_reference_pads_only_what_needs_it():
+    assert reference_layout(Size(1280, 720)).padded == Size(1280, 720)
+    assert reference_layout(Size(1920, 1080)).padded == Size(1920, 1088)
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    assert reference_sizes(Size(64, 36), 72) == reference_sizes(Size(64, 36), 72, 128)
+    assert reference_sizes(Size(64, 36), 72, 127) == (Size(128, 72), Size(127, 71))
+
+
+@pytest.mark.parametrize(("frames", "length"), [(1, 1), (2, 5), (5, 5), (6, 9), (9, 9), (10, 13)])
+def test_clips_are_as_long_as_the_model_takes(frames, length):
+    assert clip_length(frames) == length
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 30))
+def test_longer_clips_keep_their_frames_and_add_only_their_own(frames, count):
+    own = list(range(frames))
+    behind, before = appended(frames, count), prepended(frames, count)
+    assert behind[:frames] == before[count:] == own
+    assert len(behind) == len(before) == frames + count
+    assert set(behind) == set(before) == set(own)
+    if count < frames:
+        assert all(abs(a - b) == 1 for a, b in pairwise(behind))

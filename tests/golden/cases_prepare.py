@@ -1,0 +1,96 @@
+"""Preparing clips for SeedVR2 as the reference does: size, padding, length, joining by frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from engine.geometry import Size
+from engine.models.seedvr2.frame_layout import (
+    appended,
+    clip_length,
+    prepended,
+    reference_layout,
+    reference_result,
+    reference_sizes,
+)
+from engine.models.seedvr2.prepare import (
+    join,
+    place,
+    reference_overlap_weights,
+    resize_as_reference,
+)
+from tests.golden.outcome import Outcome, compared
+
+LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
+
+
+def check_resize(path: Path) -> Iterator[Outcome]:
+    """Sizes, resized frames and what enters the encoder."""
+    tensors = load_file(path)
+    for case in _metadata(path, "cases"):
+        yield from _check_resize_case(case, tensors, path.name)
+
+
+def check_padding(path: Path) -> Iterator[Outcome]:
+    """Numbers of the frames of clips made longer."""
+    for case in json.loads(path.read_text("utf-8")):
+        name = (
+            f"{path.name} {case['frames']} frames {case['mode']} {case.get('count', '')}".rstrip()
+        )
+        found = _padded(case)
+        wrong = "" if found == case["index_list"] else f"{found} instead of {case['index_list']}"
+        yield Outcome(case=name, problem=wrong)
+
+
+def check_blend(path: Path) -> Iterator[Outcome]:
+    """Weights and mixed frames of each overlap."""
+    tensors = load_file(path)
+    for tag in sorted({name.partition(".")[0] for name in tensors}):
+        earlier, later = tensors[f"{tag}.prev_tail"], tensors[f"{tag}.cur_head"]
+        weights = reference_overlap_weights(len(earlier))
+        found = earlier.new_tensor(weights)
+        yield compared(f"{path.name} {tag}.w_prev", found, tensors[f"{tag}.w_prev"], LIMIT)
+        mixed = join(earlier, later, weights)
+        yield compared(f"{path.name} {tag}.blended", mixed, tensors[f"{tag}.blended"], LIMIT)
+
+
+def _check_resize_case(case: dict, tensors: dict[str, Tensor], file: str) -> Iterator[Outcome]:
+    name = f"{file} {case['name']}"
+    frames = tensors[f"{case['name']}.input_tchw"]
+    wanted = (case["resolution_short_edge"], case["max_resolution"])
+    source = Size(frames.shape[-1], frames.shape[-2])
+    size = reference_sizes(source, *wanted)[-1]
+    layout = reference_layout(size)
+    sizes = [_hw(size), _hw(reference_result(size)), _hw(layout.padded)]
+    told = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
+    yield Outcome(
+        case=f"{name} sizes", problem="" if sizes == told else f"{sizes} instead of {told}"
+    )
+    resized = resize_as_reference(frames, *wanted)
+    yield compared(f"{name} resized", resized, tensors[f"{case['name']}.resized_tchw"], LIMIT)
+    placed = place(resized, layout).transpose(0, 1)
+    made = tensors[f"{case['name']}.transformed_cthw"]
+    yield compared(f"{name} transformed", placed, made, LIMIT)
+
+
+def _padded(case: dict) -> list[int] | None:
+    frames = case["frames"]
+    if case["mode"] == "append_to_4n+1":
+        return appended(frames, clip_length(frames) - frames)
+    make = {"append": appended, "prepend": prepended}.get(case["mode"])
+    return make(frames, case["count"]) if make else None
+
+
+def _hw(size: Size) -> list[int]:
+    return [size.height, size.width]
+
+
+def _metadata(path: Path, name: str) -> list[dict]:
+    with safe_open(path, "pt") as file:
+        return json.loads(file.metadata()[name])
