@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from engine.models.load import check_keys, shapes_of
@@ -25,6 +24,7 @@ from engine.models.seedvr2.vae import SeedVr2Vae
 from engine.models.slicing import LOGVAR_LIMITS
 from engine.models.tiled import tiled_decode, tiled_encode
 from engine.weights.safetensors_file import SafetensorsFile
+from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 from tests.golden.traces import traced_blocks
 
@@ -127,9 +127,7 @@ def check_manifest(path: Path) -> Iterator[Outcome]:
 
 def check_weights(path: Path) -> Iterator[Outcome]:
     """A file of weights loads strictly; options may be told by the files of cases alone."""
-    beside = sorted(path.parent.glob(_model(path) + "*.safetensors"))
-    told = (_metadata(file) for file in (path, *beside))  # lazily: others may be damaged
-    config = _config(path, next((metadata for metadata in told if "config" in metadata), {}))
+    config = _config(path, files.metadata_of_model(path))
     for form in FORMS:
         load_vae(path, form=form, config=config)
         yield Outcome(case=f"{path.name} loads [{form}]")
@@ -138,9 +136,10 @@ def check_weights(path: Path) -> Iterator[Outcome]:
 @torch.inference_mode()
 def check_cases(path: Path) -> Iterator[Outcome]:
     """Every output in a file of cases, with both forms."""
-    tensors, metadata = _tensors(path), _metadata(path)
-    weights = _weights_beside(path)
-    config = _config(weights, metadata if "config" in metadata else _metadata(weights))
+    tensors, metadata = files.tensors(path), files.metadata(path)
+    weights = files.weights_beside(path, "vae")
+    told = metadata if "config" in metadata else files.metadata(weights)
+    config = _config(weights, told)
     groups = sorted({_group(name) for name in tensors})
     for form in FORMS:
         vae = load_vae(weights, form=form, config=config)
@@ -215,37 +214,9 @@ def _check_blocks(vae: Vae, tensors: Mapping[str, Tensor]) -> Iterator[Outcome]:
             yield _compare(name, found[name], wanted)
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors in float32; by the library, so that our reader is checked too."""
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name).float() for name in sorted(file.keys())}
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    with safe_open(path, framework="pt") as file:
-        return file.metadata() or {}
-
-
 def _config(weights: Path, metadata: Mapping[str, str]) -> VaeConfig:
     with SafetensorsFile(weights) as file:
         return infer_vae_config(file.shapes, metadata)
-
-
-def _weights_beside(path: Path) -> Path:
-    """The weights whose name has the longest beginning in common with a file of cases."""
-    found = [
-        weights
-        for weights in path.parent.glob("vae*_weights.safetensors")
-        if path.name.startswith(_model(weights))
-    ]
-    if not found:
-        raise FileNotFoundError(f"there are no weights for {path.name} beside it")
-    return max(found, key=lambda weights: len(weights.name))
-
-
-def _model(weights: Path) -> str:
-    """What the names of all files of one model begin with: "vae_tiny_"."""
-    return weights.name.removesuffix("weights.safetensors")
 
 
 def _options(metadata: Mapping[str, str], tag: str, config: VaeConfig) -> Options:

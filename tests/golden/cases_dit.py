@@ -1,0 +1,148 @@
+"""The SeedVR2 transformer: strict names, predictions, every block, windows, embeddings.
+
+A file of cases has for each of them `X.vid_in`, `X.txt_in`, `X.vid_shape`, `X.timestep` and what
+comes of it, `X.out`. A case without inputs takes those of the case that its name begins with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.load import check_keys, shapes_of
+from engine.models.seedvr2.dit import SeedVr2Dit, picture_angles, text_angles
+from engine.models.seedvr2.dit_blocks import sinusoids
+from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
+from engine.models.seedvr2.keymap import DIT_KEYS
+from engine.ops.rope import geometric_frequencies, linear_frequencies, rotate
+from engine.ops.windows import windows
+from tests.golden import files
+from tests.golden.dit_forms import FORMS, load_form
+from tests.golden.outcome import Outcome, compared
+from tests.golden.traces import traced_blocks
+
+LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
+ANGLE_LIMIT = 1e-5  # of frequencies, angles, sines and cosines
+_NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
+
+
+def check_manifest(path: Path) -> Iterator[Outcome]:
+    """A list of names and shapes equals our module's, without reading a single number."""
+    manifest = json.loads(path.read_text("utf-8"))
+    shapes = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
+    wanted = {ours: shapes[name] for ours, name in DIT_KEYS.published(shapes).items()}
+    with torch.device("meta"):
+        dit = SeedVr2Dit(infer_dit_config(shapes, {"config": json.dumps(manifest["config"])}))
+    check_keys(shapes_of(dit), wanted, path)
+    yield Outcome(case=f"{path.name} names and shapes")
+    count = sum(parameter.numel() for parameter in dit.parameters())
+    problem = "" if count == manifest["total_parameters"] else f"we have {count}"
+    yield Outcome(case=f"{path.name} number of parameters", problem=problem)
+
+
+def check_weights(path: Path) -> Iterator[Outcome]:
+    """A file of weights loads strictly."""
+    for form in FORMS:
+        load_form(path, form)
+        yield Outcome(case=f"{path.name} loads [{form}]")
+
+
+@torch.inference_mode()
+def check_cases(path: Path) -> Iterator[Outcome]:
+    """Every prediction of a file, with every form."""
+    tensors = files.tensors(path)
+    tags = [name.removesuffix(".out") for name in tensors if name.endswith(".out")]
+    for form in FORMS:
+        dit = load_form(files.weights_beside(path, "dit"), form)
+        for tag in tags:
+            shape = [int(side) for side in tensors[f"{tag}.vid_shape"].flatten()]
+            latent, text = (_input(tensors, tag, name) for name in ("vid_in", "txt_in"))
+            found = dit(latent.view(*shape, -1), text, float(tensors[f"{tag}.timestep"]))
+            case = f"{path.name} {tag} [{form}]"
+            yield compared(case, found.flatten(0, 2), tensors[f"{tag}.out"], LIMIT)
+
+
+def _input(tensors: Mapping[str, Tensor], tag: str, name: str) -> Tensor:
+    owners = [key.rpartition(".")[0] for key in tensors if key.endswith(f".{name}")]
+    return tensors[f"{max((o for o in owners if tag.startswith(o)), key=len)}.{name}"]
+
+
+@torch.inference_mode()
+def check_blocks(path: Path) -> Iterator[Outcome]:
+    """The result of every block; a form that shows some of them only must be right in these."""
+    tensors = files.tensors(path)
+    told = _NOTE.search(files.metadata(path)["note"])
+    if told is None:
+        raise ValueError("the note does not say which shape the latent has")
+    shape = [int(side) for side in told.groups()[:3]]
+    latent = tensors.pop("input.vid").view(*shape, -1)
+    text = tensors.pop("input.txt")
+    for form in FORMS:
+        dit = load_form(files.weights_beside(path, "dit"), form)
+        found: dict[str, Tensor] = {}
+        with traced_blocks(dit, found):
+            found["output"] = dit(latent, text, float(told[4]))
+        for name in tensors:
+            case = f"{path.name} {name} [{form}]"
+            if name in _unused(dit):
+                continue
+            if name in found:
+                yield compared(case, found[name].reshape(tensors[name].shape), tensors[name], LIMIT)
+            elif form == "plain":
+                yield Outcome(case=case, problem="no block of this name ran")
+
+
+def _unused(dit: nn.Module) -> tuple[str, ...]:
+    """Where the text ends early nobody reads what the last block would make of it."""
+    config = dit.config
+    assert isinstance(config, DitConfig)
+    return (f"blocks.{config.layers - 1}.txt",) if config.text_ends_early else ()
+
+
+def check_windows(path: Path) -> Iterator[Outcome]:
+    """All windows, in the same order; each token is in one of them."""
+    for row in json.loads(path.read_text("utf-8")):
+        grid, counts, method = row["size_thw_tokens"], row["num_windows"], row["method"]
+        found = windows(tuple(grid), tuple(counts), shifted="swin" in method)
+        edges = [[w.t0, w.t1, w.h0, w.h1, w.w0, w.w1] for w in found]
+        problem = "" if edges == row["windows_t0_t1_h0_h1_w0_w1"] else f"we have {edges}"
+        yield Outcome(case=f"{path.name} {grid} {method}", problem=problem)
+
+
+def check_embeddings(path: Path) -> Iterator[Outcome]:
+    """Time steps and rotary embeddings at their full size."""
+    tensors, note = files.tensors(path), files.told(path, "note")
+    shape, length = tuple(note["window_shape_thw"]), note["text_len"]
+    thin = tuple(note["rope7b.vid_angles_size1axes"])
+    counted, spread = (picture_angles(config, shape, length) for config in (DIT_3B, DIT_7B))
+    text = text_angles(DIT_3B, length)
+    assert text is not None
+    queries, words = tensors.pop("rope3b.q_in"), tensors.pop("rope3b.txt_q_in")
+    times = tensors.pop("timesteps").tolist()
+    found = {
+        "sinusoidal_256": torch.stack([sinusoids(time, 256) for time in times]),
+        "rope3b.freqs_128": geometric_frequencies(128),
+        "rope3b.vid_angles": _paired(counted),
+        "rope3b.txt_angles": _paired(text),
+        "rope3b.q_out": rotate(queries, counted),
+        "rope3b.txt_q_out": rotate(words, text),
+        "rope7b.freqs_64": linear_frequencies(64),
+        "rope7b.vid_angles": _paired(spread),
+        "rope7b.vid_angles_size1axes": _paired(picture_angles(DIT_7B, thin, length)),
+        "rope7b.q_out": rotate(queries, spread),
+    }
+    for name, wanted in tensors.items():
+        if name in found:
+            yield compared(f"{path.name} {name}", found[name], wanted, ANGLE_LIMIT)
+        else:
+            yield Outcome(case=f"{path.name} {name}", problem="unknown tensor")
+
+
+def _paired(angles: Tensor) -> Tensor:
+    """Two neighbouring channels turn by the same angle; the files have it twice."""
+    return angles.repeat_interleave(2, -1)

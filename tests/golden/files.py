@@ -1,0 +1,54 @@
+"""What every check of a golden file needs: its tensors, its metadata, the weights beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+WEIGHTS = "weights.safetensors"
+
+
+def tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors in float32; by the library, so that our reader is checked too."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name).float() for name in sorted(file.keys())}
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """Free text that came with the tensors."""
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def told(path: Path, name: str) -> Any:
+    """One entry of the metadata that is JSON; an empty dictionary when there is none."""
+    return json.loads(metadata(path).get(name, "{}"))
+
+
+def weights_beside(path: Path, beginning: str) -> Path:
+    """The weights whose name has the longest beginning in common with a file of cases."""
+    found = [
+        weights
+        for weights in path.parent.glob(f"{beginning}*_{WEIGHTS}")
+        if path.name.startswith(model_of(weights))
+    ]
+    if not found:
+        raise FileNotFoundError(f"there are no weights for {path.name} beside it")
+    return max(found, key=lambda weights: len(weights.name))
+
+
+def model_of(weights: Path) -> str:
+    """What the names of all files of one model begin with: "vae_tiny_"."""
+    return weights.name.removesuffix(WEIGHTS)
+
+
+def metadata_of_model(weights: Path) -> Mapping[str, str]:
+    """Of the weights, or of the first file beside them that says how the model was made."""
+    beside = sorted(weights.parent.glob(model_of(weights) + "*.safetensors"))
+    told = (metadata(file) for file in (weights, *beside))  # lazily: others may be damaged
+    return next((found for found in told if "config" in found), {})
