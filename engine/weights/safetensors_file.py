@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from engine.errors import (
-    WeightsError,
-    WeightsMissing,
-    WeightsTruncated,
-    WeightsUnreadable,
-    WrongNumbers,
-)
-from engine.weights.safetensors_head import AGAIN, Entry, read_head
+from engine.errors import WeightsError, WrongNumbers
+from engine.weights.file_map import FileMap, unreadable
+from engine.weights.safetensors_head import Entry, read_head
 
 if TYPE_CHECKING:
     import torch
@@ -48,19 +42,12 @@ class SafetensorsFile:
             NotSafetensors, WeightsTruncated, WeightsDamaged: See `read_head`.
         """
         self.path = path
-        if path.is_dir():
-            raise _unreadable(path, f"{path.name} is a folder, not a file.")
+        self._map = FileMap(path)
         try:
-            self._file = path.open("rb")
-        except FileNotFoundError as err:
-            raise _missing(path) from err
-        except OSError as err:
-            raise _unreadable(path) from err
-        try:
-            head = read_head(self._file, path)
+            head = read_head(self._map.file, path)
         except OSError as err:
             self.close()
-            raise _unreadable(path) from err
+            raise unreadable(path) from err
         except WeightsError:
             self.close()
             raise
@@ -79,63 +66,43 @@ class SafetensorsFile:
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
             WrongNumbers: The format is none that torch has.
         """
+        entry = self._entries[name]
+        kind = self._kind(entry)
+        with self._map.window(entry.begin, entry.end) as found:
+            stored = found.view(kind).reshape(entry.shape)
+            return stored.to(device, dtype or kind, copy=True)
+
+    def raw(self, name: str) -> Tensor:
+        """One tensor as it lies in the file: a view that nobody may write to, in no memory.
+
+        While it lives the file stays mapped, also after `close`; Windows does not delete it then.
+
+        Raises:
+            KeyError, WeightsUnreadable, WeightsTruncated, WrongNumbers: As `tensor`.
+        """
+        entry = self._entries[name]
+        kind = self._kind(entry)
+        return self._map.bytes(entry.begin, entry.end).view(kind).reshape(entry.shape)
+
+    def _kind(self, entry: Entry) -> torch.dtype:
         import torch
 
-        entry = self._entries[name]
         kind = getattr(torch, _TORCH_NAMES.get(entry.dtype, ""), None)
-        if kind is None:
-            raise WrongNumbers(
-                f"{self.path.name} has numbers in the format {entry.dtype}, which we cannot read.",
-                hint="Choose another file of this model.",
-                path=str(self.path),
-                dtype=entry.dtype,
-            )
-        if entry.begin == entry.end:
-            return torch.empty(entry.shape, device=device, dtype=dtype or kind)
-        base = entry.begin - entry.begin % mmap.ALLOCATIONGRANULARITY
-        # A private, writable map: torch warns about buffers that it could not write to.
-        with self._window(entry, base) as window:
-            count = (entry.end - entry.begin) // kind.itemsize
-            view = torch.frombuffer(window, dtype=kind, count=count, offset=entry.begin - base)
-            result = view.reshape(entry.shape).to(device, dtype or kind, copy=True)
-            del view  # a map cannot be closed while a tensor looks at it
-        return result
-
-    def _window(self, entry: Entry, base: int) -> mmap.mmap:
-        length = entry.end - base
-        try:
-            return mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_COPY, offset=base)
-        except OSError as err:
-            raise _unreadable(self.path) from err
-        except ValueError as err:
-            raise WeightsTruncated(
-                f"{self.path.name} became shorter while it was read.",
-                hint=AGAIN,
-                path=str(self.path),
-            ) from err
+        if isinstance(kind, torch.dtype):
+            return kind
+        raise WrongNumbers(
+            f"{self.path.name} has numbers in the format {entry.dtype}, which we cannot read.",
+            hint="Choose another file of this model.",
+            path=str(self.path),
+            dtype=entry.dtype,
+        )
 
     def close(self) -> None:
         """Let the file go; tensors that were read stay valid."""
-        self._file.close()
+        self._map.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _missing(path: Path) -> WeightsMissing:
-    return WeightsMissing(
-        f"The model file {path.name} is missing.",
-        hint="Download it, or choose where it lies.",
-        path=str(path),
-    )
-
-
-def _unreadable(path: Path, message: str = "") -> WeightsUnreadable:
-    return WeightsUnreadable(
-        message or f"{path.name} cannot be read.",
-        hint="Choose a file that you may read." if message else "Check its rights and its disk.",
-        path=str(path),
-    )

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.errors import NotSafetensors, WeightsDamaged, WeightsTruncated
+from engine.errors import NotSafetensors, WeightsDamaged
+from engine.weights.file_map import AGAIN, truncated
 
 _PREFIX = 8  # bytes of the head's length
 _LARGEST_HEAD = 100 * 1000 * 1000  # bytes, of the format's own definition
-AGAIN = "Download or copy the file again."
 
 ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
@@ -66,7 +66,7 @@ def read_head(file: BinaryIO, path: Path) -> Head:
     file.seek(_PREFIX)
     text = file.read(length)
     if len(text) < length:
-        raise _truncated(path, size, _PREFIX + length)
+        raise truncated(path, size, _PREFIX + length)
     try:
         head = _parse(json.loads(text), _PREFIX + length)
     except (ValueError, KeyError, TypeError, AttributeError) as err:
@@ -118,19 +118,9 @@ def _check_places(head: Head, data: int, size: int, path: Path) -> None:
             raise _damaged(path)
         place = entry.end
     if size < place:
-        raise _truncated(path, size, place)
+        raise truncated(path, size, place)
     if size > place:
         raise _damaged(path)
-
-
-def _truncated(path: Path, size: int, wanted: int) -> WeightsTruncated:
-    return WeightsTruncated(
-        f"{path.name} is cut short: {size} of {wanted} bytes are there.",
-        hint=AGAIN,
-        path=str(path),
-        size=size,
-        wanted=wanted,
-    )
 
 
 def _damaged(path: Path) -> WeightsDamaged:

@@ -243,3 +243,44 @@ def test_looking_at_a_file_does_not_load_torch(path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(len(TENSORS)), "False"]
+
+
+def test_raw_tensors_are_those_of_the_file_and_outlive_it(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        found = {name: file.raw(name) for name in TENSORS}
+    for name, tensor in TENSORS.items():
+        assert found[name].dtype == tensor.dtype
+        assert found[name].shape == tensor.shape
+        assert torch.equal(found[name].float(), tensor.float())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells what is open")
+def test_many_raw_tensors_take_one_descriptor(tmp_path: Path) -> None:
+    save_file({f"t{i}": torch.full((3,), i) for i in range(200)}, tmp_path / "many.safetensors")
+    with SafetensorsFile(tmp_path / "many.safetensors") as file:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        kept = [file.raw(f"t{i}") for i in range(200)]
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+    assert int(torch.stack(kept).sum()) == 3 * sum(range(200))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what is resident")
+def test_opening_and_mapping_reads_nothing(tmp_path: Path) -> None:
+    big = 512 * 2**20
+    head = json.dumps({"x": {"dtype": "U8", "shape": [big], "data_offsets": [0, big]}}).encode()
+    path = tmp_path / "big.safetensors"
+    with path.open("wb") as made:
+        made.write(struct.pack("<Q", len(head)) + head)
+        made.truncate(8 + len(head) + big)
+    before = resident()
+    with SafetensorsFile(path) as file:
+        found = file.raw("x")
+        assert int(found[-1]) == 0
+    assert found.shape == (big,)
+    assert resident() - before < 32 * 2**20
+
+
+def resident() -> int:
+    """Bytes of main memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
