@@ -73,6 +73,12 @@ class Carry:
         other.last, other._is_ours = last, True
         return other
 
+    def moved(self, device: torch.device | str) -> Carry:
+        """The same with its frames on another device, as they lie in memory."""
+        self._need_whole()
+        tails = {key: frames.to(device) for key, frames in self._tails.items()}
+        return self._twin(tails)
+
     @property
     def bytes_held(self) -> int:
         """Bytes of all frames kept."""

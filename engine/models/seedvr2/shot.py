@@ -1,0 +1,282 @@
+"""One shot from frames to restored frames: one pass of the VAE, clips of the transformer between.
+
+The encoder runs once over the shot and hands its latents on. The transformer takes clips of them
+that share some latents with their neighbours; what both made of the shared ones is mixed by a
+raised cosine. The decoder runs once over the result. So there is no seam in time that a frame
+could show, and memory does not grow with the length of the shot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.geometry import Size
+from engine.models.seedvr2.load_vae import Vae
+from engine.models.seedvr2.stream import DecodeStream, EncodeStream, Watch
+from engine.models.slicing import slices
+from engine.tiling.slices import (
+    FROM_START,
+    ClipGrid,
+    LatentClip,
+    Restart,
+    mirrored_tail,
+    padded_length,
+)
+
+_HISTORY = 4  # frames that may be mirrored behind the end
+
+
+class Restore(Protocol):
+    """What the transformer does with a clip: sampler, noise and text are its own affair."""
+
+    def __call__(self, latents: Tensor, first: int) -> Tensor:
+        """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the first one's number.
+
+        Counted from the start of the shot, so that noise can be drawn once for all of it.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShotOptions:
+    """How shots are worked on.
+
+    Attributes:
+        frame: Size of the padded frames.
+        grid: Clips of the transformer.
+        encode_tile: Pixels that are encoded at a time; None for whole frames.
+        decode_tile: The same for the decoder, halo included.
+        blend: Pixels that the ramp between decoded tiles is wide.
+    """
+
+    frame: Size
+    grid: ClipGrid
+    encode_tile: Size | None = None
+    decode_tile: Size | None = None
+    blend: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """Some frames of a shot.
+
+    Attributes:
+        first: Number of the first one, counted from the start of the shot.
+        frames: [n, 3, H, W] float32, nominally [-1, 1], padded.
+        ends_block: The next ones belong to another stretch of latents; where stretches lie
+            depends on the shot alone, not on where a job was interrupted.
+    """
+
+    first: int
+    frames: Tensor
+    ends_block: bool
+
+
+class LatentJoin:
+    """Puts restored clips together; latents that two clips share are mixed.
+
+    Memory: the shared latents of the last clip.
+    """
+
+    def __init__(self, shared: int) -> None:
+        self._tail: Tensor | None = None
+        # weight of the newer clip, between 0 and 1 without reaching them
+        rising = [0.5 - 0.5 * cos(pi * (i + 1) / (shared + 1)) for i in range(shared)]
+        self._rising = torch.tensor(rising).view(-1, 1, 1, 1)
+
+    def add(self, clip: LatentClip, restored: Tensor) -> tuple[int, Tensor]:
+        """The latents that are final now, and the number of the first of them.
+
+        The first clip that is added starts the result where it starts itself.
+        """
+        start = clip.start
+        if self._tail is not None:
+            start = clip.fresh - len(self._tail)
+            both = restored[start - clip.start :]
+            weight = self._rising.to(both.device)
+            mixed = torch.lerp(self._tail, both[: len(self._tail)], weight)
+            restored = torch.cat([mixed, both[len(self._tail) :]])
+        final = clip.done - start
+        self._tail = restored[final:].clone() if final < len(restored) else None
+        return start, restored[:final]
+
+
+class Shot:
+    """Restores one shot; frames go in with `push` and come out in order, a little later.
+
+    Args:
+        vae: Both ways.
+        restore: The transformer.
+        options: Sizes and clips.
+        watch: Told of every decoded tile.
+        restart: Where in the shot to begin, when its beginning was done before.
+
+    Memory: latents of one clip and of what is shared, and what the streams of the VAE say.
+    """
+
+    def __init__(
+        self,
+        vae: Vae,
+        restore: Restore,
+        options: ShotOptions,
+        watch: Watch,
+        restart: Restart = FROM_START,
+    ) -> None:
+        self._restore = restore
+        self._grid = options.grid
+        self._step = vae.config.temporal_factor
+        self._encode = EncodeStream(vae, options.frame, options.encode_tile)
+        self._decode = DecodeStream(
+            vae, options.frame, options.decode_tile, blend=options.blend, watch=watch
+        )
+        self._join = LatentJoin(options.grid.shared)
+        self._restart = restart
+        self._latents: list[Tensor] = []  # [h, w, L] each, from number _kept on
+        self._kept = restart.encode_from
+        self._clip = restart.clip
+        self._decoded = restart.decode_from
+        self._count = self.first
+        self._history: list[Tensor] = []
+
+    @property
+    def first(self) -> int:
+        """Number of the frame that `push` begins with, counted from the start of the shot."""
+        return self._step * self._restart.encode_from
+
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next frames.
+
+        Args:
+            frames: [T, 3, H, W] in [-1, 1], padded; T = 1 + n * temporal_factor at first and
+                n * temporal_factor later. The last ones may be fewer.
+            last: The shot ends with them.
+
+        Yields:
+            What is final. What a restart makes for the decoder's sake alone is left out.
+
+        Raises:
+            NumericOverflow: From the decoder.
+        """
+        self._count += len(frames)
+        if last:
+            frames = self._filled(frames)
+        self._history = [*self._history, *frames.unbind()][-_HISTORY:]
+        self._latents += self._encode.push(frames, last=last).unbind()
+        encoded = self._kept + len(self._latents)
+        while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
+            self._clip += 1
+            start, final = self._join.add(clip, self._restored(clip))
+            yield from self._shown(start, final, ended=clip.done == clip.stop)
+
+    def _filled(self, frames: Tensor) -> Tensor:
+        """The last frames with mirrored ones behind them, up to a whole latent."""
+        missing = padded_length(self._count, self._step) - self._count
+        if not missing:
+            return frames
+        known = [*self._history, *frames.unbind()]
+        before = self._count - len(known)
+        tail = [known[index - before] for index in mirrored_tail(self._count, missing)]
+        return torch.cat([frames, torch.stack(tail)])
+
+    def _restored(self, clip: LatentClip) -> Tensor:
+        del self._latents[: max(0, clip.start - self._kept)]
+        self._kept = max(self._kept, clip.start)
+        return self._restore(torch.stack(self._latents[: clip.stop - clip.start]), clip.start)
+
+    def _shown(self, start: int, final: Tensor, *, ended: bool) -> Iterator[Restored]:
+        """Decode latents from number `start` on, stretch by stretch."""
+        end, grid = start + len(final), self._grid.step
+        while self._decoded < end:
+            begin = self._decoded
+            until = min(end, (begin // grid + 1) * grid)
+            piece = final[begin - start : until - start]
+            self._decoded = until
+            frame = self._first_frame(begin)
+            for frames in self._decode.push(piece, last=ended and until == end):
+                shown = frames[: max(0, self._count - frame)] if ended else frames
+                frame += len(frames)
+                if begin >= self._restart.block and len(shown):
+                    is_end = frame > self._step * (until - 1)
+                    yield Restored(first=frame - len(frames), frames=shown, ends_block=is_end)
+
+    def _first_frame(self, latent: int) -> int:
+        """The first frame that the decoder gives for a latent; one alone where it begins."""
+        if latent == self._restart.decode_from:
+            return self._step * latent
+        return self._step * (latent - 1) + 1
+
+
+class ClippedShot:
+    """Restores one shot in clips that are encoded and decoded each by itself.
+
+    Clips share frames with their neighbours, over which one fades into the other, every frame a
+    little more; or none, and then each begins with a jump. Worse than `Shot`, which has no such
+    seams; it is how other programs do it.
+
+    Args:
+        vae: Both ways.
+        restore: The transformer; told the clip's first frame in place of a latent.
+        options: Sizes; the grid counts frames here.
+        watch: Told of every decoded tile.
+        frame: First frame that is wanted.
+
+    Memory: one clip of frames, before and after.
+    """
+
+    def __init__(
+        self, vae: Vae, restore: Restore, options: ShotOptions, watch: Watch, frame: int = 0
+    ) -> None:
+        self._vae, self._restore, self._options, self._watch = vae, restore, options, watch
+        self._grid = options.grid
+        self._wanted = max(0, frame - self._grid.shared) // self._grid.step * self._grid.step
+        self.first = self._start = self._wanted
+        self._waiting: list[Tensor] = []
+        self._tail: Tensor | None = None
+
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """As `Shot.push`."""
+        self._waiting += frames.unbind()
+        while len(self._waiting) > self._grid.length or (last and self._waiting):
+            clip = torch.stack(self._waiting[: self._grid.length])
+            ended = last and len(self._waiting) <= self._grid.length
+            yield self._joined(self._run(clip), ended=ended)
+            del self._waiting[: len(self._waiting) if ended else self._grid.step]
+            self._start += self._grid.step
+
+    def _run(self, clip: Tensor) -> Tensor:
+        """Frames [T, 3, H, W] of one clip, restored."""
+        options, count = self._options, len(clip)
+        step = self._vae.config.temporal_factor
+        missing = padded_length(count, step) - count
+        if missing:
+            clip = torch.cat([clip, clip[mirrored_tail(count, missing)]])
+        encode = EncodeStream(self._vae, options.frame, options.encode_tile)
+        decode = DecodeStream(
+            self._vae,
+            options.frame,
+            options.decode_tile,
+            blend=options.blend,
+            watch=self._watch,
+        )
+        size = self._vae.config.slice_latents * step
+        cuts = list(slices(len(clip), size))
+        latents = [encode.push(clip[a:b], last=b == len(clip)) for a, b in cuts]
+        restored = self._restore(torch.cat(latents), self._start)
+        return torch.cat(list(decode.push(restored, last=True)))[:count]
+
+    def _joined(self, frames: Tensor, *, ended: bool) -> Restored:
+        start = self._start
+        if self._tail is not None:
+            shared = min(len(self._tail), len(frames))
+            old = 1 - torch.arange(1, shared + 1, device=frames.device) / (shared + 1)
+            mixed = torch.lerp(frames[:shared], self._tail[:shared], old.view(-1, 1, 1, 1))
+            frames = torch.cat([mixed, frames[shared:]])
+        final = len(frames) if ended else self._grid.step
+        self._tail = None if ended or not self._grid.shared else frames[final:].clone()
+        return Restored(first=start, frames=frames[:final], ends_block=True)

@@ -1,0 +1,167 @@
+"""A shot in one pass: no seams, the same result wherever it begins again."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.geometry import Size
+from engine.models.seedvr2.config import VAE, VaeConfig
+from engine.models.seedvr2.load_vae import Vae
+from engine.models.seedvr2.reach import decoder_reach, encoder_reach
+from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Restored, Shot, ShotOptions
+from engine.models.seedvr2.stream import DecodedTile
+from engine.models.seedvr2.vae_fast import FastVae
+from engine.models.slicing import slices
+from engine.tiling.slices import FROM_START, ClipGrid, LatentClip
+from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+
+FRAME = Size(32, 16)
+
+
+def fast_vae(config: VaeConfig | None = None) -> FastVae:
+    plain = tiny_vae(config, dtype=torch.float32)
+    return FastVae(plain.config, plain.state_dict(), dtype=torch.float32)
+
+
+def unchanged(latents: Tensor, first: int) -> Tensor:
+    """A transformer that returns its condition."""
+    return latents
+
+
+def by_place(latents: Tensor, first: int) -> Tensor:
+    """A transformer whose result depends on the latent and on all the clip."""
+    return 0.5 * latents + 0.1 * latents.mean() + 0.01 * first
+
+
+def through(
+    shot: Shot | ClippedShot, frames: Tensor, size: int = 4, *, begin: int = 0
+) -> list[Restored]:
+    """All frames from the one on that the shot begins with, in slices as a film gives them."""
+    rest = frames[begin:]
+    found: list[Restored] = []
+    for start, end in slices(len(rest), size):
+        found += shot.push(rest[start:end], last=end == len(rest))
+    return found
+
+
+def whole(parts: list[Restored]) -> Tensor:
+    for before, part in pairwise(parts):
+        assert part.first == before.first + len(before.frames)
+    return torch.cat([part.frames for part in parts])
+
+
+def shot_of(vae: Vae, restore: Any = unchanged, *, clip: int = 5, **options: Any) -> Shot:
+    restart = options.pop("restart", FROM_START)
+    about = ShotOptions(frame=FRAME, grid=ClipGrid(clip, min(2, (clip - 1) // 2)), **options)
+    return Shot(vae, restore, about, lambda tile: None, restart)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 13, 14, 16, 31])
+def test_every_frame_comes_out_once(count: int) -> None:
+    frames = random_frames(count, 3, 16, 32, dtype=torch.float32)
+    found = through(shot_of(tiny_vae(dtype=torch.float32)), frames)
+    assert found[0].first == 0
+    assert whole(found).shape == frames.shape
+
+
+@pytest.mark.parametrize("count", [9, 21, 30, 45])
+def test_joined_clips_equal_a_single_pass(count: int) -> None:
+    vae = tiny_vae(dtype=torch.float32)
+    frames = random_frames(count, 3, 16, 32, dtype=torch.float32)
+    joined = whole(through(shot_of(vae), frames))
+    at_once = whole(through(shot_of(vae, clip=40), frames))
+    torch.testing.assert_close(joined, at_once, rtol=0, atol=1e-5)
+    vae.enable_slicing()
+    if (count - 1) % 4 == 0:
+        clip = frames.movedim(0, 1).unsqueeze(0)
+        direct = vae.decode(vae.encode(clip))[0].movedim(0, 1)
+        torch.testing.assert_close(joined, direct, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [1, 17, 40, 61, 75])
+@pytest.mark.parametrize("clip", [4, 7])
+def test_beginning_again_gives_the_same_bits(wanted: int, clip: int) -> None:
+    vae = fast_vae()
+    frames = random_frames(78, 3, 16, 32, dtype=torch.float32)
+    uninterrupted = through(shot_of(vae, by_place, clip=clip), frames)
+    grid = ClipGrid(clip, min(2, (clip - 1) // 2))
+    restart = grid.restart(
+        -(-wanted // 4),
+        encoder_reach=encoder_reach(vae.config),
+        decoder_reach=decoder_reach(vae.config),
+    )
+    again = shot_of(vae, by_place, clip=clip, restart=restart)
+    found = through(again, frames, begin=again.first)
+    assert found[0].first <= wanted
+    same = whole(uninterrupted)[found[0].first :]
+    assert torch.equal(whole(found), same)
+    ends = {part.first + len(part.frames) for part in uninterrupted if part.ends_block}
+    assert {part.first + len(part.frames) for part in found if part.ends_block} <= ends
+
+
+@pytest.mark.parametrize(("less", "same"), [(0, True), (1, False)])
+def test_the_decoder_looks_back_so_far_and_no_less(less: int, same: bool) -> None:
+    vae = fast_vae()
+    frames = random_frames(137, 3, 16, 32, dtype=torch.float32)
+    restart = ClipGrid(5, 2).restart(
+        34, encoder_reach=encoder_reach(vae.config), decoder_reach=decoder_reach(vae.config) - less
+    )
+    assert restart.decode_from > 0
+    again = shot_of(vae, restart=restart)
+    found = through(again, frames, begin=again.first)
+    right = whole(through(shot_of(vae), frames))[found[0].first :]
+    assert torch.equal(whole(found), right) == same
+
+
+def test_how_far_the_published_model_looks_back() -> None:
+    assert (encoder_reach(VAE), decoder_reach(VAE)) == (28, 37)
+
+
+def test_tiles_are_told_and_change_little() -> None:
+    config = tiny_config(layers_per_block=1)
+    vae = fast_vae(config)
+    frames = random_frames(13, 3, 96, 160, dtype=torch.float32)
+    told: list[DecodedTile] = []
+    options = ShotOptions(
+        frame=Size(160, 96),
+        grid=ClipGrid(3, 1),
+        decode_tile=Size(96, 96),
+        encode_tile=Size(96, 96),
+        blend=8,
+    )
+    tiled = whole(through(Shot(vae, unchanged, options, told.append), frames))
+    plain = ShotOptions(frame=Size(160, 96), grid=ClipGrid(3, 1))
+    right = whole(through(Shot(vae, unchanged, plain, lambda tile: None), frames))
+    assert tiled.shape == right.shape
+    assert {tile.tiles for tile in told} == {3}
+    assert [tile.index for tile in told[:3]] == [0, 1, 2]
+    assert float((tiled - right.clamp(-1, 1)).abs().mean()) < 0.2
+
+
+@pytest.mark.parametrize("shared", [0, 3])
+@pytest.mark.parametrize("count", [1, 9, 10, 23])
+def test_clips_by_themselves(shared: int, count: int) -> None:
+    vae = tiny_vae(dtype=torch.float32)
+    frames = random_frames(count, 3, 16, 32, dtype=torch.float32)
+    options = ShotOptions(frame=FRAME, grid=ClipGrid(9, shared))
+    found = through(ClippedShot(vae, unchanged, options, lambda tile: None), frames)
+    right = whole(found)
+    assert right.shape == frames.shape
+    later = ClippedShot(vae, unchanged, options, lambda tile: None, frame=count // 2)
+    again = whole(through(later, frames, begin=later.first))
+    assert torch.equal(again[count // 2 - later.first :], right[count // 2 :])
+
+
+def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
+    join = LatentJoin(2)
+    first = join.add(LatentClip(0, 5, 0, 3), torch.zeros(5, 1, 1, 1))
+    second = join.add(LatentClip(3, 8, 5, 8), torch.ones(5, 1, 1, 1))
+    assert first[0] == 0
+    assert len(first[1]) == 3
+    assert second[0] == 3
+    torch.testing.assert_close(second[1].flatten(), torch.tensor([0.25, 0.75, 1.0, 1.0, 1.0]))
