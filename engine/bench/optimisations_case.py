@@ -14,7 +14,7 @@ from engine.bench.options import BenchOptions
 from engine.bench.report import Row
 from engine.bench.vae_work import Side, VaeRun, base_run, build, random_weights, work_of
 from engine.geometry import Size
-from engine.optimisations import OPTIMISATIONS, Optimisation, VaeSwitches
+from engine.optimisations import VAE_OPTIMISATIONS, Optimisation, VaeSwitches
 
 Pair = tuple[Side, int]  # and frames
 
@@ -39,7 +39,7 @@ def optimisation_rows(options: BenchOptions) -> Iterator[Row]:
         "exactness": "",
         **lab.compare(VaeSwitches.all_off(), added=False),
     }
-    for entry in OPTIMISATIONS:
+    for entry in VAE_OPTIMISATIONS:
         yield {"switch": entry.name, "exactness": entry.exactness, **_row(lab, entry)}
     for form in ("2d", "3d"):
         switches = replace(VaeSwitches(), convolution=form)

@@ -70,9 +70,9 @@ def variants(options: BenchOptions, base: VaeRun) -> Iterator[tuple[str, VaeRun]
     fast = replace(base, form="fast")
     if options.form in ("fast", "both"):
         yield "fast", fast
-    for name in options.without:
+    for name in VaeSwitches.known(options.without):
         yield f"without {name}", replace(fast, switches=VaeSwitches().changed(name, False))
-    for name in options.only:
+    for name in VaeSwitches.known(options.only):
         yield f"only {name}", replace(fast, switches=VaeSwitches.all_off().changed(name, True))
 
 

@@ -9,7 +9,7 @@ from engine.bench import optimisations_case
 from engine.bench.optimisations_case import optimisation_rows
 from engine.bench.options import BenchOptions
 from engine.geometry import Size
-from engine.optimisations import OPTIMISATIONS, VaeSwitches
+from engine.optimisations import VAE_OPTIMISATIONS, VaeSwitches
 from tests.helpers.tiny import tiny_config
 
 OPTIONS = BenchOptions(
@@ -19,9 +19,9 @@ OPTIONS = BenchOptions(
 
 def test_every_switch_has_a_line() -> None:
     rows = {row["switch"]: row for row in optimisation_rows(OPTIONS)}
-    names = [entry.name for entry in OPTIMISATIONS]
+    names = [entry.name for entry in VAE_OPTIMISATIONS]
     assert list(rows) == ["(defaults)", "(all off)", *names, "convolution 2d", "convolution 3d"]
-    for entry in OPTIMISATIONS:
+    for entry in VAE_OPTIMISATIONS:
         row = rows[entry.name]
         assert row["exactness"] == entry.exactness
         if "cpu" in entry.devices:

@@ -27,7 +27,7 @@ from engine.models.seedvr2.vae import SeedVr2Vae
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
 from engine.ops.conv3d import Carry
-from engine.optimisations import CPU, OPTIMISATIONS, Convolution, VaeSwitches
+from engine.optimisations import CPU, VAE_OPTIMISATIONS, Convolution, VaeSwitches
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import tiny_vae
 
@@ -41,7 +41,7 @@ MIB = 2**20
 LENGTHS = {"image": (1, None), "five": (5, None), "sliced": (13, 4)}
 CHANGED = {"all off": VaeSwitches.all_off()} | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in OPTIMISATIONS
+    for entry in VAE_OPTIMISATIONS
     if CPU in entry.devices
 }
 

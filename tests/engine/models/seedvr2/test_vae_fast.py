@@ -15,7 +15,7 @@ from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.vae import SeedVr2Vae
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.conv3d import Carry
-from engine.optimisations import OPTIMISATIONS, VaeSwitches
+from engine.optimisations import VAE_OPTIMISATIONS, VaeSwitches
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 
 EXACT = 1e-10  # of the range of the result, in float64
@@ -29,7 +29,7 @@ CHANGED = {
     "winograd in 3d": VaeSwitches(convolution="3d", temporal_winograd=True),
 } | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in OPTIMISATIONS
+    for entry in VAE_OPTIMISATIONS
 }
 
 
