@@ -24,11 +24,57 @@ class Notice:
     params: dict[str, str] = field(default_factory=dict)
 
 
+Join = Literal["latents", "frames", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsPlan:
+    """A file with the numbers of a model, and what tells whether it is still the same one."""
+
+    path: Path
+    published: str = ""  # id in the catalogue; "" for a file of the user's own
+    bytes: int = 0
+    modified_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionPlan:
+    """How SeedVR2 restores a film: files, sizes, clips, and what the user chose."""
+
+    dit: WeightsPlan
+    vae: WeightsPlan
+    text: WeightsPlan
+    size: Size  # of the picture that is made, as stored
+    padded: Size  # of the frames that the model takes
+    reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
+    clip: int  # latents of a clip; frames where clips are joined as frames or not at all
+    shared: int  # of them, that neighbouring clips have in common
+    join: Join = "latents"
+    encode_tile: Size | None = None  # px of the result; None for whole frames
+    decode_tile: Size | None = None
+    vae_dtype: str = "float32"
+    blocks_on_device: int = 0
+    attention: str = "auto"
+    products: str = "none"
+    strength: int = 100  # %
+    seed: int = 0
+    noise_order: str = "per-latent"
+    input_noise: int = 0  # %
+    latent_noise: int = 0  # %
+    colour: str = "two-scale"
+    shot_sensitivity: int = 0  # %; 0 looks for no cuts
+
+    @property
+    def weights(self) -> tuple[WeightsPlan, WeightsPlan, WeightsPlan]:
+        """The files that are needed."""
+        return self.dit, self.vae, self.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPlan:
     """How the picture is redrawn."""
 
-    model: str  # "lite", "none"
+    model: str  # "lite", "none", "seedvr2-3b" and so on
     form: str = ""  # of Lite: "faithful" or "restore"
     scale: int = 1  # of the model itself; the rest is resized afterwards
     weights: str = ""  # file name in resources/weights, "" for none
@@ -40,6 +86,7 @@ class ModelPlan:
     overlap: int = 0  # px
     tiles: int = 1  # per frame
     threads: int = 1
+    diffusion: DiffusionPlan | None = None  # of SeedVR2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,12 @@ class JobSettings:
         high=16384,
         family="seedvr2",
     )
+    vae_precision: str = setting(
+        "auto",
+        "Number format of the VAE.",
+        choices=("auto", "float16", "bfloat16", "float32"),
+        family="seedvr2",
+    )
     dit: str = setting("", "File of a SeedVR2 transformer of your own.", family="seedvr2")
     vae: str = setting("", "File of a SeedVR2 VAE of your own.", family="seedvr2")
     text_embedding: str = setting("", "File of a text embedding of your own.", family="seedvr2")
