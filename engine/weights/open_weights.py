@@ -1,0 +1,64 @@
+"""Opening a file with numbers, whatever its format: told by its content, not by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from engine.weights.file_map import unreadable
+from engine.weights.gguf_file import GgufFile
+from engine.weights.gguf_head import MAGIC
+from engine.weights.safetensors_file import SafetensorsFile
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class WeightsFile(Protocol):
+    """What both formats give; see `SafetensorsFile` and `GgufFile`."""
+
+    path: Path
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, str]
+    metadata: dict[str, str]
+
+    def tensor(
+        self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """A copy of one tensor."""
+        ...
+
+    def raw(self, name: str) -> Tensor:
+        """One tensor where it lies in the file."""
+        ...
+
+    def close(self) -> None:
+        """Let the file go."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def open_weights(path: Path) -> SafetensorsFile | GgufFile:
+    """Open and check a file of weights.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
+        NotSafetensors: It is neither format.
+        NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: It is of a kind that we cannot
+            read, or not whole.
+    """
+    return GgufFile(path) if _is_gguf(path) else SafetensorsFile(path)
+
+
+def _is_gguf(path: Path) -> bool:
+    if not path.is_file():
+        return False  # the other one says why
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError as err:
+        raise unreadable(path) from err
