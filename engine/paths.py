@@ -1,6 +1,6 @@
 """Where things are: resources of the program, jobs, logs and cache; overridable by environment.
 
-`UPREEL_RESOURCES`, `UPREEL_DATA` and `UPREEL_CACHE` name other folders.
+`UPREEL_RESOURCES`, `UPREEL_DATA`, `UPREEL_CACHE` and `UPREEL_MODELS` name other folders.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def cache_folder() -> Path:
 def jobs_folder() -> Path:
     """Folder with one folder for each job."""
     return data_folder() / "jobs"
+
+
+def models_folder() -> Path:
+    """Folder of the model files that we downloaded or copied; may lie on another disk."""
+    named = os.environ.get("UPREEL_MODELS")
+    return Path(named) if named else data_folder() / "models"
 
 
 def logs_folder() -> Path:

@@ -28,6 +28,7 @@ class PublishedState:
     precision: str  # "fp16", "fp8", "q8", "q4"; "bf16" for a text embedding
     filename: str
     bytes: int = 0  # of the whole file; 0 while unknown
+    about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
     sha256: str = ""
     licence: str = ""  # "Apache-2.0"; "" for a file of the user's own
     repository: str = ""  # "numz/SeedVR2_comfyUI"

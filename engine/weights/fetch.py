@@ -1,0 +1,192 @@
+"""One GET over HTTP: redirects, proxies, ranges and credentials; what it means is for others.
+
+The standard library is enough: what a file of 16 GB needs beyond one request (going on after a
+cut, a hash, a lock) no client brings in the way that we want it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import re
+import socket
+import ssl
+import urllib.request
+from dataclasses import dataclass, field
+from email.message import Message
+from typing import Self
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+PIECE_BYTES = 2**20  # most of one read
+_MOST_REDIRECTS = 8
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Refused(Exception):
+    """An answer that we do not follow: a strange or unsafe redirect, or too many of them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reply:
+    """The answer to a request, and the connection that its content comes through.
+
+    `announced_sha256` and `announced_bytes` are what a hub says of a large file on its way to
+    another server ("" and 0 where it says nothing).
+    """
+
+    url: str
+    status: int
+    headers: Message
+    announced_sha256: str = ""
+    announced_bytes: int = 0
+    _response: http.client.HTTPResponse = field(repr=False)
+    _connection: http.client.HTTPConnection = field(repr=False)
+    _socket: socket.socket = field(repr=False)
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of this answer's content; 0 while unknown."""
+        text = self.headers.get("Content-Length") or ""
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def content_range(self) -> tuple[int | None, int]:
+        """First byte and size of the whole as "Content-Range" says; None and 0 while unknown."""
+        text = self.headers.get("Content-Range") or ""
+        found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", text.strip())
+        if found is None:
+            return None, 0
+        begin, whole = found.groups()
+        return (int(begin) if begin else None), (int(whole) if whole != "*" else 0)
+
+    def read(self) -> bytes:
+        """The next piece, what came with one look at the socket; empty at the end or at a cut."""
+        return self._response.read1(PIECE_BYTES)
+
+    def abort(self) -> None:
+        """Wake a `read` that waits in another thread; nothing can be read afterwards."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._response.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def get(url: str, *, begin: int = 0, timeout_s: float = 30.0) -> Reply:
+    """Ask for a file from byte `begin` on, wherever its address leads.
+
+    A name and password in the address are sent to that server only, never on to another one.
+
+    Raises:
+        OSError, http.client.HTTPException: No way to the server, or it fell silent.
+        Refused: It sends us on in a circle, or to something that is no web server.
+    """
+    authorization = _authorization(urlsplit(url))
+    announced: dict[str, str] = {}
+    for _ in range(_MOST_REDIRECTS):
+        parts = urlsplit(url)
+        reply = _ask(parts, _headers(begin, authorization), timeout_s)
+        for name in ("x-linked-etag", "x-linked-size"):
+            announced.setdefault(name, (reply.headers.get(name) or "").strip('"'))
+        location = reply.headers.get("Location")
+        if reply.status not in _REDIRECTS or not location:
+            return _with(reply, announced)
+        reply.close()
+        url = urljoin(url, location)
+        if _origin(urlsplit(url)) != _origin(parts):
+            authorization = ""
+        if parts.scheme == "https" and urlsplit(url).scheme != "https":
+            raise Refused(f"{parts.hostname} leads to a place that is not encrypted")
+    raise Refused(f"{urlsplit(url).hostname} leads in a circle")
+
+
+def _with(reply: Reply, announced: dict[str, str]) -> Reply:
+    digest, size = announced["x-linked-etag"].lower(), announced["x-linked-size"]
+    reply.announced_sha256 = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
+    reply.announced_bytes = int(size) if size.isdecimal() else 0
+    return reply
+
+
+def _ask(parts: SplitResult, headers: dict[str, str], timeout_s: float) -> Reply:
+    try:
+        connection, target, more = _connection(parts, timeout_s)
+    except ValueError as err:  # a port that is no number
+        raise Refused(f"{parts.netloc} is no address on the web") from err
+    try:
+        connection.connect()
+        wire: socket.socket = connection.sock
+        connection.request("GET", target, headers=headers | more)
+        response = connection.getresponse()
+    except BaseException:
+        connection.close()
+        raise
+    return Reply(
+        url=parts.geturl(),
+        status=response.status,
+        headers=response.headers,
+        _response=response,
+        _connection=connection,
+        _socket=wire,
+    )
+
+
+def _connection(
+    parts: SplitResult, timeout_s: float
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """A connection that is not open yet, what to ask it for, and what its proxy wants to hear."""
+    host, port = parts.hostname, parts.port
+    if parts.scheme not in ("http", "https") or not host:
+        raise Refused(f"{parts.scheme or 'nothing'}:// is no address on the web")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    proxy = _proxy(parts.scheme, host)
+    near = (proxy.hostname or "", proxy.port) if proxy else (host, port)
+    words = _proxy_headers(proxy) if proxy else {}
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        secure = http.client.HTTPSConnection(*near, timeout=timeout_s, context=context)
+        if proxy:
+            secure.set_tunnel(host, port or 443, headers=words)
+        return secure, target, {}
+    whole = f"http://{parts.netloc.rpartition('@')[2]}{target}" if proxy else target
+    return http.client.HTTPConnection(*near, timeout=timeout_s), whole, words
+
+
+def _proxy(scheme: str, host: str) -> SplitResult | None:
+    named = urllib.request.getproxies().get(scheme)
+    if not named or urllib.request.proxy_bypass(host):
+        return None
+    return urlsplit(named if "//" in named else f"//{named}")
+
+
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    authorization = _authorization(proxy)
+    return {"Proxy-Authorization": authorization} if authorization else {}
+
+
+def _headers(begin: int, authorization: str) -> dict[str, str]:
+    headers = {"User-Agent": "Upreel", "Accept-Encoding": "identity"}
+    if begin:
+        headers["Range"] = f"bytes={begin}-"
+    if authorization:
+        headers["Authorization"] = authorization
+    return headers
+
+
+def _authorization(parts: SplitResult) -> str:
+    if not parts.username:
+        return ""
+    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return "Basic " + base64.b64encode(words.encode()).decode()
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port
