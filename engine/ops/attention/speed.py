@@ -1,0 +1,156 @@
+"""Which backend is the fastest on a device: measured once, and kept in a file of the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import logging
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.ops.attention.backend import Backend
+from engine.paths import cache_folder
+
+_log = logging.getLogger(__name__)
+
+_WORTH_IT = 0.97  # a backend takes at most this share of the time of the first, or that one stays
+_RUNS = 5
+_PACKAGES = ("flash-attn", "flash-attn-3", "xformers", "sageattention", "sageattn3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is measured.
+
+    Attributes:
+        device: Where.
+        dtype: Of q, k and v.
+        head_dim: Channels of a head.
+        length: Tokens of a window, a power of two.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    head_dim: int
+    length: int
+
+    @property
+    def key(self) -> str:
+        """Everything that could change the answer, in words."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{_here(self.device)}, {dtype}, heads of {self.head_dim}, {self.length} tokens"
+
+    def sample(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Random q, k and v that fill the device, laid out as windows hand them over."""
+        tokens, heads = (8192, 16) if self.device.type == "cuda" else (512, 2)
+        windows = max(1, tokens // self.length)
+        shape = 3, windows, self.length, heads, self.head_dim
+        q, k, v = torch.randn(shape, device=self.device, dtype=self.dtype).transpose(2, 3)
+        return q, k, v
+
+
+def rounded(length: int, device: torch.device) -> int:
+    """The length that stands for a length: a power of two within what is quick to measure."""
+    most = 4096 if device.type == "cuda" else 1024
+    return min(most, max(64, 1 << round(math.log2(length))))
+
+
+def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
+    """Name of the fastest of some backends that work; the first, unless another is clearly faster.
+
+    Args:
+        problem: What to measure with, if it is not known yet.
+        candidates: Best guess first.
+        kind: What the candidates have in common; each kind has its own answer in the file.
+    """
+    names = [backend.name for backend in candidates]
+    if len(names) == 1:
+        return names[0]
+    key = f"{problem.key}, {kind}"
+    known = _read().get(key)
+    if isinstance(known, dict) and known.get("of") == names and known.get("fastest") in names:
+        return str(known["fastest"])
+    seconds = measure(problem, candidates)
+    fastest = min(names, key=lambda name: seconds[name])
+    if not seconds[fastest] < _WORTH_IT * seconds[names[0]]:
+        fastest = names[0]
+    milliseconds = {name: round(1000 * value, 4) for name, value in seconds.items()}
+    _log.info("attention for %s: %s of %s ms", key, fastest, milliseconds)
+    if min(seconds.values()) < float("inf"):  # a passing lack of memory is not kept
+        _remember(key, {"fastest": fastest, "of": names, "milliseconds": str(milliseconds)})
+    return fastest
+
+
+def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]:
+    """Seconds of one call of each, the shortest of some behind a first one.
+
+    They take turns, so that a busy moment of the machine hits all. Infinite is what fails, for
+    example for lack of memory.
+    """
+    found = {backend.name: float("inf") for backend in candidates}
+    with torch.inference_mode(), contextlib.suppress(RuntimeError):
+        tensors = problem.sample()
+        for turn in range(_RUNS + 1):
+            for backend in candidates:
+                seconds = _seconds(backend, tensors)
+                found[backend.name] = min(found[backend.name], seconds if turn else float("inf"))
+    return found
+
+
+def _seconds(backend: Backend, tensors: tuple[Tensor, Tensor, Tensor]) -> float:
+    device = tensors[0].device
+    begin = time.perf_counter()
+    try:
+        backend.run(*tensors, tensors[0].shape[-1] ** -0.5)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    except RuntimeError:
+        return float("inf")
+    return time.perf_counter() - begin
+
+
+@cache
+def _here(device: torch.device) -> str:
+    parts = [f"torch {torch.__version__}"]
+    if device.type == "cuda":
+        backend: Any = torch.backends.cudnn  # without types
+        parts = [torch.cuda.get_device_name(device), *parts, f"cuDNN {backend.version()}"]
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            parts.append(f"{package} {importlib.metadata.version(package)}")
+    return ", ".join(parts)
+
+
+# --- the file
+
+
+def _path() -> Path:
+    return cache_folder() / "attention.json"
+
+
+def _read() -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(_path().read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _remember(key: str, entry: dict[str, Any]) -> None:
+    """Write the file anew, in one step; a cache that cannot be written is measured again."""
+    path = _path()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(_read() | {key: entry}, file, indent=1)
+        Path(file.name).replace(path)
