@@ -1,0 +1,1 @@
+"""Twins of nn.Linear whose weights are in other number formats."""

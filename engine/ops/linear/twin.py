@@ -1,0 +1,91 @@
+"""What takes the place of nn.Linear: the same sizes and bias, the weight in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_ROWS = 2048  # tokens at a time: enough for any device, and what they need is bounded
+
+
+class TwinLinear(nn.Module):
+    """A linear layer whose weight is widened each time it is used.
+
+    Everything that it has is a parameter or a buffer, so that it can be loaded and streamed as any
+    module. Do not convert it by `to(dtype)`: that would widen some formats for good.
+
+    Args:
+        in_features: Last side of what comes in.
+        out_features: Last side of what goes out.
+        bias: Whether there is one; it is in the compute dtype.
+
+    Attributes:
+        weight: As it is stored.
+        bias: [out_features] or None.
+    """
+
+    weight: Tensor
+    bias: nn.Parameter | None
+
+    def __init__(self, in_features: int, out_features: int, *, bias: bool) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        empty = torch.empty(out_features) if bias else None
+        self.bias = None if empty is None else nn.Parameter(empty, requires_grad=False)
+
+    def dense_weight(self, dtype: torch.dtype) -> Tensor:
+        """The weight [out_features, in_features] as numbers of `dtype`, a copy."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] to [..., out_features], in the dtype of x.
+
+        Memory: the weight in that dtype, for the time of the call.
+        """
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.linear(x, self.dense_weight(x.dtype), bias)
+
+    def _keep(self, weight: Tensor) -> None:
+        self.weight = nn.Parameter(weight, requires_grad=False)
+
+
+class ProductLinear(TwinLinear):
+    """A linear layer that multiplies in a narrow format: what goes in is rounded too.
+
+    Attributes:
+        multiple: Of both sides of the weight, which this format wants.
+    """
+
+    multiple = 1
+
+    def take(self, weight: Tensor) -> None:
+        """Round a weight [out_features, in_features] and keep that, on its device."""
+        raise NotImplementedError
+
+    def multiply(self, x: Tensor) -> Iterator[Tensor]:
+        """Products of x [N, in_features] with the weight: some rows after the other, in order."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] to [..., out_features], in the dtype of x.
+
+        Memory: 2048 rows of what comes in and of what goes out, in 4 bytes a number.
+        """
+        rows = x.reshape(-1, self.in_features)
+        out = x.new_empty(len(rows), self.out_features)
+        begin = 0
+        for part in self.multiply(rows):
+            target = out[begin : begin + len(part)]
+            begin += len(part)
+            target.copy_(part if self.bias is None else part.add_(self.bias))
+        return out.view(*x.shape[:-1], self.out_features)
+
+
+def row_spans(x: Tensor) -> Iterator[Tensor]:
+    """Rows of x [N, K], some after the other; none when there are none."""
+    for begin in range(0, len(x), _ROWS):
+        yield x[begin : begin + _ROWS]

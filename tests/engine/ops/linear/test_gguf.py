@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.ops.linear import gguf as ours
+from engine.ops.linear.gguf import BLOCKS, GgufLinear, dequantise
+
+SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # bytes of half numbers
+
+
+def random_blocks(kind: str, count: int, seed: int = 1) -> Tensor:
+    """Any bits at all, with finite scales of either sign."""
+    generator = torch.Generator().manual_seed(seed)
+    raw = torch.randint(0, 256, (count, BLOCKS[kind].bytes), generator=generator)
+    raw = raw.to(torch.uint8)
+    for place in SCALES.get(kind, (0, 2)):
+        scales = torch.randn(count, 1, generator=generator).half()
+        raw[:, place : place + 2] = scales.view(torch.uint8)
+    return raw
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_sizes_are_those_of_the_format(kind: str) -> None:
+    sizes = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    assert (BLOCKS[kind].values, BLOCKS[kind].bytes) == sizes
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@settings(max_examples=10, deadline=None)
+@given(count=st.integers(0, 9), seed=st.integers(0, 2**31))
+def test_values_are_those_of_the_gguf_package(kind: str, count: int, seed: int) -> None:
+    raw = random_blocks(kind, count, seed)
+    found = dequantise(raw, kind, (count, BLOCKS[kind].values))
+    if count:
+        theirs = gguf.dequantize(raw.numpy(), GGMLQuantizationType[kind])
+        assert np.array_equal(found.numpy(), theirs)
+    assert found.shape == (count, BLOCKS[kind].values)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_some_at_a_time_give_the_same_as_all_at_once(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    raw, values = random_blocks(kind, 11), BLOCKS[kind].values
+    whole = dequantise(raw, kind, (11 * values,))
+    monkeypatch.setattr(ours, "_CACHED_VALUES", 3 * values)
+    assert torch.equal(dequantise(raw, kind, (11 * values,)), whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_values_are_rounded_once(dtype: torch.dtype) -> None:
+    raw = random_blocks("Q4_K", 4)
+    exact = dequantise(raw, "Q4_K", (4, 256))
+    assert torch.equal(dequantise(raw, "Q4_K", (4, 256), dtype), exact.to(dtype))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K", "Q5_K", "Q6_K"])
+def test_a_layer_multiplies_with_its_values(kind: str, bias: bool) -> None:
+    layer = GgufLinear(512, 24, kind, bias=bias)
+    assert layer.weight.shape == (24, 512 // BLOCKS[kind].values * BLOCKS[kind].bytes)
+    count = 24 * 512 // BLOCKS[kind].values
+    layer.weight.data = random_blocks(kind, count).view(layer.weight.shape)
+    if layer.bias is not None:
+        layer.bias.data.normal_()
+    x = torch.randn(3, 5, 512, dtype=torch.float64)
+    weight = dequantise(layer.weight, kind, (24, 512), torch.float64)
+    wanted = F.linear(x, weight, None if layer.bias is None else layer.bias.double())
+    assert torch.equal(layer.dense_weight(torch.float64), weight)
+    torch.testing.assert_close(layer(x), wanted)
+    assert layer(x.half()).dtype == torch.float16
+
+
+def test_rows_may_be_cut_elsewhere_than_in_the_model() -> None:
+    """Files keep rows of 64 in rows of 256; the shape of the model stands in their metadata."""
+    layer = GgufLinear(64, 24, "Q4_K", bias=False)
+    assert layer.weight.shape == (6, 144)
+    layer.weight.data = random_blocks("Q4_K", 6).view(2, 3 * 144)
+    wanted = dequantise(layer.weight, "Q4_K", (6, 256)).view(24, 64)
+    assert torch.equal(layer.dense_weight(torch.float32), wanted)
+
+
+def test_the_weight_and_the_bias_are_all_there_is() -> None:
+    layer = GgufLinear(512, 24, "Q4_K", bias=True)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+    assert not any(parameter.requires_grad for parameter in layer.parameters())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_card_gives_the_same_values(kind: str) -> None:
+    raw = random_blocks(kind, 300)
+    wanted = dequantise(raw, kind, (300, BLOCKS[kind].values))
+    found = dequantise(raw.cuda(), kind, (300, BLOCKS[kind].values))
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-6, atol=1e-6)
