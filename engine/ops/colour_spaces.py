@@ -1,0 +1,89 @@
+"""RGB to CIELAB and HSV, and back. Pictures are [T, 3, H, W] float; RGB is sRGB in 0 to 1."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Row = tuple[float, float, float]
+
+LUMA: Row = (0.2126, 0.7152, 0.0722)  # of gamma-encoded RGB, ITU-R BT.709
+
+_RGB_TO_XYZ: tuple[Row, ...] = (
+    (0.4124564, 0.3575761, 0.1804375),
+    (0.2126729, 0.7151522, 0.0721750),
+    (0.0193339, 0.1191920, 0.9503041),
+)
+_XYZ_TO_RGB: tuple[Row, ...] = (
+    (3.2404542, -1.5371385, -0.4985314),
+    (-0.9692660, 1.8760108, 0.0415560),
+    (0.0556434, -0.2040259, 1.0572252),
+)
+_WHITE: Row = (0.95047, 1.0, 1.08883)  # D65, 2 degrees
+_KNEE = 6 / 29  # of the cube root in CIELAB; below it is a straight line
+_SLOPE = (29 / 3) ** 3
+_TINY = 1e-10
+
+
+def weighted(pictures: Tensor, weights: Row) -> Tensor:
+    """Sum of the three channels with weights: [T, 3, H, W] to [T, H, W].
+
+    A sum, not a matrix product: those may be rounded to fewer bits on a card.
+    """
+    total = pictures[:, 0] * weights[0]
+    for channel in (1, 2):
+        total.add_(pictures[:, channel], alpha=weights[channel])
+    return total
+
+
+def rgb_to_lab(rgb: Tensor) -> Tensor:
+    """L in 0 to 100, a and b around 0."""
+    linear = torch.where(rgb > 0.04045, ((rgb + 0.055) / 1.055).clamp_(min=0) ** 2.4, rgb / 12.92)
+    x, y, z = (
+        _cube_root(weighted(linear, row) / white)
+        for row, white in zip(_RGB_TO_XYZ, _WHITE, strict=True)
+    )
+    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)
+
+
+def lab_to_rgb(lab: Tensor) -> Tensor:
+    """Back to RGB; colours that it cannot show are clipped to 0 to 1."""
+    y = (lab[:, 0] + 16) / 116
+    parts = (y + lab[:, 1] / 500, y, y - lab[:, 2] / 200)
+    xyz = torch.stack([_cubed(p) * white for p, white in zip(parts, _WHITE, strict=True)], dim=1)
+    linear = torch.stack([weighted(xyz, row) for row in _XYZ_TO_RGB], dim=1)
+    curved = 1.055 * linear.clamp(min=_TINY) ** (1 / 2.4) - 0.055
+    return torch.where(linear > 0.0031308, curved, 12.92 * linear).clamp_(0, 1)
+
+
+def rgb_to_hsv(rgb: Tensor) -> Tensor:
+    """Hue in 0 to 1 (red 0, green 1/3), saturation in 0 to 1, value: the largest channel."""
+    red, green, blue = rgb.unbind(dim=1)
+    value = rgb.amax(dim=1)
+    spread = value - rgb.amin(dim=1)
+    over = spread.clamp(min=_TINY)
+    hue = torch.where(value == green, (blue - red) / over + 2, (red - green) / over + 4)
+    hue = torch.where(value == red, ((green - blue) / over) % 6, hue) / 6 % 1
+    saturation = spread / value.clamp(min=_TINY)
+    return torch.stack([hue, saturation, value], dim=1)
+
+
+def hsv_to_rgb(hsv: Tensor) -> Tensor:
+    """Back to RGB."""
+    hue, saturation, value = hsv.unbind(dim=1)
+    away = value * saturation
+    return torch.stack([value - away * _share(hue * 6 + n) for n in (5, 3, 1)], dim=1)
+
+
+def _cube_root(x: Tensor) -> Tensor:
+    return torch.where(x > _KNEE**3, x.clamp(min=_TINY) ** (1 / 3), (_SLOPE * x + 16) / 116)
+
+
+def _cubed(x: Tensor) -> Tensor:
+    return torch.where(x > _KNEE, x**3, (116 * x - 16) / _SLOPE)
+
+
+def _share(sixths: Tensor) -> Tensor:
+    """How far a channel is below the largest one, 0 to 1, at a place on the circle of hues."""
+    place = sixths % 6
+    return torch.minimum(place, 4 - place).clamp_(0, 1)
