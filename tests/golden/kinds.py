@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.golden import cases_dit, cases_vae
+from tests.golden import cases_dit, cases_gguf, cases_sampler, cases_vae
 from tests.golden.cases_prepare import check_blend, check_padding, check_resize
 from tests.golden.outcome import Outcome
 
@@ -23,18 +23,18 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("dit*.safetensors", cases_dit.check_cases),
     ("window_partitions.json", cases_dit.check_windows),
     ("embeddings.safetensors", cases_dit.check_embeddings),
+    ("sampler_*.safetensors", cases_sampler.check_samples),
+    ("timestep_transform.json", cases_sampler.check_shift),
     ("resize_pad_normalise.safetensors", check_resize),
     ("temporal_padding.json", check_padding),
     ("temporal_blend.safetensors", check_blend),
+    ("gguf_*.safetensors", cases_gguf.check_blocks),
 )
 
 # Files of models and stages that do not exist yet: told, and counted neither way.
 MISSING: tuple[tuple[str, str], ...] = (
-    ("sampler_*.safetensors", "the SeedVR2 sampler"),
-    ("timestep_transform.json", "the SeedVR2 sampler"),
     ("pipeline_*.safetensors", "the SeedVR2 pipeline"),
     ("color_correction.safetensors", "colour correction"),
-    ("gguf_dequant.safetensors", "GGUF files"),
     ("wan*.safetensors", "the Wan VAEs"),
     ("manifest_wan*.json", "the Wan VAEs"),
     ("ops.safetensors", "the Wan VAEs"),

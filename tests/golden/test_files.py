@@ -12,7 +12,7 @@ import torch
 
 from engine.models.load import check_keys, shapes_of
 from engine.models.seedvr2.vae import SeedVr2Vae
-from tests.golden.cases_vae import LIMIT
+from tests.golden import cases_dit, cases_sampler, cases_vae
 from tests.golden.check import main
 
 HERE = Path(__file__).parent
@@ -29,9 +29,11 @@ def test_every_file_is_pinned_by_its_hash(folder: Path) -> None:
         assert hashlib.sha256(content).hexdigest() == about["sha256"], name
 
 
-def test_the_limit_is_the_one_that_was_written_down() -> None:
-    about = tomllib.loads((HERE / "seedvr2" / "manifest.toml").read_text("utf-8"))
-    assert about["tolerance"]["vae_max_abs"] == LIMIT
+def test_the_limits_are_those_that_were_written_down() -> None:
+    about = tomllib.loads((HERE / "seedvr2" / "manifest.toml").read_text("utf-8"))["tolerance"]
+    assert about["vae_max_abs"] == cases_vae.LIMIT
+    assert about["dit_max_abs"] == cases_dit.LIMIT
+    assert about["latent_max_abs"] == cases_sampler.LIMIT
 
 
 def test_all_families_together_stay_small() -> None:

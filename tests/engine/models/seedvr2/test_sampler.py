@@ -1,0 +1,175 @@
+"""From noise to a latent: steps, guidance, and noise that anybody can draw again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.models.seedvr2.sampler import (
+    Guidance,
+    condition,
+    noisy_frames,
+    noisy_latent,
+    reference_noise,
+    sample,
+    seeded_noise,
+    shifted_timestep,
+    timesteps,
+)
+from tests.helpers.tiny_dit import random_dit, random_inputs
+
+SHAPE = (2, 6, 8, 16)
+
+
+@pytest.fixture
+def given_(request: pytest.FixtureRequest) -> dict[str, Tensor]:
+    dit = random_dit()
+    _, text = random_inputs(dit.config)
+    noise, latent = (seeded_noise(SHAPE, seed).double() for seed in (1, 2))
+    return {"noise": noise, "condition": condition(latent), "text": text}
+
+
+def test_condition_has_a_mask_of_one() -> None:
+    latent = torch.randn(SHAPE)
+    seen = condition(latent)
+    assert seen.shape == (2, 6, 8, 17)
+    assert torch.equal(seen[..., :16], latent)
+    assert torch.equal(seen[..., 16:], torch.ones(2, 6, 8, 1))
+
+
+def test_one_step_is_noise_minus_the_prediction(given_) -> None:
+    dit = random_dit()
+    seen = torch.cat((given_["noise"], given_["condition"]), dim=-1)
+    wanted = given_["noise"] - dit(seen, given_["text"], 1000.0)
+    assert torch.equal(sample(dit, **given_), wanted)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_an_exact_prediction_gives_the_picture_in_any_number_of_steps(steps: int) -> None:
+    picture, noise = (torch.randn(SHAPE, dtype=torch.float64) for _ in range(2))
+    asked = []
+
+    def exact(seen: Tensor, text: Tensor, timestep: float) -> Tensor:
+        asked.append(timestep)
+        share = timestep / 1000
+        wanted = (1 - share) * picture + share * noise
+        torch.testing.assert_close(seen[..., :16], wanted, rtol=0, atol=1e-12)
+        return noise - picture
+
+    result = sample(exact, noise, condition(picture), torch.zeros(1, 1), steps=steps)
+    torch.testing.assert_close(result, picture, rtol=0, atol=1e-12)
+    assert asked == timesteps(steps)
+
+
+def test_timesteps_go_down_from_noise_in_even_steps() -> None:
+    assert timesteps(1) == [1000]
+    assert timesteps(4) == [1000, 750, 500, 250]
+
+
+def test_five_steps_give_the_same_each_time(given_) -> None:
+    results = [sample(random_dit(), **given_, steps=5) for _ in range(2)]
+    assert torch.equal(*results)
+    assert not torch.allclose(results[0], sample(random_dit(), **given_))
+
+
+def test_guidance_with_scale_one_changes_nothing(given_) -> None:
+    dit = random_dit()
+    other = torch.randn_like(given_["text"])
+    plain = sample(dit, **given_, steps=2)
+    for rescale in (0.0, 0.7):
+        guided = sample(dit, **given_, steps=2, guidance=Guidance(other, 1.0, rescale))
+        torch.testing.assert_close(guided, plain, rtol=0, atol=1e-12)
+
+
+def test_full_rescaling_keeps_the_deviation_of_the_first_prediction() -> None:
+    positive, negative = torch.randn(SHAPE), torch.randn(SHAPE)
+
+    def dit(seen: Tensor, text: Tensor, timestep: float) -> Tensor:
+        return positive if text.item() else negative
+
+    noise, texts = torch.zeros(SHAPE), (torch.ones(1, 1), torch.zeros(1, 1))
+    guidance = Guidance(texts[1], 4.0, 1.0)
+    result = sample(dit, noise, condition(noise), texts[0], guidance=guidance)
+    torch.testing.assert_close(result.std(-1), positive.std(-1))
+
+
+STARTS = st.integers(0, 10**6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**40), STARTS, STARTS, st.integers(1, 4), st.integers(0, 3))
+def test_any_part_of_a_shot_can_be_drawn_alone(
+    seed: int, shot: int, first: int, steps: int, skipped: int
+) -> None:
+    whole = seeded_noise((steps + skipped, 2, 4, 16), seed, shot=shot, first=first)
+    part = seeded_noise((steps, 2, 4, 16), seed, shot=shot, first=first + skipped)
+    assert torch.equal(whole[skipped:], part)
+
+
+def test_noise_differs_by_seed_by_shot_and_by_step() -> None:
+    shape = (1, 4, 4, 16)
+    keys = [(seed, shot, first) for seed in (0, 1) for shot in (0, 1) for first in (0, 1)]
+    drawn = [seeded_noise(shape, seed, shot=shot, first=first) for seed, shot, first in keys]
+    for index, one in enumerate(drawn):
+        assert not any(torch.equal(one, other) for other in drawn[:index])
+
+
+def test_noise_is_normal_and_never_drawn_from_torchs_own_generator() -> None:
+    before = torch.get_rng_state()
+    for order in ("per-latent", "reference"):
+        noise = seeded_noise((3, 32, 32, 16), 42, order)
+        assert noise.dtype == torch.float32
+        assert abs(noise.mean().item()) < 0.02
+        assert noise.std().item() == pytest.approx(1, abs=0.01)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_noise_stays_what_it_was_in_the_first_release() -> None:
+    first = seeded_noise((1, 2, 2, 16), 42)[0, 0, 0, :3]
+    assert first.tolist() == pytest.approx([0.396912, -0.803924, -0.554187], abs=1e-6)
+
+
+def test_reference_noise_is_drawn_with_channels_outermost() -> None:
+    generator = torch.Generator().manual_seed(3)
+    noise = reference_noise(SHAPE, generator)
+    assert noise.shape == SHAPE
+    assert noise.movedim(-1, 0).is_contiguous()
+    assert torch.equal(noise, seeded_noise(SHAPE, 3, "reference"))
+    assert not torch.equal(noise, reference_noise(SHAPE, generator))
+
+
+def test_no_noise_is_added_unless_it_is_wanted() -> None:
+    latent, noise = torch.randn(SHAPE), torch.randn(SHAPE)
+    assert noisy_latent(latent, 0.0, noise, noise) is latent
+    assert noisy_frames(latent, 0.0, noise) is latent
+
+
+def test_all_of_the_latent_noise_leaves_nothing_of_the_latent() -> None:
+    latent, noise, more = (torch.randn(SHAPE) for _ in range(3))
+    mixed = noisy_latent(latent, 1.0, noise, more)
+    torch.testing.assert_close(mixed, 0.1 * noise + 0.05 * more)
+    share = shifted_timestep(350, (6, 8, 16)) / 1000  # height, width, channels: as published
+    wanted = (1 - share) * latent + share * (0.1 * noise + 0.05 * more)
+    torch.testing.assert_close(noisy_latent(latent, 0.35, noise, more), wanted)
+
+
+def test_larger_clips_move_the_time_step_further() -> None:
+    sizes = [(1, 32, 32), (1, 90, 160), (1, 135, 240)]
+    moved = [shifted_timestep(500, size) for size in sizes]
+    assert moved[0] == pytest.approx(500)
+    assert moved == sorted(moved)
+    assert shifted_timestep(1000, sizes[1]) == pytest.approx(1000)
+    assert shifted_timestep(0, sizes[1]) == 0
+
+
+def test_golden_shift() -> None:
+    path = Path(__file__).parents[3] / "golden" / "seedvr2" / "timestep_transform.json"
+    for row in json.loads(path.read_text("utf-8"))["rows"]:
+        found = shifted_timestep(row["t_in"], tuple(row["latent_shape_THW"]))
+        assert found == pytest.approx(row["t_out"], abs=1e-3)
