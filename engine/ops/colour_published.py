@@ -24,9 +24,13 @@ _VARIANCE_FLOOR = 1e-5 / 4  # published for -1 to 1
 
 def wavelet(result: Tensor, source: Tensor) -> Tensor:
     """Details of the result on the low frequencies of the source; clipped to 0 to 1."""
-    most = max(1, min(result.shape[-2:]) // 8)
-    distances = [min(1 << stage, most) for stage in range(_STAGES)]
-    return (result + low_pass(source - result, distances)).clamp_(0, 1)
+    return (result + low_pass(source - result, distances_of(result))).clamp_(0, 1)
+
+
+def distances_of(pictures: Tensor) -> list[int]:
+    """px between the taps of the five stages of `wavelet`: in small pictures no larger ones."""
+    most = max(1, min(pictures.shape[-2:]) // 8)
+    return [min(1 << stage, most) for stage in range(_STAGES)]
 
 
 def adain(result: Tensor, source: Tensor) -> Tensor:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.ops.colour_published import adain, hsv, lab, wavelet, wavelet_adaptive
+from engine.ops.colour_published import (
+    adain,
+    distances_of,
+    hsv,
+    lab,
+    wavelet,
+    wavelet_adaptive,
+)
 from engine.ops.low_pass import low_pass
+from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 
 LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
@@ -31,7 +38,7 @@ _RANKED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def check_colour(path: Path) -> Iterator[Outcome]:
     """Every output in the file, by the part of its name behind the tag."""
-    tensors = load_file(path)
+    tensors = files.tensors(path)
     for name, wanted in tensors.items():
         tag, _, method = name.partition(".")
         if method in ("content", "style"):
@@ -55,5 +62,4 @@ def compared_ranked(case: str, found: Tensor, wanted: Tensor) -> Iterator[Outcom
 
 
 def _low(pictures: Tensor) -> Tensor:
-    most = min(pictures.shape[-2:]) // 8
-    return low_pass(pictures, [min(1 << stage, most) for stage in range(5)])
+    return low_pass(pictures, distances_of(pictures))

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.geometry import Size
@@ -25,6 +23,7 @@ from engine.models.seedvr2.prepare import (
     reference_overlap_weights,
     resize_as_reference,
 )
+from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 
 LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
@@ -32,8 +31,8 @@ LIMIT = 1e-5  # largest absolute difference; the README of the golden files sugg
 
 def check_resize(path: Path) -> Iterator[Outcome]:
     """Sizes, resized frames and what enters the encoder."""
-    tensors = load_file(path)
-    for case in _metadata(path, "cases"):
+    tensors = files.tensors(path)
+    for case in files.told(path, "cases"):
         yield from _check_resize_case(case, tensors, path.name)
 
 
@@ -50,7 +49,7 @@ def check_padding(path: Path) -> Iterator[Outcome]:
 
 def check_blend(path: Path) -> Iterator[Outcome]:
     """Weights and mixed frames of each overlap."""
-    tensors = load_file(path)
+    tensors = files.tensors(path)
     for tag in sorted({name.partition(".")[0] for name in tensors}):
         earlier, later = tensors[f"{tag}.prev_tail"], tensors[f"{tag}.cur_head"]
         weights = reference_overlap_weights(len(earlier))
@@ -89,8 +88,3 @@ def _padded(case: dict) -> list[int] | None:
 
 def _hw(size: Size) -> list[int]:
     return [size.height, size.width]
-
-
-def _metadata(path: Path, name: str) -> list[dict]:
-    with safe_open(path, "pt") as file:
-        return json.loads(file.metadata()[name])
