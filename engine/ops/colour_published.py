@@ -28,7 +28,7 @@ def wavelet(result: Tensor, source: Tensor) -> Tensor:
 
 
 def distances_of(pictures: Tensor) -> list[int]:
-    """px between the taps of the five stages of `wavelet`: in small pictures no larger ones."""
+    """The five stages of `wavelet`: px between taps, in small pictures no larger ones."""
     most = max(1, min(pictures.shape[-2:]) // 8)
     return [min(1 << stage, most) for stage in range(_STAGES)]
 
