@@ -25,24 +25,36 @@ class Workspace:
     """
 
     def __init__(
-        self, device: torch.device, dtype: torch.dtype, *, planned: bool, channels_last: bool
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        planned: bool,
+        channels_last: bool = False,
     ) -> None:
         self._device, self._dtype = device, dtype
         self._planned = planned
         self._last = channels_last
         self._stretches: dict[str, Tensor] = {}
 
+    def holds(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether its memory is of this kind."""
+        return (self._device, self._dtype) == (device, dtype)
+
     def frames(self, purpose: str, shape: Shape) -> Tensor:
         """Uninitialised frames [T, C, H, W], valid until the next request for `purpose`."""
+        return self._shaped(self.numbers(purpose, prod(shape)), shape)
+
+    def numbers(self, purpose: str, size: int) -> Tensor:
+        """Uninitialised numbers [size], valid until the next request for `purpose`."""
         if not self._planned:
-            return self.fresh(shape)
-        size = prod(shape)
+            return self._empty(size)
         stretch = self._stretches.get(purpose)
         if stretch is None or stretch.numel() < size:
             self._stretches.pop(purpose, None)  # first the old one goes, then the new one comes
             del stretch
             stretch = self._stretches[purpose] = self._empty(size)
-        return self._shaped(stretch[:size], shape)
+        return stretch[:size]
 
     def fresh(self, shape: Shape) -> Tensor:
         """Uninitialised frames [T, C, H, W] of their own."""

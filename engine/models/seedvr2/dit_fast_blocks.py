@@ -1,0 +1,204 @@
+"""A layer of the fast transformer: what a plain block computes, on rows of tokens and in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.seedvr2.dit_blocks import (
+    ATTENTION,
+    MLP,
+    Block,
+    GeluMlp,
+    RmsNorm,
+    Stream,
+    SwigluMlp,
+)
+from engine.models.seedvr2.dit_config import DitConfig
+from engine.models.seedvr2.dit_layout import Order, WindowGroup
+from engine.models.seedvr2.dit_modulation import LayerShifts
+from engine.models.seedvr2.dit_steps import Shifts, Steps
+from engine.ops.attention.attend import attend
+from engine.ops.qk_rope import HeadNorm, Triple
+from engine.ops.rows import work_dtype
+from engine.ops.workspace import Workspace
+from engine.optimisations import DitSwitches
+
+_CHUNK_BYTES = {"cpu": 6 * 2**20, "cuda": 256 * 2**20}  # of what an MLP makes of a chunk of tokens
+_LEAST_ROWS = 256  # products of fewer rows are slower
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where the tokens of a layer are.
+
+    Attributes:
+        order: Of its windows.
+        move: [N], the row of each in the layer before; None: the same.
+        into: [N, dim]: where they go then.
+    """
+
+    order: Order
+    move: Tensor | None
+    into: Tensor
+
+
+class Tools:
+    """What all layers of a model work with.
+
+    Args:
+        config: Of the model.
+        switches: Its optimisations.
+        device: Where it works.
+        dtype: What it computes in.
+    """
+
+    def __init__(
+        self, config: DitConfig, switches: DitSwitches, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.config, self.switches = config, switches
+        self.steps = Steps(switches, config.norm_eps)
+        self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
+        row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * dtype.itemsize
+        self._chunk = max(_LEAST_ROWS, _CHUNK_BYTES.get(device.type, 2**28) // row_bytes)
+
+    def work_on(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether they are those for a device and a type."""
+        return self.workspace.holds(device, dtype)
+
+    def rows(self, purpose: str, *shape: int) -> Tensor:
+        """Uninitialised numbers of this shape, valid until the next request for `purpose`."""
+        return self.workspace.numbers(purpose, prod(shape)).view(shape)
+
+    def chunk_rows(self, count: int) -> int:
+        """Tokens that are projected at a time, of so many."""
+        return self._chunk if self.switches.token_chunks else max(1, count)
+
+    def project(self, linear: nn.Module, x: Tensor, purpose: str) -> Tensor:
+        """The product of a linear layer, in a buffer where the layer can write into one."""
+        if type(linear) is not nn.Linear:
+            return torch.as_tensor(linear(x))
+        out = self.rows(purpose, len(x), linear.out_features)
+        if linear.bias is None:
+            return torch.mm(x, linear.weight.t(), out=out)
+        return torch.addmm(linear.bias, x, linear.weight.t(), out=out)
+
+
+class FastBlock:
+    """Works with the weights of a plain block.
+
+    Args:
+        block: Whose weights.
+        tools: Of the model.
+        text_is_read: Whether anybody looks at the text behind this layer.
+    """
+
+    def __init__(self, block: Block, tools: Tools, *, text_is_read: bool) -> None:
+        self._block, self._tools = block, tools
+        self._text_is_read = text_is_read
+        self._changes_text = text_is_read and not block.text_ends
+
+    def text_heads(self, text: Tensor, shifts: LayerShifts) -> Tensor:
+        """What the attention makes of the text itself: [L, 3, heads, d]."""
+        return self._heads("txt", text, shifts["txt", ATTENTION]).clone()
+
+    def run(
+        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, shifts: LayerShifts
+    ) -> tuple[Tensor, Tensor]:
+        """One layer.
+
+        Args:
+            picture: [N, dim], rows in the order of the layer before; overwritten if they stay.
+            text: [L, dim]; not changed.
+            texts: Of the text by `text_heads`.
+            way: To this layer.
+            shifts: Of this layer.
+
+        Returns:
+            `picture` or `way.into` in the order of this layer; the text behind it.
+
+        Memory: q, k, v and the answers of one window group, a chunk of tokens in the MLP.
+        """
+        after = picture if way.move is None else way.into
+        exact = work_dtype(picture.dtype)
+        answers = torch.zeros(len(text), texts[0, 0].numel(), dtype=exact, device=text.device)
+        for group in way.order.groups:
+            rows = after[group.rows]
+            if way.move is not None:
+                torch.index_select(picture, 0, way.move[group.rows], out=rows)
+            heads = self._attended(rows, texts, group, shifts["vid", ATTENTION])
+            if self._changes_text:
+                answers += heads[:, group.tokens :].sum(0, dtype=exact)
+            for chunk in group.chunks(self._tools.chunk_rows(len(rows))):
+                some = rows[group.rows_of(chunk)]
+                answer = heads[chunk, : group.tokens].reshape(len(some), -1)
+                self._finish("vid", some, answer, shifts)
+        if self._changes_text:
+            text = text.clone()
+            mean = (answers / way.order.windows).to(text.dtype)
+            self._finish("txt", text, mean, shifts)
+        return after, text
+
+    def _attended(self, rows: Tensor, texts: Tensor, group: WindowGroup, by: Shifts) -> Tensor:
+        """Answers [windows, tokens, inner_dim] of a group, those of the text behind others."""
+        tools, (_, _, heads, channels) = self._tools, texts.shape
+        shape = (group.count * group.length, heads, channels)
+        q, k, v = (tools.rows(purpose, *shape) for purpose in ("q", "k", "v"))
+        for chunk in group.chunks(tools.chunk_rows(len(rows))):
+            part = group.rows_of(chunk)
+            qkv = self._heads("vid", rows[part], by)
+            tools.steps.placed(qkv, group.picture.part(part), self._norms("vid"), (q, k, v))
+        tools.steps.placed(texts, group.text, self._norms("txt"), (q, k, v))
+        found = [self._answers(some, group) for some in self._calls((q, k, v), group)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _calls(self, qkv: Triple, group: WindowGroup) -> Iterator[Triple]:
+        """Windows that attend in one call: [windows, heads, L, d] each of q, k and v."""
+        q, k, v = (x.view(group.count, group.length, *x.shape[1:]).transpose(1, 2) for x in qkv)
+        if not self._changes_text:
+            q = q[:, :, : group.tokens]
+        if self._tools.switches.grouped_windows:
+            yield q, k, v
+            return
+        for window in range(group.count):
+            one = slice(window, window + 1)
+            yield q[one], k[one], v[one]
+
+    def _answers(self, qkv: Triple, group: WindowGroup) -> Tensor:
+        answers = attend(*qkv, backend=self._tools.switches.attention)
+        return answers.transpose(1, 2).flatten(2)
+
+    def _heads(self, stream: Stream, rows: Tensor, by: Shifts) -> Tensor:
+        """Queries, keys and values [N, 3, heads, d] of some tokens, before their norm."""
+        tools = self._tools
+        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        qkv = tools.project(self._block.attn.proj_qkv.of(stream), normed, "wide")
+        return qkv.view(len(rows), 3, self._block.attn.heads, -1)
+
+    def _norms(self, stream: Stream) -> HeadNorm:
+        attention = self._block.attn
+        q, k = (cast(RmsNorm, norm.of(stream)) for norm in (attention.norm_q, attention.norm_k))
+        return HeadNorm(q.weight, k.weight, self._block.eps)
+
+    def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, shifts: LayerShifts) -> None:
+        """Add what the attention gave to some tokens, then what the MLP makes of them."""
+        out = self._block.attn.proj_out.of(stream)
+        self._add(rows, out, answer, shifts[stream, ATTENTION].gate)
+        tools, by = self._tools, shifts[stream, MLP]
+        mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
+        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        if isinstance(mlp, SwigluMlp):
+            gate = tools.project(mlp.proj_in_gate, normed, "gate")
+            hidden = tools.steps.gated(gate, tools.project(mlp.proj_in, normed, "wide"))
+        else:
+            hidden = tools.steps.activated(tools.project(mlp.proj_in, normed, "wide"))
+        self._add(rows, mlp.proj_out, hidden, by.gate)
+
+    def _add(self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None) -> None:
+        change = self._tools.project(linear, x, "change")
+        self._tools.steps.add(rows, change, gate)
