@@ -120,7 +120,7 @@ def _ask(parts: SplitResult, headers: dict[str, str], timeout_s: float) -> Reply
     try:
         connection, target, more = _connection(parts, timeout_s)
     except ValueError as err:  # a port that is no number
-        raise Refused(f"{parts.netloc} is no address on the web") from err
+        raise Refused(f"{_place(parts)} is no address on the web") from err
     try:
         connection.connect()
         wire: socket.socket = connection.sock
@@ -156,7 +156,7 @@ def _connection(
         if proxy:
             secure.set_tunnel(host, port or 443, headers=words)
         return secure, target, {}
-    whole = f"http://{parts.netloc.rpartition('@')[2]}{target}" if proxy else target
+    whole = f"http://{_place(parts)}{target}" if proxy else target
     return http.client.HTTPConnection(*near, timeout=timeout_s), whole, words
 
 
@@ -188,5 +188,10 @@ def _authorization(parts: SplitResult) -> str:
     return "Basic " + base64.b64encode(words.encode()).decode()
 
 
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port
+def _origin(parts: SplitResult) -> tuple[str, str]:
+    return parts.scheme, _place(parts).lower()
+
+
+def _place(parts: SplitResult) -> str:
+    """Server and port as written, without a name and password."""
+    return parts.netloc.rpartition("@")[2]

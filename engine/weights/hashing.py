@@ -12,6 +12,7 @@ from engine.errors import WeightsUnreadable
 
 Tell = Callable[[int, int], None]  # bytes done, bytes in all (0 while unknown)
 Eat = Callable[[bytes], object]
+Need = Callable[[int], None]  # refuses bytes that there is no room for
 
 _PIECE_BYTES = 2**22
 

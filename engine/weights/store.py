@@ -66,7 +66,7 @@ class Store:
         Raises:
             UnknownWeights: There is none.
         """
-        return self._with_busy(self._find(file_id))
+        return self._with_busy(self.standing_of(file_id))
 
     def best_present(
         self, model_id: str
@@ -82,7 +82,7 @@ class Store:
             WeightsMissing: It is not on this machine.
             HashMismatch: What is here of it is not the published file.
         """
-        state = self._find(file_id)
+        state = self.standing_of(file_id)
         if state.is_here and state.path is not None:
             return state.path
         if state.state == "damaged" and state.path is not None:
@@ -107,10 +107,10 @@ class Store:
         """
         control = control or Control()
         path = self.path_of(file_id)
-        if self._find(file_id).state == "here":
+        if self.standing_of(file_id).state == "here":
             return path
         with self.held(file_id, wait=control):
-            if self._find(file_id).state != "here":
+            if self.standing_of(file_id).state != "here":
                 self.check(file_id, tell=tell, control=control)
             return self.path_of(file_id)
 
@@ -120,6 +120,10 @@ class Store:
             with contextlib.suppress(OSError):
                 return shutil.disk_usage(folder).free
         return 0
+
+    def target(self, filename: str) -> Path:
+        """Where our own copy of a file lies, or would."""
+        return self.shelf.target(filename)
 
     # --- changing
 
@@ -148,7 +152,7 @@ class Store:
             WeightsUnreadable: The disk fails.
             Cancelled: `control` said so.
         """
-        state = self._find(file_id)
+        state = self.standing_of(file_id)
         path = state.path
         if path is None or not is_whole(path):
             path = self.path_of(file_id)  # says what is wrong
@@ -192,7 +196,7 @@ class Store:
             WeightsError: It lies in another program's folder.
         """
         with self.held(file_id):
-            state = self._find(file_id)
+            state = self.standing_of(file_id)
             mine = self.shelf.leftovers(state)
             told = {record.path for record in self._ledger.records() if _is_told(record, state)}
             if not mine and not told:
@@ -233,7 +237,12 @@ class Store:
         published = [file.state() for file in self.catalogue]
         return standing(self.shelf, published, self._ledger.records())
 
-    def _find(self, file_id: str) -> PublishedState:
+    def standing_of(self, file_id: str) -> PublishedState:
+        """As `state`, but never "busy": for whoever holds the file.
+
+        Raises:
+            UnknownWeights: There is none.
+        """
         for state in self._standing():
             if state.id == file_id:
                 return state

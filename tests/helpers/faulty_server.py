@@ -1,0 +1,145 @@
+"""A web server on loopback that serves files, and misbehaves exactly as a test wants it to."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What is wrong with one answer; without any field it is a good one.
+
+    `after` counts bytes of this answer's content.
+    """
+
+    cut_after: int | None = None  # then the connection is closed
+    stall_after: int | None = None  # then nothing comes any more
+    status: int = 0  # and no file
+    headers: dict[str, str] = field(default_factory=dict)
+    redirect: str = ""
+    length: int | None = None  # said instead of the true one
+    content: bytes | None = None  # sent instead of the true one
+    ignore_range: bool = False
+    shift_range: int = 0  # what is sent begins so many bytes off
+    chunked: bool = False
+    no_length: bool = False
+    drip: int = 0  # bytes at once, ten times a second
+
+
+GOOD = Fault()
+
+
+class FaultyServer:
+    """`files` by path, `faults` for the next requests in their order, `asked` what was asked."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.faults: list[Fault] = []
+        self.always: Fault = GOOD
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.is_over = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def ranges(self) -> list[str]:
+        """The Range header of every request, "" without one."""
+        return [headers.get("Range", "") for _, headers in self.asked]
+
+    def next_fault(self) -> Fault:
+        return self.faults.pop(0) if self.faults else self.always
+
+    def close(self) -> None:
+        self.is_over.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@contextlib.contextmanager
+def faulty_server() -> Iterator[FaultyServer]:
+    server = FaultyServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            server.asked.append((self.path, dict(self.headers)))
+            self.close_connection = True
+            with contextlib.suppress(ConnectionError):
+                self._answer(server.next_fault())
+
+        def _answer(self, fault: Fault) -> None:
+            if fault.redirect:
+                self._head(302, {"Location": fault.redirect, "Content-Length": "0"} | fault.headers)
+                return
+            if fault.status:
+                self._head(fault.status, {"Content-Length": "0"} | fault.headers)
+                return
+            whole = server.files.get(self.path)
+            if whole is None:
+                self._head(404, {"Content-Length": "0"})
+                return
+            self._file(whole if fault.content is None else fault.content, fault)
+
+        def _file(self, whole: bytes, fault: Fault) -> None:
+            begin, status, headers = 0, 200, dict(fault.headers)
+            asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+            if asked and not fault.ignore_range:
+                begin, status = int(asked[1]) + fault.shift_range, 206
+                if begin >= len(whole):
+                    headers |= {"Content-Range": f"bytes */{len(whole)}", "Content-Length": "0"}
+                    self._head(416, headers)
+                    return
+                headers["Content-Range"] = f"bytes {begin}-{len(whole) - 1}/{len(whole)}"
+            content = whole[begin:]
+            if fault.chunked:
+                headers["Transfer-Encoding"] = "chunked"
+            elif not fault.no_length:
+                said = len(content) if fault.length is None else fault.length
+                headers["Content-Length"] = str(said)
+            self._head(status, headers)
+            self._send(content, fault)
+
+        def _send(self, content: bytes, fault: Fault) -> None:
+            end = min(
+                len(content) if stop is None else stop
+                for stop in (fault.cut_after, fault.stall_after)
+            )
+            step = fault.drip or 4096
+            for at in range(0, end, step):
+                piece = content[at : min(at + step, end)]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if fault.chunked else piece)
+                self.wfile.flush()
+                if fault.drip and server.is_over.wait(0.1):
+                    return
+            if fault.stall_after is not None:
+                server.is_over.wait(30)
+            elif fault.chunked and fault.cut_after is None:
+                self.wfile.write(b"0\r\n\r\n")
+
+        def _head(self, status: int, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Connection", "close")
+            self.end_headers()
+
+    return Handler
