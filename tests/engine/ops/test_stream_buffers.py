@@ -101,6 +101,8 @@ class Card:
         for queue in (self.computing, self.copies):
             while queue.todo:
                 queue.step()
+                if self.copies.eager:
+                    self.copies.run()
 
 
 @pytest.fixture(params=["copies as early as they may be", "copies as late as they may be"])
