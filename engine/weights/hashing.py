@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +12,6 @@ from engine.control import Control
 from engine.errors import WeightsUnreadable
 
 Tell = Callable[[int, int], None]  # bytes done, bytes in all (0 while unknown)
-Eat = Callable[[bytes], object]
 Need = Callable[[int], None]  # refuses bytes that there is no room for
 
 _PIECE_BYTES = 2**22
@@ -21,34 +21,38 @@ def silent(_done: int, _total: int) -> None:
     """A `Tell` that nobody listens to."""
 
 
-def sha256_of(
-    path: Path,
-    *,
-    tell: Tell = silent,
-    control: Control | None = None,
-    eat: Eat = lambda _: None,
-) -> str:
-    """SHA-256 of a file in hexadecimal digits; `eat` gets every piece as well.
+def sha256_of(path: Path, tell: Tell = silent, control: Control | None = None) -> str:
+    """SHA-256 of a file in hexadecimal digits.
+
+    Raises:
+        WeightsUnreadable, Cancelled: As `pieces`.
+    """
+    digest = hashlib.sha256()
+    for piece in pieces(path, tell, control):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def pieces(path: Path, tell: Tell = silent, control: Control | None = None) -> Iterator[bytes]:
+    """A file from its beginning to its end, in pieces of 4 MiB; `tell` hears after each.
 
     Raises:
         WeightsUnreadable: It has gone, may not be read, or the disk fails.
         Cancelled: `control` said so.
     """
     control = control or Control()
-    digest, done = hashlib.sha256(), 0
     try:
-        total = path.stat().st_size
         file = path.open("rb")
+        total = os.fstat(file.fileno()).st_size
     except OSError as err:
         raise _unreadable(path, err) from err
+    done = 0
     with file:
         while piece := _piece(file, path):
             control.check()
-            digest.update(piece)
-            eat(piece)
+            yield piece
             done += len(piece)
             tell(done, total)
-    return digest.hexdigest()
 
 
 def _piece(file: BinaryIO, path: Path) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from engine.control import Control
-from engine.weights.hashing import Tell, sha256_of, silent
+from engine.weights.hashing import Tell, pieces, silent
 
 Guard = Callable[[], AbstractContextManager[None]]  # turns what the system refuses into our errors
 
@@ -36,7 +36,8 @@ class PartFile:
         self._guard = guard
         self._digest = hashlib.sha256()
         if path.is_file():
-            sha256_of(path, tell=tell, control=control, eat=self._digest.update)
+            for piece in pieces(path, tell, control):
+                self._digest.update(piece)
         with guard():
             self._file = path.open("ab", buffering=0)  # what it took is on its way
         self.bytes = self._file.seek(0, os.SEEK_END)
