@@ -34,7 +34,12 @@ class WeightsPlan:
     path: Path
     published: str = ""  # id in the catalogue; "" for a file of the user's own
     bytes: int = 0
-    modified_ns: int = 0
+    modified_ns: int = 0  # 0 for a file that is not on this machine
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the file was there when the job was planned."""
+        return self.modified_ns > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,7 @@ class DiffusionPlan:
     join: Join = "latents"
     encode_tile: Size | None = None  # px of the result; None for whole frames
     decode_tile: Size | None = None
+    decode_warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     vae_dtype: str = "float32"
     blocks_on_device: int = 0
     attention: str = "auto"

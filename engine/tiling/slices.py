@@ -125,13 +125,3 @@ def first_frame(latent: int, step: int) -> int:
 def padded_length(frames: int, step: int) -> int:
     """The next number of frames that whole latents hold: 1 + n * step."""
     return 1 + -(-(frames - 1) // step) * step
-
-
-def mirrored_tail(frames: int, missing: int) -> list[int]:
-    """Frames to put behind a shot of `frames` frames: backwards from the last but one.
-
-    A shot that is no longer than what is missing repeats its last frame instead.
-    """
-    if missing >= frames:
-        return [frames - 1] * missing
-    return [frames - 2 - i for i in range(missing)]

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.seedvr2.frame_layout import appended
 from engine.models.seedvr2.load_vae import Vae
-from engine.models.seedvr2.stream import DecodeStream, EncodeStream, Watch
+from engine.models.seedvr2.stream import DecodeStream, EncodeStream, Tiling, Watch
 from engine.models.slicing import slices
 from engine.tiling.slices import (
     FROM_START,
     ClipGrid,
     LatentClip,
     Restart,
-    mirrored_tail,
     padded_length,
 )
 
@@ -51,15 +51,13 @@ class ShotOptions:
         frame: Size of the padded frames.
         grid: Clips of the transformer.
         encode_tile: Pixels that are encoded at a time; None for whole frames.
-        decode_tile: The same for the decoder, halo included.
-        blend: Pixels that the ramp between decoded tiles is wide.
+        decode: How the decoder's frames are cut; None for whole ones.
     """
 
     frame: Size
     grid: ClipGrid
     encode_tile: Size | None = None
-    decode_tile: Size | None = None
-    blend: int = 32
+    decode: Tiling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ class Shot:
         vae: Both ways.
         restore: The transformer.
         options: Sizes and clips.
-        watch: Told of every decoded tile.
+        watch: Told of every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
 
     Memory: latents of one clip and of what is shared, and what the streams of the VAE say.
@@ -132,9 +130,8 @@ class Shot:
         self._grid = options.grid
         self._step = vae.config.temporal_factor
         self._encode = EncodeStream(vae, options.frame, options.encode_tile)
-        self._decode = DecodeStream(
-            vae, options.frame, options.decode_tile, blend=options.blend, watch=watch
-        )
+        first = self._step * restart.decode_from
+        self._decode = DecodeStream(vae, options.frame, options.decode, watch, first=first)
         self._join = LatentJoin(options.grid.shared)
         self._restart = restart
         self._latents: list[Tensor] = []  # [h, w, L] each, from number _kept on
@@ -181,7 +178,7 @@ class Shot:
             return frames
         known = [*self._history, *frames.unbind()]
         before = self._count - len(known)
-        tail = [known[index - before] for index in mirrored_tail(self._count, missing)]
+        tail = [known[index - before] for index in appended(self._count, missing)[self._count :]]
         return torch.cat([frames, torch.stack(tail)])
 
     def _restored(self, clip: LatentClip) -> Tensor:
@@ -223,7 +220,7 @@ class ClippedShot:
         vae: Both ways.
         restore: The transformer; told the clip's first frame in place of a latent.
         options: Sizes; the grid counts frames here.
-        watch: Told of every decoded tile.
+        watch: Told of every decoded tile; frames are counted from the start of the shot.
         frame: First frame that is wanted.
 
     Memory: one clip of frames, before and after.
@@ -255,14 +252,10 @@ class ClippedShot:
         step = self._vae.config.temporal_factor
         missing = padded_length(count, step) - count
         if missing:
-            clip = torch.cat([clip, clip[mirrored_tail(count, missing)]])
+            clip = clip[appended(count, missing)]
         encode = EncodeStream(self._vae, options.frame, options.encode_tile)
         decode = DecodeStream(
-            self._vae,
-            options.frame,
-            options.decode_tile,
-            blend=options.blend,
-            watch=self._watch,
+            self._vae, options.frame, options.decode, self._watch, first=self._start
         )
         size = self._vae.config.slice_latents * step
         cuts = list(slices(len(clip), size))

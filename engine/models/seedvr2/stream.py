@@ -20,6 +20,7 @@ from engine.tiling.blend import Blender, shares
 from engine.tiling.grid import tile_grid
 
 _SHARED_PX = 64  # that neighbouring tiles of the encoder have in common
+_FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class DecodedTile:
     """Some frames of one tile, just decoded: for people who watch.
 
     Attributes:
-        frame: Number of its last frame, counted from the first one that was decoded.
+        frame: Number of its last frame.
         index: Of the tile.
         tiles: How many a frame has.
         box: Where it lies on the padded frame.
@@ -81,29 +82,44 @@ class EncodeStream:
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """How the large part of the decoder is cut.
+
+    Attributes:
+        tile: Most pixels computed at a time, halo included; see `split_grid.split_tiles`.
+        blend: Pixels that the ramp between tiles is wide.
+        warm_up: 0: every tile goes on where it stopped; its carry waits in host memory, some 8
+            KiB for each pixel. Else it begins so many latents before each call anew, which costs
+            their time and nearly the same picture: what lies `reach.decoder_reach` latents back
+            has no influence at all, and little from a few latents on.
+    """
+
+    tile: Size
+    blend: int = 32
+    warm_up: int = 0
+
+
 class DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder tile by tile on request.
 
-    Without tiles frames come slice by slice. With tiles they come for all latents of a call at
-    once, and the carries of tiles wait in host memory.
-
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host the
-    carries of all and 6 bytes for each pixel of each frame.
+    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host 6
+    bytes for each pixel of each frame of a call, and the carries of all tiles (see `Tiling`).
     """
 
     def __init__(
-        self, vae: Vae, frame: Size, tile: Size | None = None, *, blend: int, watch: Watch
+        self, vae: Vae, frame: Size, tiling: Tiling | None, watch: Watch, *, first: int = 0
     ) -> None:
         self._vae = vae
         self._frame = frame
         self._watch = watch
         self._carry = Carry()
-        self._count = 0
+        self._count = first  # frames are told by number, from this one on
         self._tiled: _TiledHigh | None = None
-        if tile is not None:
+        if tiling is not None:
             if not isinstance(vae, FastVae):
                 raise ValueError("only the fast form decodes in tiles")
-            self._tiled = _TiledHigh(vae, frame, tile, blend)
+            self._tiled = _TiledHigh(vae, frame, tiling)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -131,7 +147,7 @@ class DecodeStream:
                 self._tiled.take(features)
         if self._tiled is not None:
             self._count += expected
-            yield self._tiled.run(expected, self._tell, last)
+            yield from self._tiled.run(expected, self._tell, last)
 
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
         """Slices of [1, L, t, h, w], and whether the shot ends with it."""
@@ -158,49 +174,70 @@ class DecodeStream:
 class _TiledHigh:
     """The large part of the decoder over tiles, each with a carry of its own."""
 
-    def __init__(self, vae: FastVae, frame: Size, tile: Size, blend: int) -> None:
+    def __init__(self, vae: FastVae, frame: Size, tiling: Tiling) -> None:
         factor = vae.config.spatial_factor
         latent = Size(frame.width // factor, frame.height // factor)
-        tiles = split_tiles(vae.config, latent, tile, blend)
+        tiles = split_tiles(vae.config, latent, tiling.tile, tiling.blend)
         self.vae = vae
         self._frame = frame
         self._boxes = tiles.boxes
         self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
-        self._shares = shares(tiles.canvas, self._on_canvas, blend=blend)
+        self._shares = shares(tiles.canvas, self._on_canvas, blend=tiling.blend)
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
+        self._warm_up = tiling.warm_up // vae.config.slice_latents
 
     def take(self, features: Tensor) -> None:
         """Keep the features [T, C, y, x] of one slice until all tiles have seen them."""
         self._features.append(features)
 
-    def run(self, frames: int, told: Callable[[int, int, Box, Tensor], None], last: bool) -> Tensor:
-        """Frames [frames, 3, H, W] float32 in [-1, 1] of all features that were taken."""
+    def run(
+        self, frames: int, told: Callable[[int, int, Box, Tensor], None], last: bool
+    ) -> Iterator[Tensor]:
+        """Frames [n, 3, H, W] float32 in [-1, 1], `frames` in all, of what was taken."""
         sink = TileSink(frames, self._frame)
         for index in range(len(self._boxes)):
-            picture = self._one(index, sink, last)
+            picture = self._one(index, frames, sink, last)
             told(index, len(self._boxes), self._on_canvas[index], picture)
             sink.check()
-        self._features.clear()
-        codes = sink.result().to(torch.float32).permute(0, 3, 1, 2)
-        return codes.mul_(2 / 65535).sub_(1).to(self.vae.device)
+        self._features = self._features[-self._warm_up :] if self._warm_up else []
+        canvas = sink.result()
+        for start in range(0, frames, _FRAMES_AT_A_TIME):
+            codes = canvas[start : start + _FRAMES_AT_A_TIME]
+            there = codes.to(self.vae.device).to(torch.float32)
+            yield there.permute(0, 3, 1, 2).mul_(2 / 65535).sub_(1)
 
-    def _one(self, index: int, sink: TileSink, last: bool) -> Tensor:
+    def _one(self, index: int, frames: int, sink: TileSink, last: bool) -> Tensor:
         """All features through one tile; its last frame [3, h, w]."""
         box, corner, share = self._boxes[index], self._on_canvas[index], self._shares[index]
         window = share.window
         inside = Box(window.x - corner.x, window.y - corner.y, window.width, window.height)
         weight = share.weight()
-        carry = self._carries[index].moved(self.vae.device)
-        start = 0
+        start = frames - self._produced(index)  # below 0: frames that only warm up
+        for part in self._parts(index, box, last):
+            fresh = part[max(0, -start) :]
+            start += len(part)
+            if len(fresh):
+                weight = weight if weight is None else weight.to(fresh.device)
+                sink.add(_cut(fresh, inside), window, start - len(fresh), weight)
+        return part[-1]
+
+    def _produced(self, index: int) -> int:
+        """Frames that the features give; of the first one of a clip comes one alone."""
+        times = 1 << sum(self.vae.config.decoder_time[1:])
+        begins = bool(self._warm_up) or self._carries[index].first
+        return times * sum(len(f) for f in self._features) - (times - 1) * begins
+
+    def _parts(self, index: int, box: Box, last: bool) -> Iterator[Tensor]:
+        """Frames [T, 3, h, w] of one tile, slice by slice."""
+        carry = Carry() if self._warm_up else self._carries[index].moved(self.vae.device)
+        ends = last or bool(self._warm_up)
         for number, features in enumerate(self._features, 1):
-            carry = carry.handed_over(last=last and number == len(self._features))
+            carry = carry.handed_over(last=ends and number == len(self._features))
             frames, carry = self.vae.decode_high(_cut(features, box), carry)
-            weight = weight if weight is None else weight.to(frames.device)
-            sink.add(_cut(frames, inside), window, start, weight)
-            start += len(frames)
-        self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
-        return frames[-1]
+            yield frames
+        if not self._warm_up:
+            self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
 
 
 def check_finite(frames: Tensor) -> None:

@@ -13,7 +13,6 @@ from engine.tiling.slices import (
     ClipGrid,
     first_frame,
     latent_of,
-    mirrored_tail,
     padded_length,
 )
 
@@ -76,11 +75,8 @@ def test_frames_and_their_latents(frame: int, latent: int) -> None:
     assert first_frame(latent, 4) <= frame < first_frame(latent + 1, 4)
 
 
-def test_a_shot_is_filled_up_with_itself_backwards() -> None:
+def test_whole_latents_hold_so_many_frames() -> None:
     assert [padded_length(n, 4) for n in (1, 2, 5, 6, 9)] == [1, 5, 5, 9, 9]
-    assert mirrored_tail(6, 3) == [4, 3, 2]
-    assert mirrored_tail(2, 3) == [1, 1, 1]
-    assert mirrored_tail(5, 0) == []
 
 
 def test_impossible_grids_are_a_mistake() -> None:

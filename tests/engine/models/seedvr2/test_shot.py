@@ -14,11 +14,11 @@ from engine.models.seedvr2.config import VAE, VaeConfig
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.reach import decoder_reach, encoder_reach
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Restored, Shot, ShotOptions
-from engine.models.seedvr2.stream import DecodedTile
+from engine.models.seedvr2.stream import DecodedTile, Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
 from engine.tiling.slices import FROM_START, ClipGrid, LatentClip
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.tiny import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
 
@@ -122,25 +122,54 @@ def test_how_far_the_published_model_looks_back() -> None:
     assert (encoder_reach(VAE), decoder_reach(VAE)) == (28, 37)
 
 
-def test_tiles_are_told_and_change_little() -> None:
-    config = tiny_config(layers_per_block=1)
-    vae = fast_vae(config)
-    frames = random_frames(13, 3, 96, 160, dtype=torch.float32)
-    told: list[DecodedTile] = []
+TILED = Size(160, 96)
+
+
+def in_tiles(vae: Vae, frames: Tensor, told: list[DecodedTile], **tiling: Any) -> Tensor:
     options = ShotOptions(
-        frame=Size(160, 96),
-        grid=ClipGrid(3, 1),
-        decode_tile=Size(96, 96),
-        encode_tile=Size(96, 96),
-        blend=8,
+        frame=TILED,
+        grid=ClipGrid(5, 1),
+        encode_tile=tiling.pop("encode", None),
+        decode=Tiling(blend=8, **tiling) if tiling else None,
     )
-    tiled = whole(through(Shot(vae, unchanged, options, told.append), frames))
-    plain = ShotOptions(frame=Size(160, 96), grid=ClipGrid(3, 1))
-    right = whole(through(Shot(vae, unchanged, plain, lambda tile: None), frames))
-    assert tiled.shape == right.shape
+    return whole(through(Shot(vae, unchanged, options, told.append), frames))
+
+
+def test_tiles_are_told_and_go_on_where_they_stopped() -> None:
+    vae = fast_vae()
+    frames = random_frames(25, 3, 96, 160, dtype=torch.float32)
+    told: list[DecodedTile] = []
+    tiled = in_tiles(vae, frames, told, tile=Size(96, 96))
     assert {tile.tiles for tile in told} == {3}
-    assert [tile.index for tile in told[:3]] == [0, 1, 2]
+    assert [(tile.index, tile.frame) for tile in told[:4]] == [(0, 12), (1, 12), (2, 12), (0, 28)]
+    right = in_tiles(vae, frames, [])
+    assert tiled.shape == right.shape
     assert float((tiled - right.clamp(-1, 1)).abs().mean()) < 0.2
+    at_once = ShotOptions(
+        frame=TILED, grid=ClipGrid(7, 1), decode=Tiling(tile=Size(96, 96), blend=8)
+    )
+    same = whole(through(Shot(vae, unchanged, at_once, told.append), frames))
+    torch.testing.assert_close(tiled, same, rtol=0, atol=1e-4)
+
+
+def test_tiles_that_warm_up_far_enough_equal_those_that_go_on() -> None:
+    vae = fast_vae()
+    frames = random_frames(25, 3, 96, 160, dtype=torch.float32)
+    carried = in_tiles(vae, frames, [], tile=Size(96, 96))
+    reach = decoder_reach(vae.config)
+    long = in_tiles(vae, frames, [], tile=Size(96, 96), warm_up=reach)
+    assert torch.equal(long, carried)
+    short = in_tiles(vae, frames, [], tile=Size(96, 96), warm_up=2)
+    worst = (short - carried).abs()
+    assert 0 < float(worst.mean()) < 0.05
+
+
+def test_encoded_in_tiles() -> None:
+    vae = fast_vae()
+    frames = random_frames(6, 3, 96, 160, dtype=torch.float32)
+    tiled = in_tiles(vae, frames, [], encode=Size(96, 96))
+    right = in_tiles(vae, frames, [])
+    assert 0 < float((tiled - right).abs().mean()) < 0.3
 
 
 @pytest.mark.parametrize("shared", [0, 3])

@@ -1,0 +1,123 @@
+"""Which files a SeedVR2 job takes, and what the heads of those files say. Loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from engine.errors import WeightsMissing
+from engine.models.seedvr2.config import VAE, VaeConfig, infer_vae_config
+from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
+from engine.plan import WeightsPlan
+from engine.published import PublishedState
+from engine.settings.schema import JobSettings
+from engine.weights import catalogue
+from engine.weights.open_weights import open_weights
+from engine.weights.store import Store
+
+TEXT_TOKENS = 58  # of the published text embedding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    """Transformer, VAE and text embedding of a job; `missing` are those that are not here.
+
+    Configurations of files that are missing are those of the published ones.
+    """
+
+    dit: WeightsPlan
+    vae: WeightsPlan
+    text: WeightsPlan
+    dit_config: DitConfig
+    vae_config: VaeConfig
+    missing: tuple[str, ...] = ()  # ids in the catalogue
+
+
+def files_of(model: str, settings: JobSettings, store: Store | None = None) -> ModelFiles:
+    """The files for a model: the user's own where they are named, else the catalogue's.
+
+    Args:
+        model: "seedvr2-3b" and so on.
+        settings: Names of files, and the precision.
+        store: Where model files are kept; None for the user's.
+
+    Raises:
+        WeightsMissing: A file that the user named is not there.
+        WeightsError: A file is none of this kind.
+    """
+    store = store or Store()
+    named = (settings.dit, settings.vae, settings.text_embedding)
+    states: tuple[PublishedState | None, ...] = (None, None, None)
+    if not all(named):
+        states = _published(model, settings.precision, store)
+    dit, vae, text = (
+        _named(Path(path)) if path else _planned(state, store)
+        for path, state in zip(named, states, strict=True)
+    )
+    return ModelFiles(
+        dit=dit,
+        vae=vae,
+        text=text,
+        dit_config=_dit_config(dit) if dit.is_here else _published_config(model),
+        vae_config=_vae_config(vae) if vae.is_here else VAE,
+        missing=tuple(weights.published for weights in (dit, vae, text) if not weights.is_here),
+    )
+
+
+def is_unchanged(weights: WeightsPlan) -> bool:
+    """True while a file is the one that a job began with."""
+    try:
+        about = weights.path.stat()
+    except OSError:
+        return False
+    return (about.st_size, about.st_mtime_ns) == (weights.bytes, weights.modified_ns)
+
+
+def _published(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
+    """The files of the catalogue; without a wish the most exact ones that are here."""
+    if precision == "auto":
+        present = store.best_present(model)
+        if present is not None:
+            return present
+        precision = catalogue.precisions_of(model)[0]
+    return tuple(store.state(file) for file in catalogue.files_of(model, precision))
+
+
+def _planned(state: PublishedState | None, store: Store) -> WeightsPlan:
+    if state is None:
+        raise ValueError("neither a name nor a published file")
+    if not state.is_here or state.path is None:
+        return WeightsPlan(path=store.target(state.filename), published=state.id)
+    return _at(state.path, "" if state.is_own else state.id)
+
+
+def _named(path: Path) -> WeightsPlan:
+    if not path.is_file():
+        raise WeightsMissing(
+            f"There is no model file {path}.", hint="Choose a file that is there.", file=str(path)
+        )
+    return _at(path.absolute(), "")
+
+
+def _at(path: Path, published: str) -> WeightsPlan:
+    about = path.stat()
+    return WeightsPlan(
+        path=path, published=published, bytes=about.st_size, modified_ns=about.st_mtime_ns
+    )
+
+
+def _published_config(model: str) -> DitConfig:
+    return DIT_3B if model == "seedvr2-3b" else DIT_7B
+
+
+@cache
+def _dit_config(weights: WeightsPlan) -> DitConfig:
+    with open_weights(weights.path) as file:
+        return infer_dit_config(file.shapes, file.metadata)
+
+
+@cache
+def _vae_config(weights: WeightsPlan) -> VaeConfig:
+    with open_weights(weights.path) as file:
+        return infer_vae_config(file.shapes, file.metadata)
