@@ -1,0 +1,168 @@
+"""Whole films through the tiny models as the published program does it, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.frame_layout import prepended
+from engine.models.seedvr2.load_vae import FORMS as VAE_FORMS
+from engine.models.seedvr2.load_vae import load_vae
+from engine.models.seedvr2.reference import (
+    Draw,
+    Models,
+    ReferenceOptions,
+    batches,
+    coloured,
+    reference_draw,
+    upscale_as_reference,
+)
+from tests.golden import files
+from tests.golden.cases_colour import compared_ranked
+from tests.golden.dit_forms import FORMS, load_form
+from tests.golden.outcome import Outcome, compared
+
+LATENT_LIMIT = 2e-4  # largest absolute differences; the README of the golden files suggests them
+FRAME_LIMIT = 5e-4
+EXACT_LIMIT = 1e-5  # of what has not been through a model yet
+RANKED_MEAN_LIMIT = 1e-3
+_RANKED = ("lab", "hsv", "wavelet_adaptive")
+
+# what comes behind "batch0." in a name -> (our stage, limit)
+_STAGES: dict[str, tuple[str, float]] = {
+    "transformed_cthw_-1_1": ("clip", EXACT_LIMIT),
+    "cond_latent_thwc_scaled": ("latent", LATENT_LIMIT),
+    "noise_thwc": ("noise", EXACT_LIMIT),
+    "condition_thwc17": ("condition", LATENT_LIMIT),
+    "dit_input_thwc33": ("input", LATENT_LIMIT),
+    "dit_prediction_thwc": ("prediction", LATENT_LIMIT),
+    "upscaled_latent_thwc": ("result", LATENT_LIMIT),
+    "decoded_cthw": ("decoded", FRAME_LIMIT),
+    "assembled_thwc_before_postprocess": ("assembled", FRAME_LIMIT),
+}
+_GIVEN = ("input.", "input_noise_randn_cthw", "aug_randn_thwc")
+
+
+@torch.inference_mode()
+def check_pipeline(path: Path) -> Iterator[Outcome]:
+    """Every stage of every batch, with every form of the models."""
+    tensors, case = files.tensors(path), files.told(path, "meta")["case"]
+    frames = tensors["input.frames_thwc_0_1"].movedim(-1, 1)
+    options = _options(case)
+    if "input.frames_after_prepend_thwc" in tensors:
+        longer = frames[prepended(len(frames), options.prepend)].movedim(1, -1)
+        wanted = tensors["input.frames_after_prepend_thwc"]
+        yield compared(f"{path.name} frames after prepending", longer, wanted, EXACT_LIMIT)
+    for form in VAE_FORMS:
+        models = Models(
+            vae=load_vae(_weights(path, "vae"), form=form),
+            dit=load_form(_weights(path, case["kind"]), form if form in FORMS else "plain"),
+            text=tensors["input.text_embedding"],
+        )
+        models.vae.enable_slicing()
+        found: dict[str, Tensor] = {}
+        final = upscale_as_reference(
+            frames, models, options, draw=_Draws(tensors).of_batch, trace=partial(_keep, found)
+        )
+        for name, wanted in tensors.items():
+            if any(part in name for part in _GIVEN):
+                continue
+            if name != "final_thwc_0_1":
+                outcomes = _compared_stage(name, found, wanted)
+            elif options.colour in _RANKED:
+                theirs = tensors["assembled_thwc_before_postprocess"].movedim(-1, 1)
+                outcomes = _compared_ranks(options, (final, found["source"], theirs), wanted)
+            else:
+                outcomes = iter([compared("final", final.movedim(1, -1), wanted, FRAME_LIMIT)])
+            for outcome in outcomes:
+                yield replace(outcome, case=f"{path.name} {outcome.case} [{form}]")
+
+
+def _compared_ranks(
+    options: ReferenceOptions, frames: tuple[Tensor, Tensor, Tensor], wanted: Tensor
+) -> Iterator[Outcome]:
+    """Colours by rank: strictly for frames that equal theirs, on average for our own.
+
+    One pixel that changes its hue bin or its rank moves all others behind it. An error of 3e-6,
+    the one of decoding in float32, already makes differences of 0.35 in single pixels.
+    """
+    final, source, theirs = frames
+    spans = batches(len(theirs), options)
+    again = coloured(theirs, source, spans, options.colour)[options.prepend :].movedim(1, -1)
+    yield from compared_ranked("final of their frames", again, wanted)
+    mean = float((final.movedim(1, -1) - wanted).abs().mean())
+    yield Outcome(case="final mean", error=mean, limit=RANKED_MEAN_LIMIT)
+
+
+def _compared_stage(name: str, found: Mapping[str, Tensor], wanted: Tensor) -> Iterator[Outcome]:
+    batch, _, stage = name.rpartition(".")
+    if stage not in _STAGES:
+        yield Outcome(case=name, problem="unknown tensor")
+        return
+    ours, limit = _STAGES[stage]
+    value = found[f"{batch}.{ours}" if batch else ours]
+    if "cthw" in stage:
+        value = value.movedim(1, 0)
+        value = value.squeeze(1) if value.shape[1] == 1 and wanted.ndim == 3 else value
+    elif "assembled" in stage:
+        value = value.movedim(1, -1)
+    yield compared(name, value, wanted, limit)
+
+
+class _Draws:
+    """Our noise in the published order; that for frames comes from the file, where it has some."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._batch = -1
+
+    def of_batch(self, seed: int) -> Draw:
+        self._batch += 1
+        usual = reference_draw(seed)
+        given = self._tensors.get(f"batch{self._batch}.input_noise_randn_cthw")
+
+        def draw(kind: str, shape: tuple[int, ...]) -> Tensor:
+            if kind == "frames" and given is not None:
+                return given.movedim(0, 1)
+            return usual(kind, shape)
+
+        return draw
+
+
+def _keep(found: dict[str, Tensor], name: str, value: Tensor) -> None:
+    """Keep what a stage gave, and what follows from it."""
+    found[name] = value.clone()
+    batch, _, stage = name.rpartition(".")
+    if stage == "condition":
+        found[f"{batch}.input"] = torch.cat((found[f"{batch}.noise"], value), dim=-1)
+    elif stage == "result":
+        found[f"{batch}.prediction"] = found[f"{batch}.noise"] - value
+
+
+def _options(case: Mapping[str, Any]) -> ReferenceOptions:
+    return ReferenceOptions(
+        short_side=case["res"],
+        longest=case["maxres"],
+        batch=case["bs"],
+        overlap=case["ov"],
+        uniform=case["uni"],
+        prepend=case["prep"],
+        colour=case["color"],
+        seed=case["seed"],
+        latent_noise=case["lns"],
+        input_noise=case["ins"],
+    )
+
+
+def _weights(path: Path, kind: str) -> Path:
+    """Of the model that the names of all its files begin with."""
+    found = sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))
+    if not found:
+        raise FileNotFoundError(f"there are no weights of {kind} beside {path.name}")
+    return found[0]
