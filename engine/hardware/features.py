@@ -1,4 +1,4 @@
-"""What a processor offers beyond the ordinary."""
+"""What processors and cards offer beyond the ordinary."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def _linux_flags() -> frozenset[str]:
         if name.strip() in ("flags", "Features"):
             return frozenset(value.split())
     return frozenset()
+
+
+# Least CUDA capability of a card that multiplies numbers of a format. Whether this build of torch
+# does it on this card is found out by trying, when it is to be used.
+_PRODUCTS = {"fp8": (8, 9), "int8": (7, 5), "nvfp4": (10, 0)}
+
+
+def products(capability: tuple[int, int] | None) -> tuple[str, ...]:
+    """Narrow number formats that a card of this CUDA capability multiplies; None: no card.
+
+    For choices that are offered before torch is loaded.
+    """
+    return tuple(name for name, least in _PRODUCTS.items() if capability and capability >= least)
