@@ -20,6 +20,7 @@ from engine.tiling.blend import Blender, shares
 from engine.tiling.grid import tile_grid
 
 _SHARED_PX = 64  # that neighbouring tiles of the encoder have in common
+_SLICES_AT_A_TIME = 8  # that a tile is encoded for
 _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
 
@@ -48,7 +49,8 @@ Watch = Callable[[DecodedTile], None]
 class EncodeStream:
     """Encodes the slices of one shot, tile by tile where `tile` is smaller than a frame.
 
-    Memory: the carry of each tile, and what one slice of one tile takes.
+    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host the
+    carries of all and some slices of frames, so that carries seldom move.
     """
 
     def __init__(self, vae: Vae, frame: Size, tile: Size | None = None) -> None:
@@ -60,6 +62,7 @@ class EncodeStream:
         self._shared = min(_SHARED_PX // factor, (min(wanted.width, wanted.height) - 1) // 2)
         self._boxes = tile_grid(self._canvas, wanted, self._shared)
         self._carries = [Carry() for _ in self._boxes]
+        self._slices: list[Tensor] = []
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -70,16 +73,40 @@ class EncodeStream:
             last: The shot ends with it.
 
         Returns:
-            [t, h, w, L] float32, scaled as the transformer takes it.
+            [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until some
+            slices are there.
         """
+        self._slices.append(frames.cpu() if self._is_tiled else frames)
+        if self._is_tiled and not last and len(self._slices) < _SLICES_AT_A_TIME:
+            return self._nothing(frames)
         blender = Blender(self._canvas, margin=0)
         for index, box in enumerate(self._boxes):
-            part = _cut(frames, box.scaled(self._factor))
-            carry = self._carries[index].handed_over(last=last)
-            moments, self._carries[index] = self._vae.encode_slice(_clip(part), carry)
-            mean = moments[0].chunk(2)[0].movedim(0, 1).float()
-            blender.add(mean, box, self._shared)
+            blender.add(self._tile(index, frames.device, last), box, self._shared)
+        self._slices.clear()
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
+
+    @property
+    def _is_tiled(self) -> bool:
+        return len(self._boxes) > 1
+
+    def _nothing(self, frames: Tensor) -> Tensor:
+        shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
+        return frames.new_empty(shape, dtype=torch.float32)
+
+    def _tile(self, index: int, device: torch.device, last: bool) -> Tensor:
+        """Latents [t, L, h, w] float32 of one tile, for all slices that wait."""
+        box = self._boxes[index].scaled(self._factor)
+        carry = self._carries[index]
+        if self._is_tiled:
+            carry = carry.moved(device)
+        means = []
+        for number, frames in enumerate(self._slices, 1):
+            carry = carry.handed_over(last=last and number == len(self._slices))
+            part = _cut(frames, box).to(device)
+            moments, carry = self._vae.encode_slice(_clip(part), carry)
+            means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
+        self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
+        return torch.cat(means)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
