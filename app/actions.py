@@ -31,6 +31,7 @@ SPECS = {
     "move_up": _Spec(mark("Move up"), "up", ("Ctrl+Up",)),
     "move_down": _Spec(mark("Move down"), "down", ("Ctrl+Down",)),
     "remove": _Spec(mark("Remove from the queue"), "trash", ("Del",)),
+    "models": _Spec(mark("Models"), "models", ("Ctrl+M",)),
     "log": _Spec(mark("Log"), "", ("F1",)),
 }
 _OF_THE_LIST = ("remove",)  # their keys mean something else in other places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -88,7 +88,18 @@ class Controller(QObject):
         self._engine = engine
         early, self._early = self._early, []
         for command in early:
-            self._send(command)
+            self.send(command)
+
+    def send(self, command: commands.Command) -> None:
+        """Hand a command to the engine, or keep it until there is one."""
+        if self._engine is None:
+            self._early.append(command)
+            return
+        try:
+            self._engine.send(command)
+        except EngineError as err:
+            _log.warning("%s was not taken: %s", type(command).__name__, err.message)
+            self.command_failed.emit(err.message)
 
     # Adding
 
@@ -111,7 +122,7 @@ class Controller(QObject):
         if starts_at_once:
             self._start_when_queued.add(job_id)
         self._queue.add(job_id, file, self.settings, output)
-        self._send(
+        self.send(
             commands.AddJob(job_id=job_id, source=file, settings=self.settings, output=output)
         )
         return job_id
@@ -121,14 +132,14 @@ class Controller(QObject):
         for job in jobs:
             self._start_when_queued.add(job.job_id)
             self._queue.add(job.job_id, job.source, JobSettings(), job.output)
-            self._send(commands.AdoptJob(job_id=job.job_id))
+            self.send(commands.AdoptJob(job_id=job.job_id))
         self.files_added.emit()
 
     def discard_left_over(self, jobs: Sequence[LeftOver]) -> None:
         """Delete what jobs of an earlier run have made."""
         for job in jobs:
-            self._send(commands.AdoptJob(job_id=job.job_id))
-            self._send(commands.RemoveJob(job_id=job.job_id))
+            self.send(commands.AdoptJob(job_id=job.job_id))
+            self.send(commands.RemoveJob(job_id=job.job_id))
 
     # Changing
 
@@ -139,7 +150,7 @@ class Controller(QObject):
         if row is None or not row.state.can_change:
             return
         self._queue.choose(job_id, settings, output)
-        self._send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
+        self.send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
 
     def move(self, job_id: str, step: int) -> None:
         """Move a job up (-1) or down (1)."""
@@ -149,7 +160,7 @@ class Controller(QObject):
         known = [row for row in self._queue.rows if row.state is not JobState.REJECTED]
         position = next((i for i, row in enumerate(known) if row.job_id == job_id), -1)
         if position >= 0:
-            self._send(commands.MoveJob(job_id=job_id, position=position))
+            self.send(commands.MoveJob(job_id=job_id, position=position))
 
     def remove(self, job_id: str) -> None:
         """Take a job that does not run out of the queue."""
@@ -160,7 +171,7 @@ class Controller(QObject):
         if row.state is JobState.REJECTED:
             self._queue.forget(job_id)
         else:
-            self._send(commands.RemoveJob(job_id=job_id))
+            self.send(commands.RemoveJob(job_id=job_id))
 
     def retry(self, job_id: str) -> None:
         """Let a failed, cancelled or refused job run again."""
@@ -171,20 +182,32 @@ class Controller(QObject):
             self._queue.forget(job_id)
             self.add_file(row.source, output=row.output)
         elif row.state.can_retry:
-            self._send(commands.RetryJob(job_id=job_id))
-            self._send(commands.StartQueue())
+            self.send(commands.RetryJob(job_id=job_id))
+            self.send(commands.StartQueue())
 
     def reopen(self, job_id: str) -> None:
         """Let a job wait again so that its choices can be changed; it does not start by itself."""
         if self._queue.active is None:
-            self._send(commands.StopQueue())
-        self._send(commands.RetryJob(job_id=job_id))
+            self.send(commands.StopQueue())
+        self.send(commands.RetryJob(job_id=job_id))
+
+    def plan_again(self, code: str, is_ready: Callable[[JobSettings], bool]) -> None:
+        """Ask for new plans where one was refused with `code` and that reason is gone."""
+        for row in self._queue.rows:
+            if code not in row.refusals or not is_ready(row.settings):
+                continue
+            if row.state is JobState.REJECTED:
+                self.retry(row.job_id)
+            elif row.state.can_change:
+                self.send(
+                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
+                )
 
     # Running
 
     def start(self) -> None:
         """Run the waiting jobs."""
-        self._send(commands.StartQueue())
+        self.send(commands.StartQueue())
 
     def pause_or_resume(self) -> None:
         """Halt the running job, or let the paused one go on."""
@@ -192,22 +215,22 @@ class Controller(QObject):
         if row is None:
             return
         if row.state is JobState.PAUSED:
-            self._send(commands.ResumeJob(job_id=row.job_id))
+            self.send(commands.ResumeJob(job_id=row.job_id))
         else:
-            self._send(commands.PauseJob(job_id=row.job_id))
+            self.send(commands.PauseJob(job_id=row.job_id))
 
     def cancel(self) -> None:
         """Stop the running job; the next one waits for Start: nothing runs after Cancel."""
         row = self._queue.active
         if row is not None:
-            self._send(commands.StopQueue())
-            self._send(commands.CancelJob(job_id=row.job_id))
+            self.send(commands.StopQueue())
+            self.send(commands.CancelJob(job_id=row.job_id))
 
     def show_frame(self, job_id: str, seconds: float) -> None:
         """Ask for the picture at a time."""
         row = self._queue.find(job_id)
         if row is not None and row.media is not None:
-            self._send(commands.ShowFrame(job_id=job_id, seconds=seconds))
+            self.send(commands.ShowFrame(job_id=job_id, seconds=seconds))
 
     # Answers
 
@@ -219,12 +242,12 @@ class Controller(QObject):
             self._ask_thumbnail(row)
         if event.job_id in self._start_when_queued:
             self._start_when_queued.discard(event.job_id)
-            self._send(commands.StartQueue())
+            self.send(commands.StartQueue())
 
     def _ask_thumbnail(self, row: JobRow) -> None:
         video = row.media.video if row.media is not None else None
         seconds = float(video.duration or 0) / 4 if video is not None else 0.0
-        self._send(
+        self.send(
             commands.ShowFrame(job_id=row.job_id, seconds=seconds, longest_side=_THUMBNAIL_PX)
         )
 
@@ -234,17 +257,7 @@ class Controller(QObject):
     def _after_end(self, _event: events.JobEvent) -> None:
         """An empty queue stops: a file that is added later waits for its choices and Start."""
         if not self._queue.count(JobState.WAITING, JobState.READING) and not self._queue.active:
-            self._send(commands.StopQueue())
-
-    def _send(self, command: commands.Command) -> None:
-        if self._engine is None:
-            self._early.append(command)
-            return
-        try:
-            self._engine.send(command)
-        except EngineError as err:
-            _log.warning("%s was not taken: %s", type(command).__name__, err.message)
-            self.command_failed.emit(err.message)
+            self.send(commands.StopQueue())
 
 
 def settings_for_next(settings: JobSettings) -> JobSettings:

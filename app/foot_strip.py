@@ -62,7 +62,7 @@ class FootStrip(QWidget):
 def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     model, picture = plan.model, plan.picture
-    parts = [choice_of(model.model)]
+    parts = [choice_of(model.model, "model")]
     if model.form:
         parts.append(choice_of(model.form))
     if model.tiles > 1:

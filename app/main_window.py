@@ -54,6 +54,8 @@ class MainWindow(QMainWindow):
     painted = Signal()  # once: the first paint is on the screen
     closed = Signal()
     sample_wanted = Signal()
+    models_wanted = Signal()  # the list of models
+    weights_wanted = Signal()  # what the selected job was refused for
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
-        self.top = TopStrip(telemetry)
+        self.top = TopStrip(telemetry, self.actions_["models"])
         self.queue_column = QueueColumn(queue)
         self.stage = StageView()
         self.choices = ChoicesForm()
@@ -117,6 +119,10 @@ class MainWindow(QMainWindow):
                 self.intake.ask_folder()
             case "open_result" | "show_in_folder" | "report":
                 self._look_at(row, name)
+            case "models":
+                self.models_wanted.emit()
+            case "weights":
+                self.weights_wanted.emit()
             case "log":
                 self._show_log(True)
             case _:
@@ -332,6 +338,7 @@ class MainWindow(QMainWindow):
             "open_result",
             "show_in_folder",
             "report",
+            "models",
         ):
             self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
             self.addAction(self.actions_[name])

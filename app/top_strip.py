@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QIcon, QPainter, QPaintEvent
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.i18n import LANGUAGES, tr
@@ -22,7 +22,9 @@ class TopStrip(QWidget):
     language_wanted = Signal(str)
     theme_wanted = Signal(str)
 
-    def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: TelemetryModel, models_action: QAction, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("topStrip")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -36,6 +38,11 @@ class TopStrip(QWidget):
         self._chip = CardChip()
         self._switch = SegmentedControl(list(LANGUAGES))
         self._switch.setObjectName("languageSwitch")
+        self._models = QToolButton()
+        self._models.setObjectName("modelsButton")
+        self._models.setDefaultAction(models_action)
+        self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._fetched = ""
         self._theme = QToolButton()
         self._theme.setObjectName("themeSwitch")
         row = QHBoxLayout(self)
@@ -48,6 +55,7 @@ class TopStrip(QWidget):
         row.addStretch(1)
         row.addWidget(Gauges(model))
         row.addSpacing(10)
+        row.addWidget(self._models)
         row.addWidget(self._switch)
         row.addWidget(self._theme)
         self._switch.chosen.connect(self.language_wanted)
@@ -62,8 +70,15 @@ class TopStrip(QWidget):
         self._language = language
         self.retranslate_ui()
 
+    def show_models(self, progress: str) -> None:
+        """How far downloads are, in a few letters; "" while there are none."""
+        self._fetched = progress
+        text = tr("Models")
+        self._models.setText(f"{text} · {progress}" if progress else text)
+
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
+        self.show_models(self._fetched)
         self._switch.set_labels(LANGUAGES)
         self._switch.set_current(self._language)
         self._switch.setAccessibleName(tr("Language"))

@@ -38,6 +38,11 @@ class EngineBridge(QObject):
     job_finished = Signal(events.JobFinished)
     job_failed = Signal(events.JobFailed)
     job_cancelled = Signal(events.JobCancelled)
+    weights_listed = Signal(events.WeightsListed)
+    weights_progress = Signal(events.WeightsProgress)
+    weights_done = Signal(events.WeightsDone)
+    weights_failed = Signal(events.WeightsFailed)
+    weights_stopped = Signal(events.WeightsStopped)
     telemetry = Signal(events.Telemetry)
     engine_ready = Signal(events.EngineReady)
     engine_closed = Signal(events.EngineClosed)
@@ -107,6 +112,16 @@ class EngineBridge(QObject):
                 self.job_failed.emit(event)
             case events.JobCancelled():
                 self.job_cancelled.emit(event)
+            case events.WeightsProgress():
+                self.weights_progress.emit(event)
+            case events.WeightsListed():
+                self.weights_listed.emit(event)
+            case events.WeightsDone():
+                self.weights_done.emit(event)
+            case events.WeightsFailed():
+                self.weights_failed.emit(event)
+            case events.WeightsStopped():
+                self.weights_stopped.emit(event)
             case events.EngineReady():
                 self.engine_ready.emit(event)
             case events.EngineClosed():
@@ -120,6 +135,8 @@ def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:
     for event in reversed(taken):
         if isinstance(event, events.StageProgress):
             key: tuple[str, ...] = ("progress", event.job_id, event.stage)
+        elif isinstance(event, events.WeightsProgress):
+            key = ("weights", event.file)
         elif isinstance(event, events.Telemetry):
             key = ("telemetry",)
         else:

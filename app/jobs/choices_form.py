@@ -9,19 +9,26 @@ from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import mark, tr
-from app.jobs import output_form, target_form
+from app.jobs import output_form, seedvr2_form, target_form
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import OutputForm
+from app.jobs.seedvr2_form import SeedVr2Form
 from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
-from app.settings.names import choice_of, name_of
+from app.settings.names import choice_of, family_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
 from engine.plan import Plan
 from engine.settings.schema import JobSettings
 
-SHOWN_ABOVE = (*target_form.FIELDS, *output_form.FIELDS, "model", "form")
+SHOWN_ABOVE = (
+    *target_form.FIELDS,
+    *output_form.FIELDS,
+    *seedvr2_form.FIELDS,
+    "model",
+    "form",
+)
 _WAIT_MS = 200  # after the last change, before the engine plans anew
 _FIXED = mark("Choices are fixed once a film was started.")
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
@@ -51,6 +58,7 @@ class ChoicesForm(QWidget):
         self._chosen_form.setProperty("kind", "secondary")
         self._form = SegmentedControl(_FORMS)
         self._form.setObjectName("setting-form")
+        self._seedvr2 = SeedVr2Form()
         self.file = OutputForm()
         self.more = MoreChoices(SHOWN_ABOVE)
         self._timer = QTimer(self)
@@ -63,6 +71,7 @@ class ChoicesForm(QWidget):
             self._model,
             self._form_label,
             self._form,
+            self._seedvr2,
             self.file,
             self.more,
         )
@@ -91,6 +100,19 @@ class ChoicesForm(QWidget):
             part.setToolTip("" if self._can_change else tr(_FIXED))
         self._say_chosen(row.plan if row is not None else None)
         self.file.show_output(row.plan if row is not None else None, self.output)
+
+    def choose(self, values: dict[str, object]) -> bool:
+        """Take choices that were made elsewhere; False where the shown job's are fixed."""
+        if not self._can_change:
+            return False
+        self._apply(values)
+        self._show_values(False)
+        self.flush()
+        return True
+
+    def say_availability(self, words: dict[str, str]) -> None:
+        """What is here of each model, behind its name."""
+        self._model.say_notes(words)
 
     def flush(self) -> None:
         """Say a pending change at once: somebody presses Start."""
@@ -125,9 +147,11 @@ class ChoicesForm(QWidget):
     def _say_chosen(self, plan: Plan | None) -> None:
         """What "automatic" has come to mean."""
         self._plan = plan
-        self._model.say_automatic(plan.model.model if plan is not None else "")
+        is_automatic = plan is not None and self.settings.model == "auto"
+        self._model.say_automatic(plan.model.model if is_automatic else "")
         form = plan.model.form if plan is not None and self.settings.form == "auto" else ""
         self._chosen_form.setText(choice_of(form) if form else "")
+        self._show_family()
 
     def _show_subject(self) -> None:
         if not self._name:
@@ -142,14 +166,20 @@ class ChoicesForm(QWidget):
         show_target(self.settings)
         self._model.set_value(self.settings.model)
         self._form.set_current(self.settings.form)
-        self._show_form()
+        self._seedvr2.show_settings(self.settings)
+        self._show_family()
         self.file.show_settings(self.settings)
         self.more.show_settings(self.settings)
 
-    def _show_form(self) -> None:
-        """Only Lite has a faithful and a restoring form."""
+    def _show_family(self) -> None:
+        """Only the choices that the model looks at."""
+        plan = self._plan
+        meant = plan.model.model if plan is not None else "lite"
+        family = family_of(meant if self.settings.model == "auto" else self.settings.model)
         for part in (self._form_label, self._chosen_form, self._form):
-            part.setVisible(self.settings.model != "none")
+            part.setVisible(family == "lite")
+        self._seedvr2.setVisible(family == "seedvr2")
+        self.more.show_family(family)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -169,6 +199,7 @@ class ChoicesForm(QWidget):
         form.addWidget(self._chosen_form)
         column.addLayout(form)
         column.addWidget(self._form)
+        column.addWidget(self._seedvr2)
         column.addSpacing(6)
         column.addWidget(self.file)
         column.addSpacing(6)
@@ -180,6 +211,7 @@ class ChoicesForm(QWidget):
         self.file.changed.connect(self._apply)
         self.file.output_chosen.connect(self._choose_output)
         self._model.changed.connect(lambda name, value: self._apply({name: value}))
+        self._seedvr2.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
         self._form.chosen.connect(lambda value: self._apply({"form": value}))
 
@@ -188,7 +220,7 @@ class ChoicesForm(QWidget):
         container = values.get("container")
         if self.output is not None and container not in (None, "auto"):
             self.output = self.output.with_suffix(f".{container}")
-        self._show_form()
+        self._show_family()
         self._timer.start()
 
     def _choose_output(self, output: Path | None) -> None:

@@ -14,11 +14,37 @@ from app.theme.icons import icon
 from engine.settings import schema
 
 _GROUPS = {
+    mark("SeedVR2: picture"): (
+        "precision",
+        "seed",
+        "colour",
+        "padding",
+        "input_noise",
+        "latent_noise",
+        "noise_order",
+    ),
+    mark("SeedVR2: clips and cuts"): (
+        "shots",
+        "shot_sensitivity",
+        "clip_frames",
+        "join",
+        "join_frames",
+    ),
+    mark("SeedVR2: memory and speed"): (
+        "blocks_on_device",
+        "encode_tile",
+        "decode_tile",
+        "vae_precision",
+        "attention",
+        "products",
+    ),
+    mark("SeedVR2: own files"): ("dit", "vae", "text_embedding"),
     mark("Film"): ("start", "stop", "accept_damaged"),
     mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
     mark("Computing"): ("device", "tile", "overlap", "segment_seconds"),
 }
 _REST = mark("Others")
+_EDITOR_WIDTH = 160
 
 
 class MoreChoices(QWidget):
@@ -50,6 +76,16 @@ class MoreChoices(QWidget):
         """Show the values of a job."""
         for name, editor in self.editors.items():
             editor.set_value(getattr(settings, name))
+
+    def show_family(self, family: str) -> None:
+        """Show only what a family of models looks at, and what all do."""
+        about = schema.describe(schema.JobSettings)
+        for heading, names in self._groups.items():
+            shown = [name for name in names if about[name].family in ("", family)]
+            self._headings[heading].setVisible(bool(shown))
+            for name in names:
+                self.editors[name].setVisible(name in shown)
+                self._labels[name].setVisible(name in shown)
 
     def unfold(self) -> None:
         """Show the rows."""
@@ -83,7 +119,8 @@ class MoreChoices(QWidget):
         grid.setHorizontalSpacing(12)
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
-        for heading, names in groups(shown_above).items():
+        self._groups = groups(shown_above)
+        for heading, names in self._groups.items():
             self._headings[heading] = QLabel()
             self._headings[heading].setProperty("kind", "section")
             grid.addWidget(self._headings[heading], grid.rowCount(), 0, 1, 2)
@@ -93,7 +130,7 @@ class MoreChoices(QWidget):
     def _add_row(self, grid: QGridLayout, name: str) -> None:
         editor = make_editor(name)
         editor.changed.connect(self.changed)
-        editor.setFixedWidth(150)
+        editor.setFixedWidth(_EDITOR_WIDTH)
         label = QLabel()
         label.setBuddy(editor.control)
         at = grid.rowCount()

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QSlider,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -23,7 +21,7 @@ from app.i18n import tr
 from app.settings.editors import ChoiceEditor
 from app.settings.names import name_of, quality_of
 from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel
+from app.widgets.controls import ElidedLabel, WheellessSlider
 from engine.plan import Plan
 from engine.settings import schema
 
@@ -47,7 +45,7 @@ class OutputForm(QWidget):
         self._labels = {name: QLabel() for name in self._editors}
         self._quality_label = QLabel()
         self._quality_words = QLabel()
-        self._quality = _WheellessSlider(Qt.Orientation.Horizontal)
+        self._quality = WheellessSlider(Qt.Orientation.Horizontal)
         self._quality.setObjectName("setting-crf")
         about = schema.describe(schema.JobSettings)["crf"]
         self._worst = int(about.high or 51)
@@ -200,13 +198,6 @@ class OutputForm(QWidget):
             self.output_chosen.emit(
                 Path(chosen) / self._output.name if self._is_named else Path(chosen)
             )
-
-
-class _WheellessSlider(QSlider):
-    """The wheel scrolls the page and never changes the value."""
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
 
 
 def with_ending(name: str, ending: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.i18n import mark, tr
+from engine.settings import schema
 
 NAMES = {
     "model": mark("Engine"),
@@ -23,6 +24,28 @@ NAMES = {
     "start": mark("Begin at"),
     "stop": mark("End before"),
     "segment_seconds": mark("Length of pieces"),
+    "precision": mark("Precision"),
+    "strength": mark("Strength"),
+    "seed": mark("Seed"),
+    "colour": mark("Colours"),
+    "clip_frames": mark("Clip length"),
+    "join": mark("Joined as"),
+    "join_frames": mark("Shared frames"),
+    "shots": mark("Cuts"),
+    "shot_sensitivity": mark("Sensitivity to cuts"),
+    "padding": mark("Padding"),
+    "input_noise": mark("Noise on frames"),
+    "latent_noise": mark("Noise on latents"),
+    "noise_order": mark("Order of noise"),
+    "attention": mark("Attention"),
+    "products": mark("Matrix products"),
+    "blocks_on_device": mark("Blocks on the card"),
+    "encode_tile": mark("Tile when encoding"),
+    "decode_tile": mark("Tile when decoding"),
+    "vae_precision": mark("Precision of the VAE"),
+    "dit": mark("Transformer"),
+    "vae": "VAE",
+    "text_embedding": mark("Text embedding"),
     "overwrite": mark("Replace existing file"),
     "accept_damaged": mark("Accept damaged film"),
     "threads": mark("Processor threads"),
@@ -32,7 +55,10 @@ NAMES = {
 CHOICES = {
     "auto": mark("Automatic"),
     "lite": mark("Lite · built in"),
-    "none": mark("None · same picture"),
+    "seedvr2-3b": "SeedVR2 3B",
+    "seedvr2-7b": "SeedVR2 7B",
+    "seedvr2-7b-sharp": mark("SeedVR2 7B sharp"),
+    "none": mark("None"),
     "faithful": mark("Faithful"),
     "restore": mark("Restore"),
     "cpu": mark("Processor"),
@@ -52,7 +78,47 @@ CHOICES = {
     "420": "4:2:0",
     "422": "4:2:2",
     "444": "4:4:4",
+    "fp16": "FP16",
+    "fp8": "FP8",
+    "q8": "Q8",
+    "q4": "Q4",
+    "int8": "INT8",
+    "float16": "FP16",
+    "bfloat16": "BF16",
+    "float32": "FP32",
+    "nvfp4": "NVFP4",
+    "two-scale": mark("Two scales"),
+    "lab": "Lab",
+    "wavelet": "Wavelet",
+    "wavelet_adaptive": mark("Wavelet, adaptive"),
+    "hsv": "HSV",
+    "adain": "AdaIN",
+    "latents": mark("Latents"),
+    "frames": mark("Frames"),
+    "off": mark("Off"),
+    "reflect": mark("Reflected"),
+    "black": mark("Black"),
+    "per-latent": mark("Once for a shot"),
+    "reference": mark("As the reference"),
+    "sdpa": "SDPA",
+    "cudnn": "cuDNN",
+    "efficient": mark("Memory-efficient"),
+    "flash": "Flash (torch)",
+    "math": mark("Plain"),
+    "flash2": "Flash 2",
+    "flash3": "Flash 3",
+    "sage2": "Sage 2",
+    "sage3": "Sage 3",
+    "sage3-fp4": "Sage 3 FP4",
+    "xformers": "xFormers",
 }
+_MEANS_ELSE = {  # where a value says something else under one setting
+    ("model", "none"): mark("None · same picture"),
+    ("colour", "none"): mark("As the model gives them"),
+    ("products", "none"): mark("Exact"),
+    ("join", "none"): mark("Not joined"),
+}
+UNITS = {"frames": mark("frames")}
 
 
 def name_of(setting: str) -> str:
@@ -60,9 +126,24 @@ def name_of(setting: str) -> str:
     return tr(NAMES.get(setting, setting.replace("_", " ").capitalize()))
 
 
-def choice_of(value: str) -> str:
+def choice_of(value: str, setting: str = "") -> str:
     """A value in the current language; codec names are the same everywhere."""
-    return tr(CHOICES[value]) if value in CHOICES else value
+    text = _MEANS_ELSE.get((setting, value)) or CHOICES.get(value)
+    return tr(text) if text is not None else value
+
+
+def family_of(model: str) -> str:
+    """The family of models whose settings count: "lite", "seedvr2", or "" for none."""
+    if model in schema.SEEDVR2:
+        return "seedvr2"
+    return "lite" if model == "lite" else ""
+
+
+def unit_of(unit: str) -> str:
+    """A unit as it stands behind a number."""
+    if unit == "x":
+        return "×"
+    return tr(UNITS[unit]) if unit in UNITS else unit
 
 
 def quality_of(crf: int) -> str:
@@ -78,3 +159,16 @@ def quality_of(crf: int) -> str:
     if crf <= 30:
         return tr("Small file")
     return tr("Very small file")
+
+
+def strength_of(percent: int) -> str:
+    """What a strength does, honestly."""
+    if percent == 0:
+        return tr("Only resized")
+    if percent <= 40:
+        return tr("Close to the source")
+    if percent <= 75:
+        return tr("Half and half")
+    if percent < 100:
+        return tr("Mostly redrawn")
+    return tr("All redrawn")

@@ -75,6 +75,13 @@ class JobRow:
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     @property
+    def refusals(self) -> tuple[str, ...]:
+        """Codes of what keeps the job from starting."""
+        notices = self.plan.notices if self.plan is not None else ()
+        refused = [notice.code for notice in notices if notice.severity == "refusal"]
+        return (*refused, self.error.code) if self.error is not None else tuple(refused)
+
+    @property
     def result(self) -> Path | None:
         """The finished file, once there is one."""
         if self.report is not None:

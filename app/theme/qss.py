@@ -47,7 +47,7 @@ QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
 QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
 QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}
 QLabel[kind="figure"] {{ font-size: {tokens.FIGURE_PX}px; font-weight: 700; }}
-QLabel[kind="gauge"] {{ font-weight: 600; }}
+QLabel[kind="gauge"], QLabel[kind="strong"] {{ font-weight: 600; }}
 QLabel[kind="lead"] {{ color: {t.text_2}; font-size: 15px; }}
 QLabel[kind="good"] {{ color: {t.accent}; font-weight: 600; }}
 QLabel[kind="warning"] {{ color: {t.warning}; font-weight: 600; }}
@@ -82,6 +82,10 @@ QPushButton[kind="quiet"]:hover, QToolButton[kind="quiet"]:hover {{
   background: {hover}; color: {t.text_1}; }}
 QPushButton[kind="quiet"]:focus, QToolButton[kind="quiet"]:focus {{
   border: 2px solid {t.accent}; }}
+QToolButton[kind="more"] {{
+  background: transparent; border: 1px solid transparent; padding: 6px; }}
+QToolButton[kind="more"]:hover {{ background: {hover}; }}
+QToolButton[kind="more"]:focus {{ border: 2px solid {t.accent}; padding: 5px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};
@@ -102,6 +106,9 @@ QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
   border-radius: {tokens.RADIUS}px; padding: 0 10px; min-height: {tokens.CONTROL_HEIGHT - 2}px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QSpinBox::up-button, QSpinBox::down-button,
+QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {{
+  width: 0; height: 0; subcontrol-origin: border; }}
 QComboBox:hover, QLineEdit:hover, QSpinBox:hover, QDoubleSpinBox:hover {{
   border-color: {mixed(t.text_2, t.line, 0.35)}; }}
 QComboBox:focus, QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus {{

@@ -1,10 +1,10 @@
-"""Qt's own controls with a few pixels of ours: drop-down arrow, switch, elided label."""
+"""Qt's own controls with a few pixels of ours: drop-down, slider, switch, elided label."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSizePolicy, QSlider, QWidget
 
 from app.theme import tokens
 from app.theme.icons import pixmap
@@ -28,6 +28,14 @@ class ChoiceBox(QComboBox):
         size = 16
         arrow = pixmap("chevron-down", colour, size)
         painter.drawPixmap(self.width() - size - 8, (self.height() - size) // 2, arrow)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to the scroll area."""
+        event.ignore()
+
+
+class WheellessSlider(QSlider):
+    """The wheel scrolls the page and never changes the value."""
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Leave the wheel to the scroll area."""

@@ -26,27 +26,38 @@ class NoticeLine(QWidget):
     """Icon, message and, smaller, what to do."""
 
     def __init__(
-        self, severity: str, message: str, hint: str = "", parent: QWidget | None = None
+        self,
+        severity: str = "info",
+        message: str = "",
+        hint: str = "",
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._severity = severity
         self._icon = QLabel()
         self._icon.setFixedSize(16, 18)
-        message_label, hint_label = QLabel(message), QLabel(hint)
-        hint_label.setProperty("kind", "secondary")
-        hint_label.setVisible(bool(hint))
-        for label in (message_label, hint_label):
+        self._message, self._hint = QLabel(), QLabel()
+        self._hint.setProperty("kind", "secondary")
+        for label in (self._message, self._hint):
             label.setWordWrap(True)
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         texts = QVBoxLayout()
         texts.setSpacing(2)
-        texts.addWidget(message_label)
-        texts.addWidget(hint_label)
+        texts.addWidget(self._message)
+        texts.addWidget(self._hint)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
         row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(texts, 1)
+        self.say(severity, message, hint)
+
+    def say(self, severity: str, message: str, hint: str = "") -> None:
+        """Show another sentence."""
+        self._severity = severity
+        self._message.setText(message)
+        self._hint.setText(hint)
+        self._hint.setVisible(bool(hint))
         self._draw()
 
     def changeEvent(self, event: QEvent) -> None:

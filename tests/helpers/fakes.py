@@ -12,6 +12,7 @@ from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
 from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
+from tests.helpers.fake_weights import FakeWeights
 
 GIB = 2**30
 
@@ -65,6 +66,8 @@ def make_plan(
     frames = media.video.frame_count
     seconds = frames * size.pixels / 6e6
     container = settings.container if settings.container != "auto" else "mp4"
+    form = "restore" if settings.form == "auto" else settings.form
+    form = form if settings.model in ("auto", "lite") else ""
     tag = f"{settings.height}p" if settings.height else f"x{settings.scale}"
     target = output or media.path.with_name(f"{media.path.stem}_{tag}.{container}")
     return Plan(
@@ -74,8 +77,8 @@ def make_plan(
         source_size=media.video.size,
         span=FrameSpan(0, frames),
         model=ModelPlan(
-            model="none" if settings.model == "none" else "lite",
-            form="restore" if settings.form == "auto" else settings.form,
+            model="lite" if settings.model == "auto" else settings.model,
+            form=form,
             scale=2,
             tile=Size(256, 256),
             overlap=settings.overlap,
@@ -167,6 +170,7 @@ class FakeEngine:
         self.plans: dict[str, Plan] = {}
         self.queue: list[str] = []
         self.running: str | None = None
+        self.weights = FakeWeights(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -192,6 +196,8 @@ class FakeEngine:
         match command:
             case commands.Prepare():
                 self.sink.emit(events.EngineReady(seconds=0.4))
+            case commands.WeightsCommand():
+                self.weights.answer(command)
             case commands.AddJob():
                 self._add(command)
             case commands.ChangeJob():

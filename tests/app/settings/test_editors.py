@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtWidgets import QDoubleSpinBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.jobs.choices_form import SHOWN_ABOVE
@@ -10,6 +12,7 @@ from app.jobs.more_choices import MoreChoices, groups
 from app.settings.editors import make_editor
 from app.settings.names import CHOICES, NAMES
 from engine.settings import schema
+from tests.app.conftest import Bench
 
 FIELDS = schema.describe(schema.JobSettings)
 
@@ -57,3 +60,44 @@ def test_a_text_that_is_no_time_is_marked_and_not_sent(qtbot: QtBot) -> None:
     field.setText("1:02.5")
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert heard == [("start", "1:02.5")]
+
+
+def test_a_number_can_be_read(bench: Bench) -> None:
+    """Qt once gave the text of every number field a width of one pixel."""
+    bench.window.choices.more.unfold()
+    bench.hear()
+    field = bench.find("setting-segment_seconds")
+    assert isinstance(field, QDoubleSpinBox)
+    line = field.lineEdit()
+    assert line.width() > line.fontMetrics().horizontalAdvance(field.text())
+
+
+def test_the_lowest_number_is_a_word_where_it_leaves_the_choice_to_the_planner(
+    qtbot: QtBot,
+) -> None:
+    for name, default in (("blocks_on_device", -1), ("clip_frames", 0)):
+        editor = make_editor(name)
+        qtbot.addWidget(editor)
+        editor.retranslate_ui()
+        editor.set_value(default)
+        assert editor.control.text() == "Automatic"  # type: ignore[attr-defined]
+
+
+def test_a_file_of_the_users_is_said_only_where_it_is(qtbot: QtBot, tmp_path: Path) -> None:
+    editor = make_editor("dit")
+    qtbot.addWidget(editor)
+    heard: list[object] = []
+    editor.changed.connect(lambda *args: heard.append(args))
+    field = editor.control
+    assert isinstance(field, QLineEdit)
+    file = tmp_path / "mein 模型.safetensors"
+    field.setText(str(file))
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert (heard, field.property("wrong")) == ([], True)
+    file.write_bytes(b"")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert heard == [("dit", str(file))]
+    field.clear()
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert heard[1:] == [("dit", "")]
+    assert not field.property("wrong")

@@ -1,0 +1,72 @@
+"""What SeedVR2 is asked for most often: how much of its restoration is taken."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.i18n import tr
+from app.settings.names import name_of, strength_of
+from app.widgets.controls import WheellessSlider
+from engine.settings import schema
+
+FIELDS = ("strength",)  # the settings that this form edits
+_STEP = 5  # percent, by the arrow keys
+
+
+class SeedVr2Form(QWidget):
+    """Edits the strength; only shown where SeedVR2 is chosen."""
+
+    changed = Signal(dict)  # name -> value
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        about = schema.describe(schema.JobSettings)["strength"]
+        self._label, self._words = QLabel(), QLabel()
+        self._slider = WheellessSlider(Qt.Orientation.Horizontal)
+        self._slider.setObjectName("setting-strength")
+        self._slider.setRange(int(about.low or 0), int(about.high or 100))
+        self._slider.setSingleStep(_STEP)
+        self._slider.setPageStep(4 * _STEP)
+        self._label.setBuddy(self._slider)
+        head = QHBoxLayout()
+        head.addWidget(self._label)
+        head.addStretch()
+        head.addWidget(self._words)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addLayout(head)
+        column.addWidget(self._slider)
+        self._slider.valueChanged.connect(self._say_strength)
+        self._slider.valueChanged.connect(lambda value: self.changed.emit({"strength": value}))
+        self.retranslate_ui()
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job without saying that they changed."""
+        self._slider.blockSignals(True)
+        self._slider.setValue(settings.strength)
+        self._slider.blockSignals(False)
+        self._say_strength()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._label.setText(name_of("strength"))
+        self._slider.setAccessibleName(name_of("strength"))
+        explanation = tr(
+            "Lower keeps more of the source. What the model redraws may never have been there."
+        )
+        for part in (self._label, self._words, self._slider):
+            part.setToolTip(explanation)
+        self._slider.setAccessibleDescription(explanation)
+        self._say_strength()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.retranslate_ui()
+
+    def _say_strength(self) -> None:
+        percent = self._slider.value()
+        self._words.setText(f"{strength_of(percent)} · {percent} %")

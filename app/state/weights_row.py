@@ -1,0 +1,112 @@
+"""What the window knows of one file of a model, and of those that belong together."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from engine.errors import ErrorInfo
+from engine.published import Phase, PublishedState
+
+MB = 1e6  # bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What is done to one file, or what it ended with."""
+
+    phase: Phase
+    done_mb: float = 0.0
+    total_mb: float = 0.0  # 0 while unknown
+    mb_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+    error: ErrorInfo | None = None
+
+    @property
+    def runs(self) -> bool:
+        """True from the order on until it has ended."""
+        return self.error is None
+
+    @property
+    def waits(self) -> bool:
+        """True while other files have their turn."""
+        return self.runs and not (self.done_mb or self.total_mb)
+
+    @property
+    def share(self) -> float:
+        """Finished part, 0 to 1."""
+        return min(1.0, self.done_mb / self.total_mb) if self.total_mb else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A file with those it cannot work without: a transformer with VAE and text embedding."""
+
+    main: PublishedState
+    others: tuple[PublishedState, ...] = ()
+
+    @property
+    def files(self) -> tuple[PublishedState, ...]:
+        """All of them, the small ones first: they are fetched in this order."""
+        return (*self.others, self.main)
+
+    @property
+    def lacking(self) -> tuple[PublishedState, ...]:
+        """Those that are not whole on this machine."""
+        return tuple(file for file in self.files if not file.is_here)
+
+    @property
+    def is_complete(self) -> bool:
+        """True when it could be used now."""
+        return not self.lacking
+
+    @property
+    def lacking_mb(self) -> float:
+        """What is left to fetch, as far as sizes are known."""
+        return sum(max(0, file.bytes - file.done_bytes) for file in self.lacking) / MB
+
+
+class Standing(enum.Enum):
+    """Where a package stands, as the user sees it."""
+
+    MISSING = "missing"
+    PARTIAL = "partial"
+    INCOMPLETE = "incomplete"  # whole itself, but a companion is not here
+    DAMAGED = "damaged"
+    UNCHECKED = "unchecked"
+    HERE = "here"
+    ELSEWHERE = "elsewhere"  # another program is at it
+    WAITING = "waiting"
+    BUSY = "busy"
+    FAILED = "failed"
+
+    @property
+    def is_running(self) -> bool:
+        """True while there is something to stop."""
+        return self in (Standing.WAITING, Standing.BUSY)
+
+    @property
+    def is_usable(self) -> bool:
+        """True when a job could use it now."""
+        return self in (Standing.UNCHECKED, Standing.HERE)
+
+
+_AT_REST = {
+    "missing": Standing.MISSING,
+    "partial": Standing.PARTIAL,
+    "damaged": Standing.DAMAGED,
+    "unverified": Standing.UNCHECKED,
+    "here": Standing.HERE,
+    "busy": Standing.ELSEWHERE,
+}
+
+
+def standing_of(package: Package, transfer: Transfer | None) -> Standing:
+    """Where a package stands, with what is done to it now."""
+    if transfer is not None:
+        if not transfer.runs:
+            return Standing.FAILED
+        return Standing.WAITING if transfer.waits else Standing.BUSY
+    if package.main.is_here and not package.is_complete:
+        return Standing.INCOMPLETE
+    return _AT_REST[package.main.state]

@@ -1,0 +1,100 @@
+"""What the user wants of the files of models becomes commands; films that waited plan anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app.bridge.engine_bridge import EngineBridge
+from app.controller import Controller
+from app.state.weights_model import WeightsModel
+from engine import commands, events
+from engine.settings.schema import JobSettings
+
+MISSING = "weights-missing"  # the code of a refusal that a download answers
+_OWN_FILES = ("dit", "vae", "text_embedding")
+
+
+class WeightsOrders(QObject):
+    """Asks the engine, and tells the model at once what was asked."""
+
+    def __init__(
+        self,
+        bridge: EngineBridge,
+        controller: Controller,
+        model: WeightsModel,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._controller, self._model = controller, model
+        self._here: frozenset[str] | None = None
+        bridge.weights_listed.connect(self._plan_again)
+
+    def look(self) -> None:
+        """Ask what is here."""
+        self._controller.send(commands.ListWeights())
+
+    def get(self, file: str) -> None:
+        """Fetch a file and what it cannot work without, as far as it is not here."""
+        known = self._model.find(file)
+        if known is None:
+            return
+        lacking = [part.id for part in self._model.package(known).lacking]
+        running = self._model.running
+        self._model.dismiss(file)
+        if lacking:
+            self._model.ask("download", lacking, main=file)
+        for name in lacking:
+            if name not in running:
+                self._controller.send(commands.GetWeights(file=name))
+
+    def get_for(self, settings: JobSettings, params: Mapping[str, str]) -> str:
+        """Fetch what a refused job lacks.
+
+        Args:
+            settings: Of the job.
+            params: Of the refusal; files that it names are preferred.
+
+        Returns:
+            Id of the file whose row shows the progress; "" when only the user can tell.
+        """
+        named = [file.id for file in self._model.files if file.id in params.values()]
+        if not named and not any(getattr(settings, name) for name in _OWN_FILES):
+            package = self._model.best_package(settings.model, settings.precision)
+            named = [package.main.id] if package is not None else []
+        for file in named:
+            self.get(file)
+        return named[0] if named else ""
+
+    def stop(self, file: str) -> None:
+        """Stop what runs for a file; parts stay for the next time."""
+        for name in self._model.stoppable(file):
+            self._controller.send(commands.StopWeights(file=name))
+
+    def verify(self, file: str) -> None:
+        """Compare a file with the published SHA-256."""
+        self._model.ask("verify", [file])
+        self._controller.send(commands.VerifyWeights(file=file))
+
+    def remove(self, file: str) -> None:
+        """Delete our copy of a file, or forget a borrowed one."""
+        self._model.dismiss(file)
+        self._controller.send(commands.RemoveWeights(file=file))
+
+    def take_file(self, path: Path) -> None:
+        """Import a file of the user's."""
+        self._model.ask("import", [str(path)])
+        self._controller.send(commands.ImportWeights(path=path))
+
+    def _plan_again(self, event: events.WeightsListed) -> None:
+        """Films that were refused for want of a file are planned again when one has come."""
+        here = frozenset(file.id for file in event.files if file.is_here)
+        if self._here is not None and here - self._here:
+            self._controller.plan_again(MISSING, self._is_ready)
+        self._here = here
+
+    def _is_ready(self, settings: JobSettings) -> bool:
+        package = self._model.best_package(settings.model, settings.precision)
+        return package is None or package.is_complete

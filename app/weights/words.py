@@ -1,0 +1,128 @@
+"""Models, their files and where those stand, in words and in the current language."""
+
+from __future__ import annotations
+
+from app import wording
+from app.i18n import mark, tr
+from app.settings.names import choice_of
+from app.state.weights_row import MB, Package, Standing, Transfer
+from engine.published import PublishedState
+from engine.units import bytes_text
+
+_MODELS = {
+    "seedvr2-3b": mark("The smaller model: faster, and content with less memory."),
+    "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
+    "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
+}
+_FILES = {
+    "fp16": ("FP16", mark("As published, nothing left out")),
+    "fp8": ("FP8", mark("Half the size, a little less exact")),
+    "q8": ("Q8", mark("Half the size, nearly exact")),
+    "q4": ("Q4", mark("Smallest, least exact")),
+}
+_SHARED = {
+    "vae": ("VAE", mark("Turns frames into what the model sees, and back")),
+    "text": (mark("Text embedding"), mark("The fixed description that the model works with")),
+}
+_OWN = mark("A file of your own")
+_STANDINGS = {
+    Standing.MISSING: mark("Not here"),
+    Standing.INCOMPLETE: mark("Lacks shared files"),
+    Standing.DAMAGED: mark("Damaged"),
+    Standing.UNCHECKED: mark("Here, not checked"),
+    Standing.HERE: mark("Here, checked"),
+    Standing.ELSEWHERE: mark("Another program is at it"),
+    Standing.WAITING: mark("Waits for its turn"),
+    Standing.FAILED: mark("Stopped by an error"),
+}
+_PHASES = {
+    "download": mark("Fetching"),
+    "verify": mark("Checking"),
+    "import": mark("Importing"),
+}
+
+
+def model_title(model: str) -> str:
+    """The name of a model."""
+    return choice_of(model, "model")
+
+
+def model_words(model: str) -> str:
+    """What a model is good for; "" for one that we do not know."""
+    return tr(_MODELS[model]) if model in _MODELS else ""
+
+
+def file_title(file: PublishedState) -> str:
+    """A short name inside its group."""
+    if file.is_own:
+        return file.filename
+    if file.kind in _SHARED:
+        return tr(_SHARED[file.kind][0])
+    return tr(_FILES[file.precision][0]) if file.precision in _FILES else file.precision.upper()
+
+
+def file_words(file: PublishedState) -> str:
+    """What choosing this file means."""
+    if file.is_own:
+        return tr(_OWN)
+    if file.kind in _SHARED:
+        return tr(_SHARED[file.kind][1])
+    return tr(_FILES[file.precision][1]) if file.precision in _FILES else file.filename
+
+
+def full_title(file: PublishedState) -> str:
+    """A name that can stand alone: for screen readers and questions."""
+    if file.kind != "dit" or file.is_own or not file.models:
+        return file_title(file)
+    return f"{model_title(file.models[0])} {file_title(file)}"
+
+
+def size(file: PublishedState) -> str:
+    """Size of the whole file; nobody knows it before the first byte where it is not published."""
+    return bytes_text(file.bytes) if file.bytes else "–"
+
+
+def standing(package: Package, stands: Standing, transfer: Transfer | None) -> str:
+    """Where a package stands."""
+    if stands is Standing.BUSY and transfer is not None:
+        return tr(_PHASES[transfer.phase])
+    if stands is Standing.PARTIAL:
+        file = package.main
+        if not file.bytes:
+            return tr("{size} are here", size=bytes_text(file.done_bytes))
+        percent = int(100 * file.done_bytes / file.bytes)
+        return tr("{percent} % are here", percent=percent)
+    return tr(_STANDINGS[stands])
+
+
+def progress(transfer: Transfer) -> str:
+    """Megabytes, speed and time left in one line."""
+    done = f"{transfer.done_mb:,.0f}"
+    if transfer.total_mb:
+        parts = [tr("{done} of {total} MB", done=done, total=f"{transfer.total_mb:,.0f}")]
+    else:
+        parts = [tr("{done} MB", done=done)]
+    if transfer.mb_per_second:
+        parts.append(tr("{speed} MB/s", speed=f"{transfer.mb_per_second:.1f}"))
+    if transfer.seconds_left:
+        parts.append(tr("{time} left", time=wording.duration(transfer.seconds_left)))
+    return " · ".join(parts)
+
+
+def short_progress(transfer: Transfer) -> str:
+    """A few letters for a button."""
+    if transfer.total_mb:
+        return f"{int(100 * transfer.share)} %"
+    return f"{transfer.done_mb:,.0f} MB" if transfer.done_mb else "…"
+
+
+def availability(package: Package | None, transfer: Transfer | None) -> str:
+    """What the list of engines says behind a model; "" where nothing is known."""
+    if package is None:
+        return ""
+    if transfer is not None and transfer.runs:
+        return short_progress(transfer)
+    if package.is_complete:
+        return tr("here")
+    left = package.lacking_mb
+    return tr("{size} to fetch", size=bytes_text(left * MB)) if left else tr("to fetch")

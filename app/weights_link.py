@@ -1,0 +1,104 @@
+"""The list of models and the rest of the window: opens it, and shows what it knows elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from PySide6.QtCore import QObject
+
+from app.controller import Controller
+from app.main_window import MainWindow
+from app.state.job_row import JobRow
+from app.state.weights_model import WeightsModel
+from app.weights import words
+from app.weights.manager_view import ManagerView
+from app.weights.orders import MISSING, WeightsOrders
+from engine.settings import schema
+
+
+class WeightsLink(QObject):
+    """Joins window, model and orders."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: Controller,
+        model: WeightsModel,
+        orders: WeightsOrders,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller = window, controller
+        self._model, self._orders = model, orders
+        self._view: ManagerView | None = None
+        window.models_wanted.connect(self.open_view)
+        window.weights_wanted.connect(self.get_for_selected)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show)
+
+    @property
+    def view(self) -> ManagerView:
+        """The list; made when somebody first wants to see it."""
+        if self._view is None:
+            view = self._view = ManagerView(self._model, self._window)
+            view.get_wanted.connect(self._orders.get)
+            view.stop_wanted.connect(self._orders.stop)
+            view.verify_wanted.connect(self._orders.verify)
+            view.remove_wanted.connect(self._orders.remove)
+            view.import_wanted.connect(self._orders.take_file)
+            view.refresh_wanted.connect(self._orders.look)
+            view.use_wanted.connect(self.use)
+        return self._view
+
+    def open_view(self) -> None:
+        """Show the list, with what lies on the disk now."""
+        self._orders.look()
+        self.view.show()
+        self.view.raise_()
+        self.view.activateWindow()
+
+    def get_for_selected(self) -> None:
+        """Fetch what the selected film was refused for, and show it."""
+        row = self._window.selected
+        self.open_view()
+        if row is not None:
+            file = self._orders.get_for(row.settings, _params(row))
+            self.view.reveal(file)
+
+    def use(self, file: str) -> None:
+        """Choose a file for the selected film, or for the next ones where its choices are fixed."""
+        known = self._model.find(file)
+        if known is None or not known.models:
+            return
+        model = self._window.choices.settings.model
+        values = {
+            "model": model if model in known.models else known.models[0],
+            "precision": known.precision,
+        }
+        if known.is_own and known.path is not None:
+            values.update(precision="auto", dit=str(known.path))
+        else:
+            values["dit"] = ""
+        self.view.close()
+        if not self._window.choices.choose(values):
+            settings = dataclasses.replace(self._controller.settings, **values)
+            self._controller.choose("", settings, None)
+
+    def _show(self, _file: str = "") -> None:
+        model = self._model
+        known = {name: _availability(model, name) for name in schema.SEEDVR2 if model.is_known}
+        self._window.choices.say_availability(known)
+        overall = model.overall
+        self._window.top.show_models(words.short_progress(overall) if overall else "")
+
+
+def _availability(model: WeightsModel, name: str) -> str:
+    package = model.best_package(name)
+    return words.availability(package, model.transfer_of(package) if package else None)
+
+
+def _params(row: JobRow) -> dict[str, str]:
+    """What the refusal says about missing files."""
+    if row.error is not None and row.error.code == MISSING:
+        return row.error.params
+    notices = row.plan.notices if row.plan is not None else ()
+    return next((notice.params for notice in notices if notice.code == MISSING), {})

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QSlider
+from pytestqt.qtbot import QtBot
+
+from app.jobs.choices_form import ChoicesForm
+from app.settings.names import family_of, strength_of
+from engine import commands
+from engine.settings.schema import MODELS, SEEDVR2, JobSettings
+from tests.app.conftest import Bench
+
+
+def is_shown(form: ChoicesForm, name: str) -> bool:
+    return form.more.editors[name].isVisibleTo(form.more.editors[name].parentWidget())
+
+
+def strength(bench: Bench) -> QSlider:
+    slider = bench.find("setting-strength")
+    assert isinstance(slider, QSlider)
+    return slider
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_what_the_model_looks_at_is_shown(qtbot: QtBot, model: str) -> None:
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    form.show_job(None, JobSettings(model=model))
+    family = family_of("lite" if model == "auto" else model)
+    assert is_shown(form, "seed") is is_shown(form, "clip_frames") is (family == "seedvr2")
+    assert is_shown(form, "tile") is (family == "lite")
+    assert is_shown(form, "device")
+    headings = [label.text() for label in form.more._headings.values() if not label.isHidden()]
+    assert any("SeedVR2" in text for text in headings) is (family == "seedvr2")
+
+
+def test_strength_stands_among_the_first_choices_of_seedvr2_alone(bench: Bench) -> None:
+    bench.add()
+    assert not strength(bench).isVisible()
+    assert bench.window.choices.choose({"model": "seedvr2-7b"})
+    bench.hear()
+    assert strength(bench).isVisible()
+    assert not bench.find("setting-form").isVisible()
+
+
+def test_a_strength_reaches_the_job(bench: Bench, qtbot: QtBot) -> None:
+    bench.add()
+    bench.window.choices.choose({"model": "seedvr2-3b"})
+    with qtbot.waitSignal(bench.window.choices.changed, timeout=2000):
+        qtbot.keyClick(strength(bench), Qt.Key.Key_Left)
+    bench.hear()
+    settings = bench.engine.asked(commands.ChangeJob)[-1].settings
+    assert (settings.model, settings.strength) == ("seedvr2-3b", 95)
+
+
+def test_showing_another_strength_is_not_a_change(bench: Bench) -> None:
+    job_id = bench.add()
+    sent = len(bench.engine.asked(commands.ChangeJob))
+    row = bench.program.queue.find(job_id)
+    assert row is not None
+    row.settings = replace(row.settings, model="seedvr2-3b", strength=30)
+    bench.window.choices.show_job(row, JobSettings())
+    assert strength(bench).value() == 30
+    assert not bench.window.choices._timer.isActive()
+    assert len(bench.engine.asked(commands.ChangeJob)) == sent
+
+
+def test_words_for_a_strength_are_honest_at_both_ends() -> None:
+    assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
+    assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
+
+
+def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    form.say_availability({name: "here" for name in SEEDVR2})
+    box = form._model.control
+    assert isinstance(box, QComboBox)
+    texts = [box.itemText(at) for at in range(box.count())]
+    assert texts == [
+        "Automatic",
+        "Lite · built in",
+        "SeedVR2 3B · here",
+        "SeedVR2 7B · here",
+        "SeedVR2 7B sharp · here",
+        "None · same picture",
+    ]
+
+
+def test_what_automatic_means_is_only_said_where_it_was_chosen(bench: Bench) -> None:
+    bench.add()
+    box = bench.find("setting-model")
+    assert isinstance(box, QComboBox)
+    assert box.currentText() == "Auto · Lite · built in"
+    bench.window.choices.choose({"model": "none"})
+    bench.hear()
+    assert box.itemText(0) == "Automatic"
+
+
+def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> None:
+    bench.add()
+    bench.do("start")
+    assert not bench.window.choices.choose({"model": "seedvr2-3b"})
+    assert bench.window.choices.settings.model == "auto"
