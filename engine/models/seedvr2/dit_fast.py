@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -14,7 +14,7 @@ from engine.models.seedvr2.dit import SeedVr2Dit
 from engine.models.seedvr2.dit_blocks import Block
 from engine.models.seedvr2.dit_config import DIT_3B, DitConfig
 from engine.models.seedvr2.dit_fast_blocks import FastBlock, Tools, Way
-from engine.models.seedvr2.dit_layout import DitLayout, LayoutKey, Layouts
+from engine.models.seedvr2.dit_layout import DitLayout, LayoutKey, Layouts, Order
 from engine.models.seedvr2.dit_modulation import Modulations
 from engine.models.seedvr2.dit_text import KeptText
 from engine.ops.precision import exact_arithmetic, no_gradients
@@ -41,12 +41,15 @@ class FastDit(SeedVr2Dit):
 
     Attributes:
         stream: Brings the blocks' weights to the device when they are used; None: they are there.
+        trace: Called with "blocks.N.vid" and, where it changes, "blocks.N.txt" behind each layer:
+            [tokens, dim] in the order time, height, width.
     """
 
     def __init__(self, config: DitConfig = DIT_3B, switches: DitSwitches | None = None) -> None:
         super().__init__(config)
         self.switches = switches = switches or DitSwitches()
         self.stream: WeightStream | None = None
+        self.trace: Callable[[str, Tensor], None] | None = None
         self._layouts = Layouts(config) if switches.cached_layout else Layouts(config, kept=0)
         self._modulations = Modulations(kept=switches.constant_modulation)
         self._text = KeptText(kept=switches.constant_text)
@@ -83,10 +86,11 @@ class FastDit(SeedVr2Dit):
             work = FastBlock(block, self._tools, text_is_read=self._text_is_read(layer))
             way = self._way(layer, layout, picture)
             with self._weights(layer):
-                shifts = self._modulations.of(block)
-                make = partial(work.text_heads, words, shifts)
+                vectors = self._modulations.of(block)
+                make = partial(work.text_heads, words, vectors)
                 heads = make() if layer else self._text.heads(timestep, make)
-                picture, words = work.run(picture, words, heads, way, shifts)
+                picture, words = work.run(picture, words, heads, way, vectors)
+            self._show(layer, picture, words if work.changes_text else None, way.order)
         return picture
 
     def _way(self, layer: int, layout: DitLayout, picture: Tensor) -> Way:
@@ -123,15 +127,24 @@ class FastDit(SeedVr2Dit):
 
     def _left(self, picture: Tensor, layout: DitLayout, shape: Sequence[int]) -> Tensor:
         """The latent that tokens in the order of the last layer stand for; the caller's own."""
-        config, tools = self.config, self._tools
-        by = self._modulations.behind(self) if config.out_norm else None
-        found = []
-        for rows in torch.split(picture, tools.chunk_rows(len(picture))):
+        tools, places = self._tools, layout.orders[(self.config.layers - 1) % 2].places
+        by = self._modulations.behind(self) if self.config.out_norm else None
+        patches = picture.new_empty(len(picture), self.vid_out.proj.out_features)
+        size = tools.chunk_rows(len(picture))
+        for rows, to in zip(torch.split(picture, size), torch.split(places, size), strict=True):
             if by is not None:
                 rows = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
-            found.append(tools.project(self.vid_out.proj, rows, "out").clone())
-        patches = torch.cat(found).index_select(0, layout.last)
-        return latent_of(patches, config.patch, shape)
+            patches.index_copy_(0, to, tools.project(self.vid_out.proj, rows, "out"))
+        return latent_of(patches, self.config.patch, shape)
+
+    def _show(self, layer: int, picture: Tensor, words: Tensor | None, order: Order) -> None:
+        if self.trace is None:
+            return
+        self.trace(
+            f"blocks.{layer}.vid", torch.empty_like(picture).index_copy_(0, order.places, picture)
+        )
+        if words is not None:
+            self.trace(f"blocks.{layer}.txt", words)
 
 
 def patches_of(latent: Tensor, patch: Grid) -> Tensor:

@@ -15,16 +15,14 @@ from engine.models.seedvr2.dit_blocks import (
     MLP,
     Block,
     GeluMlp,
-    RmsNorm,
     Stream,
     SwigluMlp,
 )
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_layout import Order, WindowGroup
-from engine.models.seedvr2.dit_modulation import LayerShifts
-from engine.models.seedvr2.dit_steps import Shifts, Steps
+from engine.models.seedvr2.dit_modulation import LayerVectors
+from engine.models.seedvr2.dit_steps import Shifts, Steps, Triple
 from engine.ops.attention.attend import attend
-from engine.ops.qk_rope import HeadNorm, Triple
 from engine.ops.rows import work_dtype
 from engine.ops.workspace import Workspace
 from engine.optimisations import DitSwitches
@@ -96,19 +94,21 @@ class FastBlock:
         block: Whose weights.
         tools: Of the model.
         text_is_read: Whether anybody looks at the text behind this layer.
+
+    Attributes:
+        changes_text: Whether it computes what becomes of the text.
     """
 
     def __init__(self, block: Block, tools: Tools, *, text_is_read: bool) -> None:
         self._block, self._tools = block, tools
-        self._text_is_read = text_is_read
-        self._changes_text = text_is_read and not block.text_ends
+        self.changes_text = text_is_read and not block.text_ends
 
-    def text_heads(self, text: Tensor, shifts: LayerShifts) -> Tensor:
+    def text_heads(self, text: Tensor, vectors: LayerVectors) -> Tensor:
         """What the attention makes of the text itself: [L, 3, heads, d]."""
-        return self._heads("txt", text, shifts["txt", ATTENTION]).clone()
+        return self._heads("txt", text, vectors.shifts["txt", ATTENTION]).clone()
 
     def run(
-        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, shifts: LayerShifts
+        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, vectors: LayerVectors
     ) -> tuple[Tensor, Tensor]:
         """One layer.
 
@@ -117,7 +117,7 @@ class FastBlock:
             text: [L, dim]; not changed.
             texts: Of the text by `text_heads`.
             way: To this layer.
-            shifts: Of this layer.
+            vectors: Of this layer.
 
         Returns:
             `picture` or `way.into` in the order of this layer; the text behind it.
@@ -131,36 +131,38 @@ class FastBlock:
             rows = after[group.rows]
             if way.move is not None:
                 torch.index_select(picture, 0, way.move[group.rows], out=rows)
-            heads = self._attended(rows, texts, group, shifts["vid", ATTENTION])
-            if self._changes_text:
+            heads = self._attended(rows, texts, group, vectors)
+            if self.changes_text:
                 answers += heads[:, group.tokens :].sum(0, dtype=exact)
             for chunk in group.chunks(self._tools.chunk_rows(len(rows))):
                 some = rows[group.rows_of(chunk)]
                 answer = heads[chunk, : group.tokens].reshape(len(some), -1)
-                self._finish("vid", some, answer, shifts)
-        if self._changes_text:
+                self._finish("vid", some, answer, vectors)
+        if self.changes_text:
             text = text.clone()
             mean = (answers / way.order.windows).to(text.dtype)
-            self._finish("txt", text, mean, shifts)
+            self._finish("txt", text, mean, vectors)
         return after, text
 
-    def _attended(self, rows: Tensor, texts: Tensor, group: WindowGroup, by: Shifts) -> Tensor:
+    def _attended(
+        self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
+    ) -> Tensor:
         """Answers [windows, tokens, inner_dim] of a group, those of the text behind others."""
         tools, (_, _, heads, channels) = self._tools, texts.shape
         shape = (group.count * group.length, heads, channels)
         q, k, v = (tools.rows(purpose, *shape) for purpose in ("q", "k", "v"))
         for chunk in group.chunks(tools.chunk_rows(len(rows))):
             part = group.rows_of(chunk)
-            qkv = self._heads("vid", rows[part], by)
-            tools.steps.placed(qkv, group.picture.part(part), self._norms("vid"), (q, k, v))
-        tools.steps.placed(texts, group.text, self._norms("txt"), (q, k, v))
+            qkv = self._heads("vid", rows[part], vectors.shifts["vid", ATTENTION])
+            tools.steps.placed(qkv, group.picture.part(part), vectors.norms["vid"], (q, k, v))
+        tools.steps.placed(texts, group.text, vectors.norms["txt"], (q, k, v))
         found = [self._answers(some, group) for some in self._calls((q, k, v), group)]
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _calls(self, qkv: Triple, group: WindowGroup) -> Iterator[Triple]:
         """Windows that attend in one call: [windows, heads, L, d] each of q, k and v."""
         q, k, v = (x.view(group.count, group.length, *x.shape[1:]).transpose(1, 2) for x in qkv)
-        if not self._changes_text:
+        if not self.changes_text:
             q = q[:, :, : group.tokens]
         if self._tools.switches.grouped_windows:
             yield q, k, v
@@ -180,16 +182,11 @@ class FastBlock:
         qkv = tools.project(self._block.attn.proj_qkv.of(stream), normed, "wide")
         return qkv.view(len(rows), 3, self._block.attn.heads, -1)
 
-    def _norms(self, stream: Stream) -> HeadNorm:
-        attention = self._block.attn
-        q, k = (cast(RmsNorm, norm.of(stream)) for norm in (attention.norm_q, attention.norm_k))
-        return HeadNorm(q.weight, k.weight, self._block.eps)
-
-    def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, shifts: LayerShifts) -> None:
+    def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, vectors: LayerVectors) -> None:
         """Add what the attention gave to some tokens, then what the MLP makes of them."""
         out = self._block.attn.proj_out.of(stream)
-        self._add(rows, out, answer, shifts[stream, ATTENTION].gate)
-        tools, by = self._tools, shifts[stream, MLP]
+        self._add(rows, out, answer, vectors.shifts[stream, ATTENTION].gate)
+        tools, by = self._tools, vectors.shifts[stream, MLP]
         mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
         normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
         if isinstance(mlp, SwigluMlp):

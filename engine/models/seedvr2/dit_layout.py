@@ -109,12 +109,10 @@ class DitLayout:
         orders: Of even layers (regular windows) and of odd ones (shifted windows).
         moves: For an even and an odd layer [N]: the row in the layer before of each of its rows;
             None: they are the same.
-        last: [N]: of each token in the order time, height, width, its row in the last layer.
     """
 
     orders: tuple[Order, Order]
     moves: tuple[Tensor | None, Tensor | None]
-    last: Tensor
 
 
 class Layouts:
@@ -155,9 +153,7 @@ def make_layout(config: DitConfig, key: LayoutKey, group_rows: int = _GROUP_ROWS
     if key.text_length < 1:
         raise ValueError("a text has at least one token")
     regular, shifted = (_order(config, key, is_odd, group_rows) for is_odd in (False, True))
-    moves = _move(shifted, regular), _move(regular, shifted)
-    last = (regular, shifted)[(config.layers - 1) % 2]
-    return DitLayout((regular, shifted), moves, _inverse(last.places))
+    return DitLayout((regular, shifted), (_move(shifted, regular), _move(regular, shifted)))
 
 
 def _order(config: DitConfig, key: LayoutKey, shifted: bool, group_rows: int) -> Order:
@@ -237,12 +233,9 @@ def _tokens_of(window: Window, grid: Grid) -> Tensor:
 
 
 def _move(before: Order, after: Order) -> Tensor | None:
+    """[N]: the row before of each row after; None: all stay where they are."""
     if torch.equal(before.places, after.places):
         return None
-    return _inverse(before.places)[after.places]
-
-
-def _inverse(places: Tensor) -> Tensor:
-    rows = torch.empty_like(places)
-    rows[places] = torch.arange(len(places), device=places.device)
-    return rows
+    row_of = torch.empty_like(before.places)
+    row_of[before.places] = torch.arange(len(row_of), device=row_of.device)
+    return row_of[after.places]

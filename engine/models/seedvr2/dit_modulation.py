@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from engine.models.seedvr2.dit import SeedVr2Dit
-from engine.models.seedvr2.dit_blocks import ATTENTION, MLP, STREAMS, Block, Stream
+from engine.models.seedvr2.dit_blocks import ATTENTION, MLP, STREAMS, Block, RmsNorm, Stream
 from engine.models.seedvr2.dit_steps import Shifts
+from engine.ops.qk_rope import HeadNorm
 from engine.ops.rows import work_dtype
 
-LayerShifts = Mapping[tuple[Stream, int], Shifts]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerVectors:
+    """Small tensors of a layer in the exact type.
+
+    Attributes:
+        shifts: Of its two steps, for each stream.
+        norms: Of q and k, for each stream.
+    """
+
+    shifts: Mapping[tuple[Stream, int], Shifts]
+    norms: Mapping[Stream, HeadNorm]
 
 
 class Modulations:
@@ -21,15 +35,14 @@ class Modulations:
     Args:
         kept: The vectors stay until another time step comes; else they are made for each forward.
 
-    Memory: 12 vectors of `dim` exact numbers for each layer, half of that where picture and text
-        share their weights.
+    Memory: 12 vectors of `dim` exact numbers for each layer.
     """
 
     def __init__(self, *, kept: bool) -> None:
         self._kept = kept
         self._timestep: float | None = None
         self._embedding = torch.empty(0)
-        self._layers: dict[Block, LayerShifts] = {}
+        self._layers: dict[Block, LayerVectors] = {}
 
     def begin(self, dit: SeedVr2Dit, timestep: float) -> None:
         """From now on, for this time step."""
@@ -40,10 +53,10 @@ class Modulations:
         self._timestep = timestep
         self._layers.clear()
 
-    def of(self, block: Block) -> LayerShifts:
+    def of(self, block: Block) -> LayerVectors:
         """Of a layer, whose weights are on the device."""
         if block not in self._layers:
-            self._layers[block] = layer_shifts(block, self._embedding)
+            self._layers[block] = layer_vectors(block, self._embedding)
         return self._layers[block]
 
     def behind(self, dit: SeedVr2Dit) -> Shifts:
@@ -58,23 +71,28 @@ class Modulations:
         self._layers.clear()
 
 
-def layer_shifts(block: Block, embedding: Tensor) -> LayerShifts:
+def layer_vectors(block: Block, embedding: Tensor) -> LayerVectors:
     """Of a layer for a time step; text that ends there is not modulated.
 
     Args:
-        block: Of the layer.
+        block: Of the layer, its weights on the device.
         embedding: [6 * dim] in the exact type.
     """
-    found: dict[tuple[Stream, int], Shifts] = {}
-    for stream in STREAMS:
-        if stream == "txt" and block.text_ends:
-            found |= {(stream, step): Shifts() for step in (ATTENTION, MLP)}
-        elif stream == "txt" and "all" in block.ada:
-            found |= {(stream, step): found["vid", step] for step in (ATTENTION, MLP)}
-        else:
-            for step in (ATTENTION, MLP):
-                shift, scale, gate = block.ada.of(stream)(embedding, step)
-                found[stream, step] = Shifts(
-                    scale.contiguous(), shift.contiguous(), gate.contiguous()
-                )
-    return found
+    shifts: dict[tuple[Stream, int], Shifts] = {}
+    for step in (ATTENTION, MLP):
+        for stream in STREAMS:
+            shifts[stream, step] = _shifts(block, embedding, stream, step)
+    return LayerVectors(shifts, {stream: _norms(block, stream, embedding) for stream in STREAMS})
+
+
+def _shifts(block: Block, embedding: Tensor, stream: Stream, step: int) -> Shifts:
+    if stream == "txt" and block.text_ends:
+        return Shifts()
+    shift, scale, gate = (part.contiguous() for part in block.ada.of(stream)(embedding, step))
+    return Shifts(scale, shift, gate)
+
+
+def _norms(block: Block, stream: Stream, like: Tensor) -> HeadNorm:
+    norms = block.attn.norm_q.of(stream), block.attn.norm_k.of(stream)
+    q, k = (cast(RmsNorm, norm).weight.to(like.dtype, copy=True) for norm in norms)
+    return HeadNorm(q, k, block.eps)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit_blocks import rms_norm
 from engine.ops.modulate import add_gated, rms_modulate
-from engine.ops.qk_rope import HeadNorm, Placement, Triple, gather_qk
+from engine.ops.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.rows import work_dtype
 from engine.ops.swiglu import swiglu
 from engine.optimisations import DitSwitches
+
+Triple = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,19 +38,20 @@ class Steps:
     """Norms, rotation, activation and sums on rows of tokens.
 
     Args:
-        switches: "fused_steps" takes the ones of `engine.ops`, "in_place_residual" adds to the
-            rows that are there.
+        switches: "fused_steps" takes the ones of `engine.ops`, "kernels" those of a card;
+            "in_place_residual" adds to the rows that are there.
         eps: Of all norms.
     """
 
     def __init__(self, switches: DitSwitches, eps: float) -> None:
         self._fused, self._in_place = switches.fused_steps, switches.in_place_residual
+        self._kernels = switches.kernels
         self._eps = eps
 
     def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:
         """Rows [N, dim] normed, scaled and shifted, in `out`."""
         if self._fused:
-            return rms_modulate(rows, by.scale, by.shift, self._eps, out)
+            return rms_modulate(rows, by.scale, by.shift, self._eps, out, kernels=self._kernels)
         normed = rms_norm(rows, None, self._eps)
         if by.scale is not None:
             normed = normed * by.scale
@@ -57,7 +60,7 @@ class Steps:
     def placed(self, qkv: Tensor, placement: Placement, norms: HeadNorm, out: Triple) -> None:
         """See `engine.ops.qk_rope.gather_qk`."""
         if self._fused:
-            gather_qk(qkv, placement, norms, out)
+            gather_qk(qkv, placement, norms, out, kernels=self._kernels)
             return
         q, k, v = qkv.unbind(1)
         turned = (
@@ -69,7 +72,9 @@ class Steps:
 
     def gated(self, gate: Tensor, value: Tensor) -> Tensor:
         """silu(gate) * value; may overwrite the gate."""
-        return swiglu(gate, value, out=gate) if self._fused else F.silu(gate) * value
+        if not self._fused:
+            return F.silu(gate) * value
+        return swiglu(gate, value, out=gate, kernels=self._kernels)
 
     def activated(self, hidden: Tensor) -> Tensor:
         """gelu(hidden) by its approximation with tanh; may overwrite it."""
@@ -86,7 +91,7 @@ class Steps:
         elif gate is None:
             rows.add_(change)
         elif self._fused:
-            add_gated(rows, change, gate)
+            add_gated(rows, change, gate, kernels=self._kernels)
         else:
             rows.add_((change * gate).to(rows.dtype))
 
