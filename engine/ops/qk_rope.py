@@ -1,6 +1,7 @@
 """Between the projection of q, k, v and attention: norm, rotation, and the way into windows.
 
-The torch form, for every device; float64 in float64, everything else in float32, rounded once.
+The torch form, for every device, and the twin of the kernel in `engine.ops.kernels.heads`. float64
+is computed in float64, everything else in float32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.ops.kernels import heads
+from engine.ops.kernels.heads import Triple
 from engine.ops.rows import inverse_rms, spans, work_dtype
-
-Triple = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +21,7 @@ class HeadNorm:
     """The RMS norm of q and k over the channels of a head.
 
     Attributes:
-        q: [d], the learned weight of q.
+        q: [d], the learned weight of q; float32 suits the kernel best, as for angles.
         k: [d], that of k.
         eps: Added to the mean of the squares.
     """
@@ -55,7 +56,9 @@ class Placement:
         return replace(self, target=self.target[..., tokens], cos=cos, sin=sin)
 
 
-def gather_qk(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> None:
+def gather_qk(
+    qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple, *, kernels: bool = True
+) -> None:
     """Normalise q and k of each token, turn them, and write q, k and v to their rows.
 
     Tokens come in their own order and each row of the outputs is written at once, so a projection
@@ -68,10 +71,13 @@ def gather_qk(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) ->
         placement: Of N tokens.
         norm: Of q and k.
         out: q, k and v, each [M, heads, d] of qkv's dtype; rows that nobody names stay as they are.
+        kernels: Use the kernel where it can.
 
     Memory: scratch of 1 MiB for each of the three, nothing that grows with N.
     """
     _check(qkv, placement, out)
+    if kernels and _done_on_card(qkv, placement, norm, out):
+        return
     exact = work_dtype(qkv.dtype)
     turns = _turns(placement, exact)
     for span in spans(qkv[:, 0]):
@@ -85,6 +91,24 @@ def gather_qk(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) ->
                 torch.view_as_complex(_pairs(work, turn.shape[-1])).mul_(turn)
             _write(work.to(qkv.dtype), part.target, out[which])
         _write(some[:, 2], part.target, out[2])
+
+
+def _done_on_card(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
+    """Whether the kernel did it; false: nothing was done."""
+    target, cos, sin = placement.target, placement.cos, placement.sin
+    work = heads.Work(
+        qkv=qkv,
+        target=target if target.dim() == 2 else target[None],
+        angles=None if cos is None or sin is None else (cos, sin),
+        angle=placement.angle,
+        norm=(norm.q, norm.k),
+        eps=norm.eps,
+        out=out,
+    )
+    found = heads.find(work)
+    if found is not None:
+        found[0].gather_qk(work, found[1])
+    return found is not None
 
 
 def _turns(placement: Placement, exact: torch.dtype) -> Tensor | None:

@@ -10,7 +10,6 @@ source on the processor, element by element. Not yet run on a GPU.
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.ops.kernels import driver, nvrtc
-from engine.ops.kernels.group_norm_source import SCALARS, source
-
-_log = logging.getLogger(__name__)
+from engine.ops.kernels import build, driver
+from engine.ops.kernels.build import pointer
+from engine.ops.kernels.group_norm_source import source
+from engine.ops.kernels.scalars import SCALARS
 
 _LOAD_BYTES = 16  # what a thread reads at once
 _MOST_LANES = 512  # THREADS of the source
@@ -158,7 +157,7 @@ class GroupNormKernels:
         """Mean and squared deviations of each frame, block and group, [T, P, G] float32."""
         shape = grid.frames, grid.blocks, grid.channels // grid.group
         mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
-        arguments = _pointer(x), _View.of(x), _Shape.of(grid), _pointer(mean), _pointer(m2)
+        arguments = pointer(x), _View.of(x), _Shape.of(grid), pointer(mean), pointer(m2)
         self.module.launch("group_moments", _threads(grid, grid.shared_bytes), arguments)
         return mean, m2
 
@@ -172,9 +171,9 @@ class GroupNormKernels:
         blocks = grid.channels // grid.group, grid.frames, 1
         shared = _JOINING_THREADS * _PART_BYTES
         arguments = (
-            *(_pointer(mean), _pointer(m2), _Shape.of(grid), ctypes.c_int(grid.blocks)),
-            *(_pointer(weight), _pointer(bias), ctypes.c_float(eps)),
-            *(_pointer(scale), _pointer(shift)),
+            *(pointer(mean), pointer(m2), _Shape.of(grid), ctypes.c_int(grid.blocks)),
+            *(pointer(weight), pointer(bias), ctypes.c_float(eps)),
+            *(pointer(scale), pointer(shift)),
         )
         self.module.launch("scale_and_shift", (blocks, (1, _JOINING_THREADS, 1), shared), arguments)
         return scale, shift
@@ -185,14 +184,10 @@ class GroupNormKernels:
         """Write frames[0] times and plus its factors, [T, C] float32, into frames[1]."""
         x, out = frames
         arguments = (
-            *(_pointer(x), _View.of(x), _pointer(out), _View.of(out), _Shape.of(grid)),
-            *(_pointer(factors[0]), _pointer(factors[1]), ctypes.c_int(silu)),
+            *(pointer(x), _View.of(x), pointer(out), _View.of(out), _Shape.of(grid)),
+            *(pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
         )
         self.module.launch("normalise", _threads(grid, 0), arguments)
-
-
-def _pointer(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
 
 
 def _threads(grid: Grid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
@@ -214,7 +209,7 @@ def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Gri
     kernels = _load(device, x.dtype, vector, group) if vector else None
     if kernels is None:
         return None
-    return kernels, grid_for(x.shape, group, vector, _processors(device))
+    return kernels, grid_for(x.shape, group, vector, build.processors(device))
 
 
 @cache
@@ -234,30 +229,17 @@ def _load(
     device: torch.device, dtype: torch.dtype, vector: int, group: int
 ) -> GroupNormKernels | None:
     """The kernels compiled for these and tried; None, with one warning, if they do not work."""
-    try:
-        kernels = _compile(device, dtype, vector, group)
-        error = _error(kernels, device, dtype, (vector, group))
-    except (nvrtc.NvrtcMissing, nvrtc.CompileFailed, driver.DriverFailed) as err:
-        _log.warning("no GroupNorm kernel for %s on %s: %s", dtype, device, err)
-        return None
-    if not error <= 2 * max(torch.finfo(dtype).eps, 1e-6):  # so that NaN is wrong too
-        _log.warning("GroupNorm kernel for %s is wrong on %s by %g", dtype, device, error)
-        return None
-    return kernels
+    return build.tried(
+        ("GroupNorm", device, dtype),
+        lambda: _compile(device, dtype, vector, group),
+        lambda kernels: _error(kernels, device, dtype, (vector, group)),
+    )
 
 
 def _compile(device: torch.device, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
-    index = torch.cuda.current_device() if device.index is None else device.index
-    major, minor = torch.cuda.get_device_capability(index)
     text = source(str(dtype).removeprefix("torch."))
     options = f"-DVECTOR={vector}", f"-DGROUP={group}"
-    cubin = nvrtc.compile_cuda(text, f"sm_{major}{minor}", options)
-    return GroupNormKernels(driver.Module(cubin, index))
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    return GroupNormKernels(build.compiled(device, text, options))
 
 
 def _error(

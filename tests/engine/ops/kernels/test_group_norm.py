@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ops import norm
-from engine.ops.kernels import driver, group_norm, nvrtc
+from engine.ops.kernels import build, driver, group_norm, nvrtc
 from engine.ops.kernels.group_norm import Grid, GroupNormKernels, grid_for, vector_of
+from engine.ops.kernels.group_norm_source import source
 from tests.helpers import kernel_grid
 from tests.helpers.kernel_host import HAS_COMPILER, HostModule
 
@@ -27,18 +28,23 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("host")
 
 
+def host_module(folder, dtype, vector, group):
+    text = source(str(dtype).removeprefix("torch."))
+    return HostModule(folder, text, (f"-DVECTOR={vector}", f"-DGROUP={group}"))
+
+
 @pytest.fixture
 def _on_host(monkeypatch, folder):
     """The processor stands in for a card of two processors that runs the very source."""
     modules = []
 
     def compiled(device, dtype, vector, group):
-        modules.append(HostModule(folder, str(dtype).removeprefix("torch."), vector, group))
+        modules.append(host_module(folder, dtype, vector, group))
         return GroupNormKernels(modules[-1])
 
     monkeypatch.setattr(group_norm, "working", lambda device: True)
     monkeypatch.setattr(group_norm, "_load", compiled)
-    monkeypatch.setattr(group_norm, "_processors", lambda device: 2)
+    monkeypatch.setattr(build, "processors", lambda device: 2)
     yield
     launched = {name for module in modules for name in module.launched}
     assert launched >= {"group_moments", "normalise"}, "the twin did the work"
@@ -282,8 +288,7 @@ def test_wrong_results_switch_the_kernels_off(card, monkeypatch, caplog):
 @on_host
 def test_right_results_keep_the_kernels_on(card, monkeypatch, caplog, folder):
     def compiled(device, dtype, vector, group):
-        name = str(dtype).removeprefix("torch.")
-        return GroupNormKernels(HostModule(folder, name, vector, group))
+        return GroupNormKernels(host_module(folder, dtype, vector, group))
 
     measured = group_norm._error
     monkeypatch.setattr(group_norm, "_compile", compiled)

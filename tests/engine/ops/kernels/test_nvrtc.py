@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from engine import paths
-from engine.ops.kernels import nvrtc
-from engine.ops.kernels.group_norm_source import SCALARS, source
+from engine.ops.kernels import heads_source, nvrtc, token_rows_source
+from engine.ops.kernels.group_norm_source import source
+from engine.ops.kernels.scalars import SCALARS
 
 SOURCE = 'extern "C" __global__ void put(int *at, int value) { *at = value; }'
 
@@ -42,14 +43,30 @@ def cached() -> list[Path]:
 # The compiler itself
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
+ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+SOURCES = {
+    "group_norm": (source, "GROUP", (b"group_moments", b"scale_and_shift", b"normalise")),
+    "token_rows": (token_rows_source.source, "PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
+    "heads": (heads_source.source, "LANES", (b"gather_qk",)),
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", SCALARS)
-def test_every_kernel_compiles_for_every_card(dtype: str, arch: str) -> None:
+@pytest.mark.parametrize("family", SOURCES)
+def test_every_kernel_compiles_for_every_card(family: str, dtype: str, arch: str) -> None:
     vector = 4 if dtype == "float32" else 8
-    cubin = nvrtc.compile_cuda(source(dtype), arch, (f"-DVECTOR={vector}", "-DGROUP=4"))
+    text, macro, kernels = SOURCES[family]
+    value = 128 // vector if macro == "LANES" else 4
+    cubin = nvrtc.compile_cuda(text(dtype), arch, (f"-DVECTOR={vector}", f"-D{macro}={value}"))
     assert cubin.startswith(b"\x7fELF")
-    for kernel in (b"group_moments", b"scale_and_shift", b"normalise"):
-        assert kernel in cubin
+    assert all(kernel in cubin for kernel in kernels)
+
+
+@pytest.mark.parametrize("packs", [1, 8])
+def test_short_and_long_tokens_compile_too(packs: int) -> None:
+    options = "-DVECTOR=1", f"-DPACKS={packs}"
+    assert nvrtc.compile_cuda(token_rows_source.source("bfloat16"), "sm_86", options)
 
 
 @pytest.mark.parametrize(("vector", "group"), [(8, 8), (8, 16), (4, 16), (2, 6), (1, 3)])

@@ -1,0 +1,206 @@
+"""Passes over tokens on a card: RMS norm with modulation, gated sum, SwiGLU, each read once.
+
+The twins are in `engine.ops.modulate` and `engine.ops.swiglu`; tests run this very source on the
+processor. Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.ops.kernels import build, driver
+from engine.ops.kernels.build import pointer
+from engine.ops.kernels.scalars import SCALARS
+from engine.ops.kernels.token_rows_source import source
+
+_THREADS = 256  # THREADS of the source
+_WARP = 32
+_MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in registers
+_MOST_ROWS = 2**31 - 1
+_BLOCKS_A_PROCESSOR = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How rows are dealt out.
+
+    Attributes:
+        rows: N.
+        channels: C.
+        vector: Channels that a thread reads at once.
+        packs: How often it does so in a row.
+        blocks: Each takes every `blocks`-th row.
+    """
+
+    rows: int
+    channels: int
+    vector: int
+    packs: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: whole warps that cover a row."""
+        lanes = -(-self.channels // (self.vector * self.packs))
+        return -(-lanes // _WARP) * _WARP
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a sum over the block."""
+        return self.threads // _WARP * 4
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_void_p), ("pitch", ctypes.c_longlong))
+
+    @classmethod
+    def of(cls, rows: Tensor) -> _Matrix:
+        return cls(rows.data_ptr(), rows.stride(0))
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = (("rows", ctypes.c_int), ("channels", ctypes.c_int))
+
+
+@dataclass(frozen=True, slots=True)
+class RowKernels:
+    """The three kernels for one device, dtype, vector and number of packs."""
+
+    module: driver.Module
+
+    def rms_modulate(
+        self,
+        rows: tuple[Tensor, Tensor],
+        grid: Grid,
+        factors: tuple[Tensor | None, Tensor | None],
+        eps: float,
+    ) -> None:
+        """Write rows[0], normalised, scaled and shifted by [C] each, into rows[1]."""
+        kept = tuple(None if part is None else part.float().contiguous() for part in factors)
+        last = pointer(kept[0]), pointer(kept[1]), ctypes.c_float(eps)
+        self._launch("rms_modulate", rows, grid, last)
+
+    def add_gated(self, rows: tuple[Tensor, Tensor], grid: Grid, gate: Tensor) -> None:
+        """Add rows[1] times [C] to rows[0]."""
+        kept = gate.float().contiguous()
+        self._launch("add_gated", rows, grid, (pointer(kept),))
+
+    def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: Grid) -> None:
+        """Write silu(rows[0]) * rows[1] into rows[2]."""
+        self._launch("swiglu", rows, grid, ())
+
+    def _launch(
+        self,
+        name: str,
+        rows: tuple[Tensor, ...],
+        grid: Grid,
+        last: tuple[driver.Argument, ...],
+    ) -> None:
+        shape = _Shape(grid.rows, grid.channels)
+        where = (grid.blocks, 1, 1), (grid.threads, 1, 1), grid.shared_bytes
+        self.module.launch(name, where, (*map(_Matrix.of, rows), shape, *last))
+
+
+def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
+    """The grid for rows [N, C] on a card with so many processors."""
+    rows, channels = shape
+    return Grid(
+        rows=rows,
+        channels=channels,
+        vector=vector,
+        packs=-(-channels // (vector * _THREADS)),
+        blocks=min(rows, processors * _BLOCKS_A_PROCESSOR),
+    )
+
+
+def vector_of(*rows: Tensor) -> int:
+    """Channels that a thread can read at once from all of these [N, C]; 0: they do not fit."""
+    first = rows[0]
+    if first.dim() != 2 or not first.numel() or first.shape[0] > _MOST_ROWS:
+        return 0
+    if str(first.dtype).removeprefix("torch.") not in SCALARS:
+        return 0
+    if any(x.dtype != first.dtype or x.device != first.device for x in rows):
+        return 0
+    vector = build.LOAD_BYTES // first.element_size()
+    while vector and not build.is_aligned(vector, *rows):
+        vector //= 2
+    return vector if first.shape[1] <= _MOST_PACKS * _THREADS * vector else 0
+
+
+def find(*rows: Tensor) -> tuple[RowKernels, Grid] | None:
+    """The kernels for rows [N, C] and their grid; None where the twin has to do."""
+    device = rows[0].device
+    vector = vector_of(*rows) if build.is_card(device) else 0
+    if not vector:
+        return None
+    grid = grid_for(rows[0].shape, vector, build.processors(device))
+    kernels = _load(device, rows[0].dtype, vector, grid.packs)
+    return None if kernels is None else (kernels, grid)
+
+
+@cache
+def working(device: torch.device) -> bool:
+    """Whether the kernels compile here and equal plain torch; tried once, then remembered."""
+    if not build.is_card(device):
+        return False
+    dtypes: list[torch.dtype] = [getattr(torch, name) for name in SCALARS]
+    return all(_load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 2) for dtype in dtypes)
+
+
+@cache
+def _load(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels | None:
+    """The kernels compiled for these and tried; None, with one warning, if they do not work."""
+    return build.tried(
+        ("token row", device, dtype),
+        lambda: _compile(device, dtype, vector, packs),
+        lambda kernels: _error(kernels, device, dtype, (vector, packs)),
+    )
+
+
+def _compile(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
+    text = source(str(dtype).removeprefix("torch."))
+    options = f"-DVECTOR={vector}", f"-DPACKS={packs}"
+    return RowKernels(build.compiled(device, text, options))
+
+
+def _error(
+    kernels: RowKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+) -> float:
+    """Largest error of the three on a few rows inside larger buffers, beside the largest number.
+
+    Numbers written beside the rows count too.
+    """
+    vector, packs = sizes
+    channels = vector * ((packs - 1) * _THREADS + 3)
+    random = torch.Generator().manual_seed(1)
+    shape = 3, 6, channels + 2 * vector
+    x, y, out = (torch.randn(shape, generator=random) * 2).to(device, dtype)
+    scale, shift = torch.randn(2, channels, generator=random).to(device)
+    box = slice(1, 6), slice(vector, vector + channels)
+    wanted = [part.double() for part in (x, y, out)]
+    _plainly(wanted, box, (scale.double(), shift.double()))
+    grid = grid_for(x[box].shape, vector, 1)
+    kernels.add_gated((x[box], y[box]), grid, scale)
+    kernels.swiglu((x[box], y[box], y[box]), grid)
+    kernels.rms_modulate((x[box], out[box]), grid, (scale, shift), 1e-5)
+    return max(
+        float((found.double() - want).abs().max() / want.abs().max())
+        for found, want in zip((x, y, out), wanted, strict=True)
+    )
+
+
+def _plainly(
+    buffers: list[Tensor], box: tuple[slice, slice], factors: tuple[Tensor, Tensor]
+) -> None:
+    """What the three kernels do one after another in `_error`, in float64."""
+    x, y, out = (part[box] for part in buffers)
+    x += y * factors[0]
+    y.copy_(F.silu(x) * y)
+    out.copy_(x / (x.square().mean(1, keepdim=True) + 1e-5).sqrt() * factors[0] + factors[1])
