@@ -28,6 +28,7 @@ from tests.golden.traces import traced_blocks
 
 LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
 ANGLE_LIMIT = 1e-5  # of frequencies, angles, sines and cosines
+_PARTS = ("vid_in", "txt_in", "vid_shape", "timestep", "out")  # of a case
 _NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
 
 
@@ -57,6 +58,9 @@ def check_cases(path: Path) -> Iterator[Outcome]:
     """Every prediction of a file, with every form."""
     tensors = files.tensors(path)
     tags = [name.removesuffix(".out") for name in tensors if name.endswith(".out")]
+    for name in tensors:
+        if name.rpartition(".")[2] not in _PARTS:
+            yield Outcome(case=f"{path.name} {name}", problem="unknown tensor")
     for form in FORMS:
         dit = load_form(files.weights_beside(path, "dit"), form)
         for tag in tags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,16 @@ from engine.models.seedvr2.dit import SeedVr2Dit
 from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.rope import geometric_frequencies, linear_frequencies
 
-TINY: dict[str, dict[str, Any]] = {
-    "3b": {"layers": 4, "separate_layers": 2, "rope_dim": 16, "mlp_hidden": 48},
-    "7b": {"layers": 3, "separate_layers": 3, "rope_dim": 8, "mlp_hidden": 64},
-}
 _SIZES: dict[str, Any] = {"dim": 32, "text_in_dim": 24, "heads": 2, "head_dim": 16}
 
 
 def tiny_dit_config(kind: str = "3b", **changes: Any) -> DitConfig:
-    """A configuration of the kind "3b" or "7b"; changes of the sizes it was published with."""
-    published = {"3b": DIT_3B, "7b": DIT_7B}[kind]
-    names = DitConfig.__dataclass_fields__
-    sizes = {name: getattr(published, name) for name in names}
-    return DitConfig(**{**sizes, **_SIZES, **TINY[kind], **changes})
+    """A configuration of the kind "3b" or "7b"; what is not said follows from what is."""
+    sizes = {**_SIZES, "layers": 4 if kind == "3b" else 3, "mlp_hidden": 48, **changes}
+    layers, head_dim = sizes["layers"], sizes["head_dim"]
+    if kind == "3b":
+        return replace(DIT_3B, **{"separate_layers": min(2, layers), "rope_dim": head_dim, **sizes})
+    return replace(DIT_7B, **{"separate_layers": layers, "rope_dim": head_dim // 2, **sizes})
 
 
 def random_dit(
