@@ -8,7 +8,7 @@ from typing import Literal
 
 Kind = Literal["dit", "vae", "text"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
-Phase = Literal["download", "verify", "import"]
+Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]
 
 

@@ -16,17 +16,21 @@ from typing import Any
 from engine import commands as c
 from engine import events as e
 from engine.control import Control
-from engine.errors import Cancelled, EngineError, InternalError, JobError, UnknownJob
+from engine.errors import Cancelled, EngineError, JobError, UnknownJob
 from engine.hardware.telemetry import Sampler
 from engine.jobs.checkpoint import check_unchanged
 from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
+from engine.jobs.mistakes import internal
 from engine.jobs.runner import prepared, run
 from engine.jobs.store import JobStore
+from engine.jobs.weights_worker import WeightsWorker
 from engine.pipeline.prepare import Machine, make_plan
 from engine.plan import Notice
 
 logger = logging.getLogger(__name__)
+
+_LEAVE_S = 5.0  # for a download to end; what it has loaded stays in any case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,7 @@ class EngineThread(threading.Thread):
         self._is_open = True
         self._worker: threading.Thread | None = None
         self._leaving = False
+        self._weights = WeightsWorker(sink)
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Prepare: self._prepare,
             c.AddJob: self._add,
@@ -65,6 +70,12 @@ class EngineThread(threading.Thread):
             c.ResumeJob: self._resume,
             c.CancelJob: self._cancel,
             c.ShowFrame: self._show_frame,
+            c.ListWeights: self._weights.answer,
+            c.GetWeights: self._weights.answer,
+            c.VerifyWeights: self._weights.answer,
+            c.ImportWeights: self._weights.answer,
+            c.RemoveWeights: self._weights.answer,
+            c.StopWeights: self._weights.answer,
             c.Shutdown: self._shutdown,
             _Ended: self._ended,
         }
@@ -82,6 +93,7 @@ class EngineThread(threading.Thread):
             while self._is_open:
                 self._answer(self._inbox.get())
         finally:
+            self._weights.close(_LEAVE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -291,12 +303,3 @@ class EngineThread(threading.Thread):
                 result=result,
             )
         )
-
-
-def internal(error: Exception) -> InternalError:
-    """A mistake of ours in words for the user."""
-    return InternalError(
-        f"Something went wrong inside Upreel ({type(error).__name__}).",
-        hint="Please report it with the log file.",
-        kind=type(error).__name__,
-    )

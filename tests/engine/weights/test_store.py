@@ -22,8 +22,8 @@ from engine.published import PublishedState
 from engine.weights.catalogue import PublishedFile
 from engine.weights.hashing import sha256_of
 from engine.weights.store import Store
-from tests.engine.weights.conftest import CONTENT, published, store_of
 from tests.helpers.faulty_server import FaultyServer
+from tests.helpers.published import CONTENT, published, store_of
 
 
 def put(store: Store, content: bytes = CONTENT, name: str = "tiny.safetensors") -> Path:
@@ -92,7 +92,7 @@ def test_a_wrong_file_of_ours_is_put_aside(store: Store) -> None:
 def test_a_size_that_cannot_be_is_seen_without_reading(
     tmp_path: Path, server: FaultyServer
 ) -> None:
-    store = store_of(tmp_path, published(bytes=len(CONTENT)), server)
+    store = store_of(tmp_path, server, published(bytes=len(CONTENT)))
     put(store, CONTENT[:-1])
     assert store.state("tiny").state == "damaged"
     with pytest.raises(HashMismatch):
@@ -177,7 +177,7 @@ def test_a_file_of_the_users_own_is_listed_checked_and_forgotten(
         id="own-1",
         title="mine.gguf",
         kind="dit",
-        models=("tiny-model",),
+        models=("seedvr2-3b",),
         precision="q4",
         filename="mine.gguf",
         sha256=digest,
