@@ -61,6 +61,13 @@ def _kernels(bench: Bench) -> Iterator[Row]:
     return measure_bandwidth(device_of(bench.options), quick=bench.quick)
 
 
+def _attention(bench: Bench) -> Iterator[Row]:
+    from engine.bench.attention_case import measure_attention
+    from engine.bench.vae_work import device_of
+
+    return measure_attention(device_of(bench.options), quick=bench.quick)
+
+
 CASES: dict[str, Case] = {
     "lite": _film("lite"),
     "pipeline": _film("pipeline"),
@@ -71,6 +78,7 @@ CASES: dict[str, Case] = {
     "vae-decode": _vae("decode"),
     "optimisations": Case(_optimisations, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
+    "attention": Case(_attention, is_usual=False),
 }
 GROUPS = {"vae": ("vae-encode", "vae-decode")}
 

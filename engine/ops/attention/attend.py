@@ -37,16 +37,16 @@ def attend(
     that was done before; call it once before a CUDA graph is captured.
 
     Args:
-        q: [N, heads, L, d]: N windows of one shape, text tokens behind the others. Any strides but
-            the last; `[N, L, heads, d]` in memory suits every backend.
-        k: Likewise.
-        v: Likewise.
+        q: [N, heads, Q, d]: N windows of one shape, text tokens behind the others. Any strides but
+            the last; `[N, Q, heads, d]` in memory suits every backend.
+        k: [N, heads, L, d].
+        v: [N, heads, L, d].
         backend: A name of BACKENDS, or "auto".
         scale: Factor of the scores; None: 1 / sqrt(d).
         allow_inexact: `auto` may take a backend that rounds more than the dtype does.
 
     Returns:
-        [N, heads, L, d].
+        [N, heads, Q, d].
 
     Raises:
         FeatureMissing: The chosen backend does not work on this device.
@@ -55,7 +55,7 @@ def attend(
     """
     where = q.device, q.dtype, q.shape[-1]
     if backend == AUTO:
-        length = speed.rounded(q.shape[-2], q.device)
+        length = speed.rounded(k.shape[-2], q.device)
         backend = _fastest(*where, length, allow_inexact)
     else:
         require(backend, *where)
@@ -105,7 +105,7 @@ def error_of(
     device: torch.device | str,
     dtype: torch.dtype,
     head_dim: int,
-    shape: tuple[int, int, int] = (1, 4, 512),
+    shape: trial.Shape = (1, 4, 512, 512),
 ) -> float:
     """RMS of a backend's error in units of the exact result's, measured now.
 
@@ -114,7 +114,7 @@ def error_of(
         device: Where.
         dtype: Of q, k and v.
         head_dim: Channels of a head.
-        shape: Windows, heads, tokens.
+        shape: Windows, heads, queries, keys.
     """
     return trial.error_of(BACKENDS[name], _full(device), dtype, head_dim, shape)
 

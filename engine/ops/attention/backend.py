@@ -18,8 +18,9 @@ class Backend:
 
     Attributes:
         name: What settings call it.
-        run: q, k, v [N, heads, L, d] and the factor of the scores to [N, heads, L, d]. Raises
-            whatever it likes where it cannot run, ImportError where its package is not there.
+        run: q [N, heads, Q, d], k and v [N, heads, L, d] and the factor of the scores to
+            [N, heads, Q, d]. Raises whatever it likes where it cannot run, ImportError where its
+            package is not there.
         package: What has to be installed for it; empty: torch itself is enough.
         is_exact: Equal to the formula but for the rounding of the dtype.
     """

@@ -22,7 +22,9 @@ _LIMITS = {
     torch.bfloat16: 3e-2,
 }
 _INEXACT_LIMIT = 0.3  # beyond it not even an inexact backend computes attention
-_SHAPES = ((2, 3, 77), (1, 2, 333))  # windows, heads, tokens: less and more than a block of kernels
+# Windows, heads, queries, keys: less and more than a block of kernels; not all tokens ask.
+_SHAPES = ((2, 3, 77, 77), (1, 2, 275, 333))
+Shape = tuple[int, int, int, int]
 
 
 @cache
@@ -49,7 +51,7 @@ def error_of(
     device: torch.device,
     dtype: torch.dtype,
     head_dim: int,
-    shape: tuple[int, int, int],
+    shape: Shape,
 ) -> float:
     """Root mean square of the error in units of that of the exact result.
 
@@ -58,7 +60,7 @@ def error_of(
         device: Where.
         dtype: Of q, k and v.
         head_dim: Channels of a head.
-        shape: Windows, heads, tokens.
+        shape: Windows, heads, queries, keys.
     """
     q, k, v = (x.to(device, dtype) for x in sample(shape, head_dim))
     before = [x.clone() for x in (q, k, v)]
@@ -74,17 +76,20 @@ def error_of(
     return float(error.square().mean().sqrt() / wanted.square().mean().sqrt())
 
 
-def sample(shape: tuple[int, int, int], head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
+def sample(shape: Shape, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v [N, heads, L, d] float32 as windows hand them over: [N, L, heads, d] in memory.
+
+    Fewer queries than keys are the first ones of a window.
 
     Scores are uneven, keys have a mean and single channels that are large, as in trained models.
     """
-    windows, heads, length = shape
+    windows, heads, queries, length = shape
     random = torch.Generator().manual_seed(1)
     q, k, v = torch.randn(3, windows, length, heads, head_dim, generator=random)
     offset = torch.randn(heads, head_dim, generator=random)
     offset[:, 0] = 6.0
-    return (1.5 * q).transpose(1, 2), (k + offset).transpose(1, 2), (v + 0.5).transpose(1, 2)
+    q = 1.5 * q[:, :queries]
+    return q.transpose(1, 2), (k + offset).transpose(1, 2), (v + 0.5).transpose(1, 2)
 
 
 def literal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:

@@ -6,6 +6,9 @@ from engine.bench import kernels_case
 from engine.bench.ceilings import Clocked
 from engine.bench.kernels_case import measure_bandwidth
 
+FRAMES = ["moments", "normalise", "both"]
+TOKENS = ["rms_modulate", "add_gated", "swiglu", "gather_qk"]
+
 
 def test_each_step_has_its_share_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[object] = []
@@ -16,16 +19,26 @@ def test_each_step_has_its_share_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(kernels_case, "clocked", clocked)
     rows = list(measure_bandwidth("cpu", quick=True))
-    assert [row["step"] for row in rows] == ["copy", "moments", "normalise", "both"]
-    assert [row["of_copy"] for row in rows] == pytest.approx([1.0, 0.5, 1.0, 1.5])
+    assert [row["step"] for row in rows] == ["copy", *FRAMES, "copy", *TOKENS]
+    assert [row["of_copy"] for row in rows[:4]] == pytest.approx([1.0, 0.5, 1.0, 1.5])
+    assert [row["of_copy"] for row in rows[4:7]] == pytest.approx([1.0, 1.0, 1.5])
+    assert rows[7]["of_copy"] == pytest.approx(1.5 * 6912 / 2560)  # swiglu
+    assert rows[8]["of_copy"] == pytest.approx(3.0)
     assert rows[0]["gb_a_second"] == 2 * 5 * 128 * 64 * 64 * 4 / 0.5 / 1e9
+    assert rows[4]["gb_a_second"] == 2 * 405 * 2560 * 4 / 0.5 / 1e9
     assert {row["form"] for row in rows} == {"torch"}
-    assert len(steps) == 4
+    assert len(steps) == 9
+
+
+def test_each_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels_case, "_WINDOW", 4)
+    rows = list(measure_bandwidth("cpu", quick=True))
+    assert all(row["gb_a_second"] > 0 for row in rows)
 
 
 @pytest.mark.gpu
 def test_kernels_reach_most_of_the_bandwidth_of_a_copy() -> None:
     rows = [row for row in measure_bandwidth("cuda") if row["form"] == "kernels"]
-    assert len(rows) == 3 * 2 * 3
+    assert len(rows) == 3 * (2 * len(FRAMES) + len(TOKENS))
     slow = [row for row in rows if row["of_copy"] < 0.7]
     assert not slow
