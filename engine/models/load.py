@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from engine.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
+from engine.ops.flat import put_tensor
 from engine.weights.keymap import KeyMap
-from engine.weights.safetensors_file import SafetensorsFile
+from engine.weights.open_weights import WeightsFile
 
 _NAMED = 4  # tensors that a message names; it counts the rest
 _FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
@@ -26,7 +28,7 @@ class FileWeights(Mapping[str, Tensor]):
 
     def __init__(
         self,
-        file: SafetensorsFile,
+        file: WeightsFile,
         keymap: KeyMap,
         *,
         device: str | torch.device = "cpu",
@@ -54,7 +56,7 @@ class FileWeights(Mapping[str, Tensor]):
 
 def load_module(
     module: nn.Module,
-    file: SafetensorsFile,
+    file: WeightsFile,
     keymap: KeyMap,
     *,
     device: str | torch.device = "cpu",
@@ -75,10 +77,8 @@ def load_module(
     weights = FileWeights(file, keymap, device=device, dtype=dtype)
     check_keys(shapes_of(module), weights.shapes, file.path)
     for name in shapes_of(module):
-        _assign(module, name, weights[name])
-    left = [name for name, buffer in module.named_buffers() if buffer.is_meta]
-    if left:
-        raise ValueError(f"buffers that are in no file: {', '.join(left)}")
+        assign(module, name, weights[name])
+    check_filled(module)
 
 
 def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -120,13 +120,18 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
     )
 
 
-def check_numbers(file: SafetensorsFile) -> None:
+def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
     """Refuse a file whose tensors are no floating-point numbers.
+
+    Args:
+        file: Open.
+        also: Other formats that are right, as the file calls them.
 
     Raises:
         WrongNumbers: It names the first of them.
     """
-    wrong = [f"{name} {kind}" for name, kind in file.dtypes.items() if kind not in _FLOATS]
+    right = {*_FLOATS, *also}
+    wrong = [f"{name} {kind}" for name, kind in file.dtypes.items() if kind not in right]
     if wrong:
         raise WrongNumbers(
             f"{file.path.name} has {len(wrong)} tensors that are no floating-point numbers: "
@@ -137,13 +142,18 @@ def check_numbers(file: SafetensorsFile) -> None:
         )
 
 
-def _assign(module: nn.Module, name: str, value: Tensor) -> None:
+def assign(module: nn.Module, name: str, value: Tensor) -> None:
+    """Let a module have a parameter or buffer; parameters need no gradient."""
     path, _, leaf = name.rpartition(".")
-    owner = module.get_submodule(path)
-    if leaf in owner._parameters:
-        setattr(owner, leaf, nn.Parameter(value, requires_grad=False))
-    else:
-        setattr(owner, leaf, value)
+    put_tensor(module.get_submodule(path), leaf, value)
+
+
+def check_filled(module: nn.Module) -> None:
+    """Raises ValueError when something is still on the meta device: a mistake in the module."""
+    every = chain(module.named_parameters(), module.named_buffers())
+    left = [name for name, value in every if value.is_meta]
+    if left:
+        raise ValueError(f"tensors that are in no file: {', '.join(left)}")
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 Shapes = Mapping[str, tuple[int, ...]]
 
 SEEDVR2_VAE = "a SeedVR2 VAE"
+SEEDVR2_TRANSFORMERS = ("a SeedVR2 transformer (3B)", "a SeedVR2 transformer (7B)")
+REPACKAGED = "a repackaged SeedVR2 transformer"  # under names whose meaning nobody published
 
 _PREFIX = "model.diffusion_model."  # some tools put it before the names of a transformer
 
@@ -31,8 +33,9 @@ def recognise(shapes: Shapes) -> str:
 
 def _seedvr2_transformer(names: set[str]) -> str:
     """Only the 3B kind shares weights between picture and text (".all.")."""
-    size = "3B" if any(".proj_qkv.all." in name for name in names) else "7B"
-    return f"a SeedVR2 transformer ({size})"
+    if not any(name.startswith("blocks.") for name in names):
+        return REPACKAGED
+    return SEEDVR2_TRANSFORMERS[not any(".proj_qkv.all." in name for name in names)]
 
 
 def _has_time_axis(shapes: Shapes) -> bool:

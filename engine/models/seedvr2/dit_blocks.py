@@ -85,8 +85,8 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, timestep: float) -> Tensor:
         """[6 * dim]; channels are slowest, then attention and MLP, then shift, scale and gate."""
-        weight = self.proj_in.weight
-        features = sinusoids(timestep, self.features).to(weight.device, weight.dtype)
+        like = self.proj_in.bias  # of the type that is computed in, whatever the weights are in
+        features = sinusoids(timestep, self.features).to(like.device, like.dtype)
         hidden = F.silu(self.proj_hid(F.silu(self.proj_in(features))))
         return torch.as_tensor(self.proj_out(hidden))
 
