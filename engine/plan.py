@@ -68,7 +68,7 @@ class DiffusionPlan:
     input_noise: int = 0  # %
     latent_noise: int = 0  # %
     colour: str = "two-scale"
-    shot_sensitivity: int = 0  # %; 0 looks for no cuts
+    shot_sensitivity: int | None = None  # %; None looks for no cuts
 
     @property
     def weights(self) -> tuple[WeightsPlan, WeightsPlan, WeightsPlan]:

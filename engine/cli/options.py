@@ -24,6 +24,9 @@ def job_settings(args: argparse.Namespace) -> JobSettings:
         if text is not None:
             parse_clock(text)
     named = {"model": args.model, "start": args.start, "stop": args.stop, **_target(args)}
+    for name in ("dit", "vae", "text_embedding"):
+        file = getattr(args, name)
+        named[name] = None if file is None else str(Path(file).absolute())
     settings = JobSettings(**{name: value for name, value in named.items() if value is not None})
     settings = dataclasses.replace(settings, overwrite=args.overwrite)
     return with_text(settings, [text for text in args.set if not _is_of_engine(text)])

@@ -84,7 +84,19 @@ def _job_options(command: Any) -> None:
         metavar="OUT",
         help="file or existing folder of the result; default: beside the source, named after size",
     )
-    command.add_argument("--model", metavar="ID", help="lite, or none to only convert the file")
+    command.add_argument(
+        "--model",
+        metavar="ID",
+        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, or none to only convert the file",
+    )
+    for name, what in (
+        ("--dit", "transformer"),
+        ("--vae", "VAE"),
+        ("--text-embedding", "text embedding"),
+    ):
+        command.add_argument(
+            name, metavar="FILE", help=f"SeedVR2: this {what} instead of the published one"
+        )
     target = command.add_mutually_exclusive_group()
     target.add_argument(
         "--scale", type=int, metavar="N", help="how many times as large (default 2)"

@@ -76,8 +76,7 @@ def check_unchanged(stored: StoredJob) -> None:
             hint="Remove the job and start it anew.",
             what="source",
         )
-    model = stored.plan.model
-    if registry.weights_sha256(model.weights) != model.weights_sha256:
+    if registry.has_changed(stored.plan.model):
         raise CheckpointMismatch(
             "The model has changed since the job began.",
             hint="Remove the job and start it anew.",

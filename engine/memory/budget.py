@@ -11,6 +11,9 @@ from pathlib import Path
 from engine.hardware import devices, features
 from engine.settings.schema import EngineSettings
 
+# Left to the desktop and to what the driver takes for itself: Windows pages silently beyond.
+_VRAM_RESERVE_BYTES = 900 * 2**20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -20,6 +23,8 @@ class Budget:
     threads: int  # of the processor
     has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
     cuda: bool = False  # a card that the installed torch can use
+    vram_bytes: int = 0  # of that card, that may be taken
+    capability: tuple[int, int] | None = None  # of CUDA, of that card
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
@@ -41,6 +46,8 @@ def measure_budget(settings: EngineSettings, output: Path, jobs: Path) -> Budget
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=features.cpu_has_bf16(),
         cuda=bool(cards),
+        vram_bytes=max(0, cards[0].free_bytes - _VRAM_RESERVE_BYTES) if cards else 0,
+        capability=cards[0].capability if cards else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from math import ceil, sqrt
+from pathlib import Path
 
 from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.media import VideoInfo
+from engine.memory import diffusion
 from engine.memory.budget import Budget
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
+from engine.models.seedvr2.files import model_of
 from engine.plan import ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
 
@@ -45,8 +48,18 @@ def choose_model(
 
     Raises:
         NoUsableGpu: A card was asked for and there is none that the program can use.
+        WeightsError: A file of a model is none of its kind.
     """
     device = _device(settings, budget)
+    name = _named(settings)
+    if registry.is_seedvr2(name):
+        where = ModelPlan(
+            model=name,
+            device=device,
+            dtype=_wide_dtype(device, budget),
+            threads=budget.threads,
+        )
+        return diffusion.choose(video, picture, settings, where)
     factor = max(picture.size.width / video.size.width, picture.size.height / video.size.height)
     if settings.model == "none" or factor <= 1:
         pixels = CPU_PIXELS * 2
@@ -95,6 +108,20 @@ def choose_form(video: VideoInfo) -> str:
         if bits >= CLEAN_BITS_PER_PIXEL / _EFFICIENCY.get(video.codec, 1.0)
         else "restore"
     )
+
+
+def _named(settings: JobSettings) -> str:
+    """The model that is meant; a transformer of the user's own says itself which one it is."""
+    if settings.model == "auto" and settings.dit:
+        return model_of(Path(settings.dit))
+    return settings.model
+
+
+def _wide_dtype(device: str, budget: Budget) -> str:
+    """Of the transformer: bfloat16 has the range of float32, which float16 lacks."""
+    if device == "cuda":
+        return "bfloat16" if (budget.capability or (8, 0)) >= (8, 0) else "float16"
+    return _dtype(device, budget)
 
 
 def _device(settings: JobSettings, budget: Budget) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from engine.geometry import Size
 from engine.media import MediaInfo
+from engine.memory import diffusion
 from engine.memory.budget import Budget
 from engine.memory.request import Request
 from engine.plan import Notice, Plan
@@ -28,6 +29,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     media, settings = request.media, request.settings
     found = [
         *_memory(plan, budget),
+        *_diffusion(plan, budget),
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),
@@ -48,6 +50,45 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
             f"{bytes_text(budget.ram_bytes)} may be used.",
             hint="Close other programs or choose a smaller result.",
             params={"needed": str(plan.peak_bytes), "allowed": str(budget.ram_bytes)},
+        )
+
+
+def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    found = plan.model.diffusion
+    if found is None:
+        return
+    missing = [weights for weights in found.weights if not weights.is_here]
+    if missing:
+        names = ", ".join(weights.path.name for weights in missing)
+        yield Notice(
+            code="weights-missing",
+            severity="refusal",
+            message=f"The model is not on this machine yet: {names}.",
+            hint=f"Get it with `models download {missing[0].published}`, or in the list of models.",
+            params={"files": ",".join(weights.published for weights in missing), "names": names},
+        )
+    device = diffusion.needs(plan.model).device
+    if plan.model.device == "cuda" and device > budget.vram_bytes:
+        yield Notice(
+            code="plan-does-not-fit",
+            severity="refusal",
+            message=f"This needs {bytes_text(device)} of the card's memory; "
+            f"{bytes_text(budget.vram_bytes)} may be used.",
+            hint="Close other programs or choose a smaller result.",
+            params={"needed": str(device), "allowed": str(budget.vram_bytes)},
+        )
+    if plan.model.device == "cpu":
+        yield Notice(
+            code="slow-on-processor",
+            severity="warning",
+            message="SeedVR2 is made for NVIDIA cards: on the processor this takes very long.",
+            hint="Try a short part first, or choose Lite.",
+        )
+    if found.shot_sensitivity is None:
+        yield Notice(
+            code="cuts-not-looked-for",
+            severity="info",
+            message="Cuts are not looked for: behind a cut the old picture may shine through.",
         )
 
 
@@ -130,7 +171,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
             severity="info",
             message="The result is smaller than the source: it is resized, no model redraws it.",
         )
-    elif plan.model.model != "none" and factor > plan.model.scale:
+    elif plan.model.model == "lite" and factor > plan.model.scale:
         yield Notice(
             code="beyond-model",
             severity="info",

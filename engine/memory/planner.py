@@ -8,7 +8,7 @@ from fractions import Fraction
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
 from engine.media import VideoInfo
-from engine.memory import predict
+from engine.memory import diffusion, predict
 from engine.memory.budget import Budget
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
@@ -68,6 +68,9 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 def _fitted(plan: Plan, budget: Budget) -> Plan:
     """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller."""
+    if plan.model.diffusion is not None:
+        around = predict.peak_bytes(replace(plan, model=replace(plan.model, diffusion=None)))
+        return replace(plan, model=diffusion.fitted(plan.model, budget, around))
     while predict.peak_bytes(plan) > budget.ram_bytes:
         smaller = smaller_model(plan.model)
         if smaller is None:
@@ -78,6 +81,8 @@ def _fitted(plan: Plan, budget: Budget) -> Plan:
 
 def smaller_model(model: ModelPlan) -> ModelPlan | None:
     """The next smaller way to run the same model; None at the floor."""
+    if model.diffusion is not None:
+        return diffusion.smaller(model)
     if model.clip_frames > 1:
         return replace(model, clip_frames=model.clip_frames // 2)
     least = max(64, 4 * model.overlap)
@@ -85,6 +90,11 @@ def smaller_model(model: ModelPlan) -> ModelPlan | None:
         return None
     tile = Size(max(least, model.tile.width // 2), max(least, model.tile.height // 2))
     return replace(model, tile=tile)
+
+
+def wider_model(model: ModelPlan) -> ModelPlan | None:
+    """The same model in a number format that does not overflow; None where there is none."""
+    return diffusion.wider(model)
 
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:

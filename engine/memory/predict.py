@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.media import MediaInfo
+from engine.memory import diffusion
 from engine.memory import rates as r
 from engine.memory.rates import Rates
 from engine.models import registry
@@ -14,6 +15,7 @@ from engine.video import codecs
 
 PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
+_MOST_CORES = 16  # that work can be spread over
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # what an encoder keeps, in bytes for a pixel of the result: measured at 1920x1080
 _ENCODER_BYTES = {"libx264": 115, "libx265": 190, "libsvtav1": 220}
@@ -28,6 +30,8 @@ def kind(plan: Plan) -> str:
 def tiles_per_frame(plan: Plan) -> int:
     """How many tiles a frame is cut into."""
     model = plan.model
+    if model.diffusion is not None:
+        return diffusion.tiles(model)
     if model.model == "none":
         return 1
     return len(tile_grid(plan.source_size, model.tile, model.overlap))
@@ -56,7 +60,7 @@ def stages(plan: Plan, threads: int, rates: Rates) -> tuple[StagePlan, ...]:
 
 def seconds(plan: Plan, threads: int, rates: Rates) -> float:
     """Predicted time: all work over the cores it can use, corrected by what was measured here."""
-    work = sum(_cpu_seconds(plan).values()) / min(max(threads, 1), 16)
+    work = sum(_cpu_seconds(plan).values()) / min(max(threads, 1), _MOST_CORES)
     return (1.0 + work) * rates.factor(kind(plan))
 
 
@@ -82,6 +86,9 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
         config = config_from_shapes(registry.weights_shapes(model.weights))
         cost = lite_cost(config, model.tile, frames=clip, dtype_bytes=_DTYPE_BYTES[model.dtype])
         upscale += cost.peak_bytes + (2 * clip * large if model.tile != plan.source_size else 0)
+    if model.diffusion is not None:
+        found = diffusion.needs(model)
+        upscale += found.host + (found.device if model.device == "cpu" else 0)
     encoder = output_px * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
     return {
         "read": planes_in * (16 + clip * (QUEUE_CLIPS + 2)),
@@ -100,6 +107,10 @@ def _cpu_seconds(plan: Plan) -> dict[str, float]:
         redone = tiles_per_frame(plan) * model.tile.pixels / plan.source_size.pixels
         rate = r.LITE_BF16 if model.dtype == "bfloat16" else r.LITE
         upscale = source * rate[model.scale] * redone
+    elif model.diffusion is not None:
+        upscale = diffusion.work(model, plan.frames) / r.DIFFUSION_FLOPS[model.device, model.dtype]
+        if model.device == "cuda":  # the card works once, however many cores there are
+            upscale *= min(max(model.threads, 1), _MOST_CORES)
     return {
         "read": source * r.READ,
         "upscale": upscale,

@@ -22,6 +22,14 @@ ENCODE = {  # per output Mpx
     "prores_ks": 0.085,
     "ffv1": 0.017,
 }
+# SeedVR2: floating-point operations per CPU second of a core, measured; per second of a card, which
+# is a guess that the first finished job corrects.
+DIFFUSION_FLOPS = {
+    ("cpu", "float32"): 6e10,
+    ("cpu", "bfloat16"): 9e10,
+    ("cuda", "float16"): 4e13,
+    ("cuda", "bfloat16"): 4e13,
+}
 ENCODE_OTHER = 0.03  # hardware encoders and pictures
 
 

@@ -19,6 +19,7 @@ from engine.plan import ModelPlan
 
 if TYPE_CHECKING:
     from engine.models.contracts import FrameUpscaler
+    from engine.models.seedvr2.upscaler import SeedVr2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,17 @@ class ModelSpec:
 
 LITE = ModelSpec(id="lite", title="Lite", scales=(2, 4), forms=("faithful", "restore"))
 NONE = ModelSpec(id="none", title="No model", scales=(1,))
-SPECS = {spec.id: spec for spec in (LITE, NONE)}
+SEEDVR2 = (
+    ModelSpec(id="seedvr2-3b", title="SeedVR2 3B", scales=(1,)),
+    ModelSpec(id="seedvr2-7b", title="SeedVR2 7B", scales=(1,)),
+    ModelSpec(id="seedvr2-7b-sharp", title="SeedVR2 7B sharp", scales=(1,)),
+)
+SPECS = {spec.id: spec for spec in (LITE, *SEEDVR2, NONE)}
+
+
+def is_seedvr2(model: str) -> bool:
+    """Whether a model restores shots at the size of the result."""
+    return any(spec.id == model for spec in SEEDVR2)
 
 
 def weights_path(name: str) -> Path:
@@ -79,14 +90,37 @@ def weights_shapes(name: str) -> dict[str, tuple[int, ...]]:
         ) from err
 
 
-def build(plan: ModelPlan) -> FrameUpscaler | None:
+def has_changed(plan: ModelPlan) -> bool:
+    """Whether the numbers of a model are others than those that a job began with."""
+    if plan.diffusion is not None:
+        from engine.models.seedvr2.files import is_unchanged
+
+        return not all(is_unchanged(weights) for weights in plan.diffusion.weights)
+    return weights_sha256(plan.weights) != plan.weights_sha256
+
+
+def build(plan: ModelPlan) -> FrameUpscaler | SeedVr2 | None:
     """The model of a plan, on its device, ready to run; None for "none".
+
+    Raises:
+        WeightsError: The numbers are not there or not right.
+        FeatureMissing: The device cannot do what the plan says.
+    """
+    if plan.model == NONE.id:
+        return None
+    if plan.diffusion is not None:
+        from engine.models.seedvr2.upscaler import load_seedvr2
+
+        return load_seedvr2(plan)
+    return lite(plan)
+
+
+def lite(plan: ModelPlan) -> FrameUpscaler:
+    """The built-in model as a plan says.
 
     Raises:
         WeightsMissing, UnknownKeys: The numbers are not there or not right.
     """
-    if plan.model == NONE.id:
-        return None
     from engine.models.lite.net import load_lite
     from engine.models.lite.upscaler import LiteUpscaler
 

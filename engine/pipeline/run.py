@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -10,26 +11,34 @@ from pathlib import Path
 
 import torch
 
-from engine.errors import UnreadableMedia
-from engine.events import StageProgress, StageStarted, Warned
+from engine.errors import NumericOverflow, OutOfMemory, UnreadableMedia
+from engine.events import PlanDowngraded, StageProgress, StageStarted, Warned
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.memory import rates
+from engine.memory.oom import is_out_of_memory
+from engine.memory.planner import smaller_model, wider_model
 from engine.memory.predict import QUEUE_CLIPS, kind
 from engine.models import registry
+from engine.models.contracts import FrameUpscaler
+from engine.models.seedvr2.upscaler import SeedVr2
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.output import part_path, publish
-from engine.pipeline.segments import SegmentLog
+from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.device import Device
 from engine.pipeline.stages.read import Clip, read
+from engine.pipeline.stages.read_shots import ShotReader, ShotSlice
+from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.write import DoneClip, Write
-from engine.pipeline.stream import Workers
+from engine.pipeline.stream import Stream, Workers
 from engine.pipeline.verify import verify
 from engine.plan import Notice
 from engine.report import Report
 from engine.video.decode import FrameReader
 from engine.video.mux import SegmentFile, mux
+from engine.video.shots import ShotDetector
 
 READER_THREADS = 2
+logger = logging.getLogger(__name__)
 
 
 def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Report:
@@ -79,28 +88,93 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
 
 
 def _make_segments(context: Context, segments: SegmentLog) -> None:
+    """All segments that are missing; with a smaller plan where memory or a format was too small.
+
+    Raises:
+        OutOfMemory: There is no smaller plan.
+        NumericOverflow: There is no wider format.
+    """
+    while True:
+        try:
+            return _make_with(context, segments)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError, NumericOverflow) as err:
+            why = "overflow" if isinstance(err, NumericOverflow) else "out-of-memory"
+            if why == "out-of-memory" and not is_out_of_memory(err):
+                raise
+            _shrink(context, why, err)
+
+
+def _make_with(context: Context, segments: SegmentLog) -> None:
     plan = context.plan
     torch.set_num_threads(plan.model.threads)
     model = registry.build(plan.model)
-    device = Device(model, context)
     write = Write(context, segments)
-    done = write.frames_done
     with (
         FrameReader(
             context.media, start=plan.start, stop=plan.stop, threads=READER_THREADS
         ) as reader,
         Workers() as workers,
     ):
-        clips = workers.stream(QUEUE_CLIPS, Clip)
         ready = workers.stream(QUEUE_CLIPS, DoneClip)
-        workers.start(
-            "read", lambda: read(reader, plan, list(segments.records), clips, context.control)
-        )
         workers.start("write", lambda: write.run(ready))
-        device.run(clips, ready, done)
+        if isinstance(model, SeedVr2):
+            _restore_shots(model, context, list(segments.records), reader, workers, ready)
+        else:
+            _enlarge(model, context, list(segments.records), reader, workers, ready)
     for problem in reader.problems:
         notice = Notice(code="source-damaged", severity="warning", message=problem)
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
+
+
+def _enlarge(
+    model: FrameUpscaler | None,
+    context: Context,
+    finished: list[SegmentRecord],
+    reader: FrameReader,
+    workers: Workers,
+    ready: Stream[DoneClip],
+) -> None:
+    """Read and work where frames are enlarged one by one."""
+    clips = workers.stream(QUEUE_CLIPS, Clip)
+    workers.start("read", lambda: read(reader, context.plan, finished, clips, context.control))
+    done = sum(record.frames for record in finished)
+    Device(model, context).run(clips, ready, done)
+
+
+def _restore_shots(
+    model: SeedVr2,
+    context: Context,
+    finished: list[SegmentRecord],
+    reader: FrameReader,
+    workers: Workers,
+    ready: Stream[DoneClip],
+) -> None:
+    """Read and work where whole shots are restored."""
+    diffusion = context.plan.model.diffusion
+    sensitivity = None if diffusion is None else diffusion.shot_sensitivity
+    done = sum(record.frames for record in finished)
+    beginning = beginning_of(model, done, finished[-1].shot if finished else 0)
+    detector = ShotDetector(context.media.video, sensitivity=sensitivity)
+    shots = ShotReader(reader, detector, slice_frames=model.slice_frames)
+    slices = workers.stream(QUEUE_CLIPS, ShotSlice)
+    workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
+    Shots(model, context, beginning).run(slices, ready)
+
+
+def _shrink(context: Context, why: str, error: BaseException) -> None:
+    """The next smaller plan; segments that are finished stay as they are."""
+    model = context.plan.model
+    smaller = wider_model(model) if why == "overflow" else smaller_model(model)
+    if smaller is None:
+        if isinstance(error, NumericOverflow):
+            raise error
+        raise OutOfMemory(
+            "There is not enough memory even for the smallest plan.",
+            hint="Close other programs, then resume the job: finished parts are kept.",
+        ) from error
+    logger.warning("%s: %s", why, error)
+    context.plan = replace(context.plan, model=smaller)
+    context.events.emit(PlanDowngraded(job_id=context.job_id, plan=context.plan, why=why))
 
 
 def _mux(context: Context, segments: SegmentLog, part: Path) -> None:

@@ -16,7 +16,8 @@ class SegmentRecord:
     pts: tuple[int, ...]  # of the source, in its time base
     durations: tuple[int, ...]
     bytes: int
-    crc: int  # of the source's picture behind the last frame: where to go on reading
+    crc: int  # of the source's last picture: where to go on reading
+    shot: int = 0  # first frame of the shot that the next frame belongs to
 
     @property
     def frames(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.errors import WeightsMissing
 from engine.models.seedvr2.config import VAE, VaeConfig, infer_vae_config
 from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
-from engine.plan import WeightsPlan
+from engine.plan import DiffusionPlan, WeightsPlan
 from engine.published import PublishedState
 from engine.settings.schema import JobSettings
 from engine.weights import catalogue
@@ -62,6 +62,29 @@ def files_of(model: str, settings: JobSettings, store: Store | None = None) -> M
         dit_config=_dit_config(dit) if dit.is_here else _published_config(model),
         vae_config=_vae_config(vae) if vae.is_here else VAE,
         missing=tuple(weights.published for weights in (dit, vae, text) if not weights.is_here),
+    )
+
+
+def model_of(dit: Path) -> str:
+    """Which published model a transformer's file resembles.
+
+    Raises:
+        WeightsMissing: There is no such file.
+        WeightsError: It is none of SeedVR2.
+    """
+    config = _dit_config(_named(dit))
+    return "seedvr2-3b" if config.mlp == "swiglu" else "seedvr2-7b"
+
+
+def configs(model: str, plan: DiffusionPlan) -> tuple[DitConfig, VaeConfig]:
+    """Configurations of a planned job's transformer and VAE.
+
+    Raises:
+        WeightsError: A file has gone, or is another one by now.
+    """
+    return (
+        _dit_config(plan.dit) if plan.dit.is_here else _published_config(model),
+        _vae_config(plan.vae) if plan.vae.is_here else VAE,
     )
 
 

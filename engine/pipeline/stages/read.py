@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.control import Control
@@ -20,6 +21,15 @@ class Clip:
     frames: tuple[PlanarFrame, ...]
 
 
+def frames_behind(reader: FrameReader, finished: Sequence[SegmentRecord]) -> Iterator[PlanarFrame]:
+    """Frames of the source behind some finished segments."""
+    if not finished:
+        return iter(reader)
+    count = sum(record.frames for record in finished)
+    last = finished[-1]
+    return reader.iter_after(FrameMark(count=count, pts=last.pts[-1], crc=last.crc))
+
+
 def read(
     reader: FrameReader,
     plan: Plan,
@@ -32,11 +42,7 @@ def read(
     No clip reaches over the end of a segment, so that a resumed job makes the same clips.
     """
     done = sum(record.frames for record in finished)
-    if finished:
-        mark = FrameMark(count=done, pts=finished[-1].pts[-1], crc=finished[-1].crc)
-        frames = reader.iter_after(mark)
-    else:
-        frames = iter(reader)
+    frames = frames_behind(reader, finished)
     waiting: list[PlanarFrame] = []
     for number, frame in enumerate(frames, start=done):
         control.check()

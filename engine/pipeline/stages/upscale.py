@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from engine.errors import OutOfMemory
-from engine.events import Picture, PlanDowngraded, TileDone
-from engine.geometry import Box, Size
+from engine.events import PlanDowngraded
+from engine.geometry import Size
+from engine.memory.oom import is_out_of_memory
 from engine.memory.planner import smaller_model
 from engine.models.contracts import FrameUpscaler
 from engine.pipeline.context import Context
-from engine.pipeline.view import picture_of, turn, turn_box
+from engine.pipeline.stages.progress import show_tile
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
 logger = logging.getLogger(__name__)
-_TILE_PICTURE_PX = 480  # longest side of a tile's small picture
 
 
 class Upscale:
@@ -50,7 +50,7 @@ class Upscale:
             try:
                 return self._tiled(self._model, frames, first)
             except (torch.OutOfMemoryError, RuntimeError) as err:
-                if not _is_out_of_memory(err):
+                if not is_out_of_memory(err):
                     raise
                 logger.warning("out of memory: %s", err)
             self._shrink()
@@ -87,31 +87,13 @@ class Upscale:
             tile = model.upscale(frames[..., box.y : box.bottom, box.x : box.right])
             large = box.scaled(model.scale)
             blender.add(tile, large, plan.overlap * model.scale)
-            self._tell(tile, large, index, len(boxes), first + len(frames) - 1)
-        return blender.result()
-
-    def _tell(self, tile: Tensor, box: Box, index: int, tiles: int, frame: int) -> None:
-        context = self._context
-        scale = context.plan.model.scale
-        canvas = context.plan.source_size.scaled(scale)
-        video = context.media.video
-        picture: Picture | None = None
-        if context.pictures and (tiles > 1 or context.picture_due()):
-            upright = turn(tile[-1], video.rotation, video.is_mirrored)
-            picture = picture_of(upright, _TILE_PICTURE_PX)
-        turned = video.rotation in (90, 270)
-        context.events.emit(
-            TileDone(
-                job_id=context.job_id,
-                frame=frame,
-                tile=index,
-                tiles=tiles,
-                box=turn_box(box, canvas, video.rotation, video.is_mirrored),
-                canvas=canvas.transposed() if turned else canvas,
-                picture=picture,
+            show_tile(
+                self._context,
+                tile[-1],
+                large,
+                frame.scaled(model.scale),
+                frame=first + len(frames) - 1,
+                index=index,
+                tiles=len(boxes),
             )
-        )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+        return blender.result()

@@ -20,6 +20,8 @@ class DoneClip:
 
     frames: tuple[PlanarFrame, ...]
     planes: list[Planes]
+    shot: int = 0  # number of the first frame of their shot, where the model looks at shots
+    ends_shot: bool = False
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class _Open:
     writer: SegmentWriter
     frames: list[tuple[int, int]] = field(default_factory=list)  # pts, duration
     last: PlanarFrame | None = None
+    shot: int = 0  # that the next frame belongs to
 
 
 class Write:
@@ -51,9 +54,11 @@ class Write:
         segment: _Open | None = None
         try:
             for clip in source:
-                for frame, planes in zip(clip.frames, clip.planes, strict=True):
+                for number, frame in enumerate(clip.frames, 1):
                     segment = segment or self._open()
-                    self._write(segment, frame, planes, self._context.control)
+                    self._write(segment, frame, clip.planes[number - 1], self._context.control)
+                    ended = clip.ends_shot and number == len(clip.frames)
+                    segment.shot = self._done if ended else clip.shot
                     if self._done % self._context.plan.segment_frames == 0:
                         self._close(segment)
                         segment = None
@@ -85,6 +90,7 @@ class Write:
                 durations=tuple(duration for _, duration in segment.frames),
                 bytes=written,
                 crc=segment.last.crc if segment.last is not None else 0,
+                shot=segment.shot,
             )
         )
         self._next += 1

@@ -1,0 +1,204 @@
+"""SeedVR2 as the pipeline sees it: shots of a film in, restored pictures out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.frame_layout import FrameLayout
+from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
+from engine.models.seedvr2.load_vae import Vae, load_vae
+from engine.models.seedvr2.prepare import cut_out, place
+from engine.models.seedvr2.reach import decoder_reach, encoder_reach
+from engine.models.seedvr2.sampler import (
+    NoiseOrder,
+    condition,
+    noisy_frames,
+    noisy_latent,
+    sample,
+    seeded_noise,
+)
+from engine.models.seedvr2.shot import ClippedShot, Restored, Shot, ShotOptions
+from engine.models.seedvr2.stream import DecodedTile, Tiling, Watch
+from engine.ops.colour import blend_strength, correct_colour
+from engine.ops.resize import resize
+from engine.plan import DiffusionPlan, ModelPlan
+from engine.tiling.slices import ClipGrid, latent_of
+
+_POOLED = ("lab", "wavelet_adaptive", "hsv")  # methods that look at all frames of a block
+
+
+class Transformer(Protocol):
+    """Either form of the transformer."""
+
+    def __call__(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
+        """Velocity [T, H, W, 16] for [T, H, W, 33], a text [L, D] and a time step up to 1000."""
+        ...
+
+
+class SeedVr2:
+    """VAE, transformer and text embedding of one job.
+
+    Args:
+        plan: With a `diffusion` part.
+        vae: In the precision and on the device of the plan.
+        dit: The same.
+        text: [L, D], in the precision of the transformer.
+    """
+
+    def __init__(self, plan: ModelPlan, vae: Vae, dit: Transformer, text: Tensor) -> None:
+        self._plan = _diffusion(plan)
+        self._device = torch.device(plan.device)
+        self._dtype: torch.dtype = getattr(torch, plan.dtype)
+        self._vae, self._dit, self._text = vae, dit, text
+        self._layout = FrameLayout(
+            picture=self._plan.size, padded=self._plan.padded, reflected=self._plan.reflected
+        )
+
+    @property
+    def slice_frames(self) -> int:
+        """Frames that shots are fed in, the first slice apart, which has one more."""
+        return self._vae.usual_slice_frames
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether colours are corrected over all frames of a block together."""
+        return self._plan.colour in _POOLED
+
+    def first_needed(self, shot: int, wanted: int) -> int:
+        """The frame to begin reading at, so that `wanted` and all behind it come out right.
+
+        Args:
+            shot: First frame of the shot, counted from the first frame of the job.
+            wanted: A frame of it, counted in the same way.
+        """
+        return shot + self._shot(shot, wanted, lambda _: None).first
+
+    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
+        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+
+        def told(tile: DecodedTile) -> None:
+            watch(replace(tile, frame=tile.frame + shot))
+
+        return RunningShot(self._shot(shot, wanted, told), self, shot)
+
+    def picture(self, frames: Tensor) -> Tensor:
+        """Source frames [T, 3, h, w] at the size of the result."""
+        return resize(frames.to(self._device), self._plan.size)
+
+    def placed(self, pictures: Tensor, shot: int, first: int) -> Tensor:
+        """Pictures [T, 3, H, W] in [0, 1] as the VAE takes them, in [-1, 1]."""
+        frames = place(pictures, self._layout)
+        share = self._plan.input_noise / 100
+        if not share:
+            return frames
+        shape = (len(frames), *frames.shape[1:])
+        noise = seeded_noise(_four(shape), self._plan.seed + 2, shot=shot, first=first)
+        return noisy_frames(frames, share, noise.to(frames))
+
+    def finished(self, frames: Tensor, pictures: Tensor, scale: float) -> Tensor:
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures in [0, 1].
+
+        Args:
+            frames: Of the decoder.
+            pictures: The source at the size of the result, [0, 1].
+            scale: How many times larger than the source that is.
+        """
+        result = cut_out(frames, self._plan.size).add(1).mul_(0.5).clamp_(0, 1)
+        result = correct_colour(self._plan.colour, result, pictures, scale=scale)
+        if self._plan.strength < 100:
+            result = blend_strength(result, pictures, self._plan.strength / 100)
+        return result
+
+    def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
+        """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
+        plan = self._plan
+        order: NoiseOrder = "reference" if plan.noise_order == "reference" else "per-latent"
+        shape = _four(latents.shape)
+        noise = seeded_noise(shape, plan.seed, order, shot=shot, first=first).to(latents)
+        if plan.latent_noise:
+            more = seeded_noise(shape, plan.seed + 1, order, shot=shot, first=first).to(latents)
+            latents = noisy_latent(latents, plan.latent_noise / 100, noise, more)
+        return sample(self._predict, noise, condition(latents), self._text)
+
+    def _predict(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
+        return self._dit(latent.to(self._dtype), text, timestep).float()
+
+    def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
+        plan, config = self._plan, self._vae.config
+        tile, warm_up = plan.decode_tile, plan.decode_warm_up
+        options = ShotOptions(
+            frame=plan.padded,
+            grid=ClipGrid(plan.clip, plan.shared),
+            encode_tile=plan.encode_tile,
+            decode=None if tile is None else Tiling(tile=tile, warm_up=warm_up),
+        )
+
+        def restore(latents: Tensor, first: int) -> Tensor:
+            return self.restored(latents, shot, first)
+
+        if plan.join != "latents":
+            return ClippedShot(self._vae, restore, options, watch, wanted - shot)
+        restart = options.grid.restart(
+            latent_of(wanted - shot, config.temporal_factor),
+            encoder_reach=encoder_reach(config),
+            decoder_reach=decoder_reach(config),
+        )
+        return Shot(self._vae, restore, options, watch, restart)
+
+
+class RunningShot:
+    """A shot that is being fed; numbers of frames are those of the job."""
+
+    def __init__(self, shot: Shot | ClippedShot, model: SeedVr2, start: int) -> None:
+        self._shot, self._model, self._start = shot, model, start
+        self._fed = start + shot.first
+
+    def push(self, pictures: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next pictures [T, 3, H, W] in [0, 1]; see `Shot.push`."""
+        frames = self._model.placed(pictures, self._start, self._fed - self._start)
+        self._fed += len(pictures)
+        for part in self._shot.push(frames, last=last):
+            yield replace(part, first=part.first + self._start)
+
+
+def load_seedvr2(plan: ModelPlan) -> SeedVr2:
+    """Read the files of a plan.
+
+    Raises:
+        WeightsError: One is missing, damaged or of another model.
+        FeatureMissing: The device cannot do what the plan says.
+
+    Memory: the VAE, the blocks of the transformer that stay on the device, and two more.
+    """
+    files = _diffusion(plan)
+    device, dtype = torch.device(plan.device), getattr(torch, plan.dtype)
+    vae = load_vae(
+        files.vae.path, form="fast", device=device, dtype=getattr(torch, files.vae_dtype)
+    )
+    options = LoadOptions(
+        products=files.products,
+        blocks_on_device=files.blocks_on_device,
+        attention=files.attention,
+    )
+    dit = load_dit(files.dit.path, form="fast", device=device, dtype=dtype, options=options)
+    text = load_text_embedding(files.text.path, dit.config)
+    return SeedVr2(plan, vae, dit, text.to(device, dtype))
+
+
+def _diffusion(plan: ModelPlan) -> DiffusionPlan:
+    if plan.diffusion is None:
+        raise ValueError(f"{plan.model} is no diffusion model")
+    return plan.diffusion
+
+
+def _four(shape: torch.Size | tuple[int, ...]) -> tuple[int, int, int, int]:
+    first, second, third, fourth = shape
+    return first, second, third, fourth
+
+
+__all__ = ["DecodedTile", "RunningShot", "SeedVr2", "Transformer", "load_seedvr2"]

@@ -1,0 +1,122 @@
+"""Says how far the device is and what it has just made."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from torch import Tensor
+
+from engine.events import Picture, PreviewReady, StageProgress, TileDone
+from engine.geometry import Box, Size
+from engine.pipeline.context import Context, Throttle
+from engine.pipeline.view import picture_of, seen, turn, turn_box
+from engine.video.frames import PlanarFrame
+
+_PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
+_TILE_PICTURE_PX = 480  # longest side of a tile's small picture
+_SPEED_WINDOW = 24  # clips that the speed is averaged over
+
+
+class Progress:
+    """Says how far the device is, about ten times a second."""
+
+    def __init__(self, context: Context, done: int) -> None:
+        self._context = context
+        self._done = done
+        self._due = Throttle(0.1)
+        self._latest: deque[tuple[float, int]] = deque(maxlen=_SPEED_WINDOW)
+        self._since = time.monotonic()
+
+    def add(self, frames: int) -> None:
+        """Count a clip."""
+        now = time.monotonic()
+        self._latest.append((now - self._since, frames))
+        self._since = now
+        self._done += frames
+        total = self._context.plan.frames
+        if not self._due() and self._done < total:
+            return
+        seconds = sum(s for s, _ in self._latest)
+        speed = sum(n for _, n in self._latest) / seconds if seconds else 0.0
+        left = max(0, total - self._done)
+        self._context.events.emit(
+            StageProgress(
+                job_id=self._context.job_id,
+                stage="upscale",
+                done=self._done,
+                total=max(total, self._done),
+                frames_per_second=speed,
+                seconds_left=left / speed if speed else 0.0,
+            )
+        )
+
+
+def show_preview(
+    context: Context, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
+) -> None:
+    """Send source and result of a frame, when somebody looks and the last one was a while ago.
+
+    Args:
+        context: The running job.
+        frame: Of the source, for its time.
+        number: Of the frame, counted from the job's first.
+        source: [3, h, w] float32, 0 to 1, as stored.
+        result: [3 or 4, H, W], the same.
+    """
+    if not (context.pictures and context.preview_due()):
+        return
+    video, picture = context.media.video, context.plan.picture
+    context.events.emit(
+        PreviewReady(
+            job_id=context.job_id,
+            frame=number,
+            seconds=float(frame.pts * video.time_base - context.media.start),
+            source=seen(
+                source,
+                rotation=video.rotation,
+                mirrored=video.is_mirrored,
+                aspect=video.sample_aspect,
+                longest_side=_PREVIEW_PX,
+            ),
+            result=seen(
+                result,
+                rotation=picture.rotation,
+                mirrored=picture.is_mirrored,
+                aspect=picture.sample_aspect,
+                longest_side=_PREVIEW_PX,
+            ),
+        )
+    )
+
+
+def show_tile(
+    context: Context, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
+) -> None:
+    """Say that a tile is done, with a small picture where somebody looks.
+
+    Args:
+        context: The running job.
+        tile: [3, h, w] float32, 0 to 1, as stored: its last frame.
+        box: Where it lies on the canvas.
+        canvas: Size of the whole picture that is made of tiles.
+        frame: Number of that frame, counted from the job's first.
+        index: Of the tile.
+        tiles: In a frame.
+    """
+    video = context.media.video
+    picture: Picture | None = None
+    if context.pictures and (tiles > 1 or context.picture_due()):
+        picture = picture_of(turn(tile, video.rotation, video.is_mirrored), _TILE_PICTURE_PX)
+    turned = video.rotation in (90, 270)
+    context.events.emit(
+        TileDone(
+            job_id=context.job_id,
+            frame=frame,
+            tile=index,
+            tiles=tiles,
+            box=turn_box(box, canvas, video.rotation, video.is_mirrored),
+            canvas=canvas.transposed() if turned else canvas,
+            picture=picture,
+        )
+    )
