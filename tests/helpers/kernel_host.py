@@ -13,10 +13,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
+from engine.ops.kernels import build, heads, heads_source, token_rows, token_rows_source
+from engine.ops.kernels.heads import HeadKernel
 from engine.ops.kernels.scalars import SCALARS
+from engine.ops.kernels.token_rows import RowKernels
 
 HAS_COMPILER = shutil.which("g++") is not None
 
@@ -132,3 +139,36 @@ def _calls(kernels: list[tuple[str, str]]) -> str:
         given = ", ".join(f"*({kind} *)a[{i}]" for i, kind in enumerate(types))
         lines.append(f"  if (which == {number}) {name}({given});")
     return "\n".join([*lines, "}\n"])
+
+
+def host_rows(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
+    """The passes over tokens, on the processor."""
+    text = token_rows_source.source(str(dtype).removeprefix("torch."))
+    return RowKernels(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DPACKS={packs}")))
+
+
+def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
+    """The way of q, k and v into windows, on the processor."""
+    text = heads_source.source(str(dtype).removeprefix("torch."))
+    return HeadKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DLANES={lanes}")))
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+    """Let the processor stand in for a card of two processors; names of launches are appended."""
+    launched: list[str] = []
+
+    def loading(make: Any) -> Any:
+        @cache
+        def load(device: torch.device, *sizes: Any) -> Any:
+            kernels = make(folder, *sizes)
+            kernels.module.launched = launched
+            return kernels
+
+        return load
+
+    monkeypatch.setattr(build, "is_card", lambda device: True)
+    monkeypatch.setattr(build, "processors", lambda device: 2)
+    monkeypatch.setattr(token_rows, "_BLOCKS_A_PROCESSOR", 1)
+    monkeypatch.setattr(token_rows, "_load", loading(host_rows))
+    monkeypatch.setattr(heads, "_load", loading(host_heads))
+    return launched

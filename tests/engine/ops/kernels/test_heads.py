@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.ops.kernels import build, heads
+from engine.ops.kernels import heads
 from engine.ops.kernels.heads import HeadKernel, Triple, Work, vector_of
-from engine.ops.kernels.heads_source import source
 from engine.ops.qk_rope import HeadNorm, Placement, gather_qk
-from tests.helpers.kernel_host import HAS_COMPILER, HostModule
+from tests.helpers.kernel_host import HAS_COMPILER, host_heads, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
@@ -26,24 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("host")
 
 
-def host_kernel(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    text = source(str(dtype).removeprefix("torch."))
-    return HeadKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DLANES={lanes}")))
-
-
 @pytest.fixture
 def _on_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """The processor stands in for a card; a test that launches nothing fails."""
-    kernels: list[HeadKernel] = []
-
-    def load(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-        kernels.append(host_kernel(folder, dtype, vector, lanes))
-        return kernels[-1]
-
-    monkeypatch.setattr(build, "is_card", lambda device: True)
-    monkeypatch.setattr(heads, "_load", load)
+    launched = stand_in(monkeypatch, folder)
     yield
-    assert any(kernel.module.launched for kernel in kernels), "the twin did the work"
+    assert launched, "the twin did the work"
 
 
 class Case:
@@ -219,7 +206,7 @@ def test_a_wrong_kernel_is_switched_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def compiled(_: torch.device, *rest: object) -> HeadKernel:
-        return host_kernel(folder, *rest) if works else HeadKernel(Deaf())  # type: ignore
+        return host_heads(folder, *rest) if works else HeadKernel(Deaf())  # type: ignore
 
     measured = heads._error
     monkeypatch.setattr(torch.version, "cuda", "13.0")

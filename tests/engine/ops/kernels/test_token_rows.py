@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.ops.kernels import build, driver, nvrtc, token_rows
+from engine.ops.kernels import driver, nvrtc, token_rows
 from engine.ops.kernels.token_rows import RowKernels, grid_for, vector_of
-from engine.ops.kernels.token_rows_source import source
 from engine.ops.modulate import add_gated, rms_modulate
 from engine.ops.swiglu import swiglu
-from tests.helpers.kernel_host import HAS_COMPILER, HostModule
+from tests.helpers.kernel_host import HAS_COMPILER, host_rows, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
@@ -30,29 +29,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("host")
 
 
-def host_kernels(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-    text = source(str(dtype).removeprefix("torch."))
-    return RowKernels(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DPACKS={packs}")))
-
-
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[str]]:
-    """The processor stands in for a card of two processors; a test that launches nothing fails."""
-    modules: list[RowKernels] = []
-
-    def load(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-        modules.append(host_kernels(folder, dtype, vector, packs))
-        return modules[-1]
-
-    monkeypatch.setattr(build, "is_card", lambda device: True)
-    monkeypatch.setattr(build, "processors", lambda device: 2)
-    monkeypatch.setattr(token_rows, "_BLOCKS_A_PROCESSOR", 1)
-    monkeypatch.setattr(token_rows, "_load", load)
-    names: list[str] = []
-    yield names
-    for kernels in modules:
-        names.extend(kernels.module.launched)
-    assert names, "the twin did the work"
+def _launched(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """The processor stands in for a card; a test that launches nothing fails."""
+    launched = stand_in(monkeypatch, folder)
+    yield
+    assert launched, "the twin did the work"
 
 
 def tokens(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -125,11 +107,12 @@ SHAPES = [(7, 64), (3, 40), (1, 8), (5, 2056)]  # the last: two packs, one threa
 
 
 @on_host
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("given", [(True, True), (True, False), (False, False)])
 def test_the_source_is_the_norm(
-    dtype: torch.dtype, shape: tuple[int, int], given: tuple[bool, bool], launched: list[str]
+    dtype: torch.dtype, shape: tuple[int, int], given: tuple[bool, bool]
 ) -> None:
     x = tokens(*shape, dtype=dtype)
     scale, shift = (tokens(shape[1]) if there else None for there in given)
@@ -138,11 +121,10 @@ def test_the_source_is_the_norm(
 
 
 @on_host
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_source_is_the_gated_sum(
-    dtype: torch.dtype, shape: tuple[int, int], launched: list[str]
-) -> None:
+def test_the_source_is_the_gated_sum(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     residual, y = (tokens(*shape, dtype=dtype) for _ in range(2))
     gate = tokens(shape[1])
     wanted = add_gated(residual.clone(), y, gate, kernels=False)
@@ -151,10 +133,11 @@ def test_the_source_is_the_gated_sum(
 
 
 @on_host
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_source_is_swiglu_of_a_joined_projection(
-    dtype: torch.dtype, shape: tuple[int, int], launched: list[str]
+    dtype: torch.dtype, shape: tuple[int, int]
 ) -> None:
     joined = tokens(shape[0], 2 * shape[1], dtype=dtype)
     gate, value = joined.chunk(2, dim=1)
@@ -166,11 +149,10 @@ def test_the_source_is_swiglu_of_a_joined_projection(
 
 
 @on_host
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("left", [8, 4, 1])
-def test_the_source_works_inside_larger_buffers(
-    dtype: torch.dtype, left: int, launched: list[str]
-) -> None:
+def test_the_source_works_inside_larger_buffers(dtype: torch.dtype, left: int) -> None:
     whole, out = tokens(6, 48, dtype=dtype), tokens(6, 48, dtype=dtype)
     box = slice(1, 6), slice(left, left + 24)
     wanted = out.clone()
@@ -182,7 +164,8 @@ def test_the_source_works_inside_larger_buffers(
 
 
 @on_host
-def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path, launched: list[str]) -> None:
+@pytest.mark.usefixtures("_launched")
+def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
     pitch, path = 2**31 + 8, str(tmp_path / "sparse")
     whole = torch.from_file(path, shared=True, size=2 * pitch + 8, dtype=torch.float16)
     x = whole.as_strided((3, 8), (pitch, 1))
@@ -233,7 +216,7 @@ def test_a_wrong_kernel_switches_them_off(
     folder: Path,
 ) -> None:
     def compiled(_: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-        kernels = host_kernels(folder, dtype, vector, packs)
+        kernels = host_rows(folder, dtype, vector, packs)
         launch = kernels.module.launch
         kernels.module.launch = lambda name, *rest: name == wrong or launch(name, *rest)
         return kernels
