@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import queue
-import signal
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import FrameType
+from collections.abc import Sequence
 
 from engine import commands as c
 from engine import events as e
 from engine.cli import words
 from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
+from engine.cli.inbox import Inbox, Interrupted, interrupts
 from engine.cli.progress import Progress, progress_on
 from engine.errors import InternalError
 from engine.plan import Plan
 from engine.report import Report
 from engine.settings.schema import EngineSettings
-
-_WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 
 
 def run_jobs(
@@ -31,33 +24,20 @@ def run_jobs(
     Returns:
         Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
     """
-    events = _Queue()
-    engine = context.services.open(events, settings)
+    inbox = Inbox()
+    engine = context.services.open(inbox, settings)
     listener = _Listener(context, engine, [job.job_id for job in jobs])
     engine.start()
     try:
-        with _interrupts(events):
+        with interrupts(inbox):
             for command in (*jobs, c.StartQueue()):
                 engine.send(command)
             while listener.is_waiting:
-                with contextlib.suppress(queue.Empty):
-                    listener.hear(events.get(timeout=_WAIT_S))
+                listener.hear(inbox.next())
     finally:
         listener.progress.clear()
         engine.close()
     return listener.finish()
-
-
-class _Queue(queue.SimpleQueue[e.Event]):
-    """An EventSink that keeps everything for the main thread."""
-
-    def emit(self, event: e.Event) -> None:
-        self.put(event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Interrupted(e.Event):
-    """Somebody pressed Ctrl-C, or asked the process to end."""
 
 
 class _Listener:
@@ -82,7 +62,7 @@ class _Listener:
 
     def hear(self, event: e.Event) -> None:
         """Show one event."""
-        if isinstance(event, _Interrupted):
+        if isinstance(event, Interrupted):
             self._stop()
             return
         if self._console.json and not isinstance(event, e.EngineClosed):
@@ -167,29 +147,3 @@ class _Listener:
     def _note(self, text: str) -> None:
         self.progress.clear()
         self._console.note(text)
-
-
-@contextlib.contextmanager
-def _interrupts(events: _Queue) -> Iterator[None]:
-    """Meanwhile the first Ctrl-C (or kill) is an event, and the second ends the process at once.
-
-    Ending at once is safe: finished segments are on the disk and the checkpoint is never half.
-    """
-    pressed = False
-
-    def press(_number: int, _frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            os._exit(CANCELLED)
-        pressed = True
-        events.put(_Interrupted())  # SimpleQueue may be used from a signal handler
-
-    names = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGBREAK"):
-        names.append(signal.SIGBREAK)
-    before = {name: signal.signal(name, press) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

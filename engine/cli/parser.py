@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from engine.bench.options import DEVICES, DTYPES
-from engine.cli import bench, doctor, plan, probe, resume, upscale, verify
+from engine.cli import bench, doctor, models, plan, probe, resume, upscale, verify
 from engine.cli.context import Context
 from engine.cli.options import settings_help
 from engine.optimisations import switch_names
@@ -41,6 +41,7 @@ def build() -> argparse.ArgumentParser:
     _upscale(add)
     _questions(add)
     _resume(add)
+    models.register(add)
     _machine(add)
     return parser
 

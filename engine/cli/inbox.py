@@ -1,0 +1,62 @@
+"""Events for the main thread, Ctrl-C among them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from engine import events as e
+from engine.cli.context import CANCELLED
+
+_WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted(e.Event):
+    """Somebody pressed Ctrl-C, or asked the process to end."""
+
+
+class Inbox(queue.SimpleQueue[e.Event]):
+    """An EventSink that keeps everything for the main thread."""
+
+    def emit(self, event: e.Event) -> None:
+        """Take one event, from any thread."""
+        self.put(event)
+
+    def next(self) -> e.Event:
+        """Wait for an event; Ctrl-C is heard meanwhile."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self.get(timeout=_WAIT_S)
+
+
+@contextlib.contextmanager
+def interrupts(inbox: Inbox) -> Iterator[None]:
+    """Meanwhile the first Ctrl-C (or kill) is an event, and the second ends the process at once.
+
+    Ending at once is safe: finished segments are on the disk, the checkpoint is never half, and a
+    download goes on from what it has.
+    """
+    pressed = False
+
+    def press(_number: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            os._exit(CANCELLED)
+        pressed = True
+        inbox.put(Interrupted())  # SimpleQueue may be used from a signal handler
+
+    names = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGBREAK"):
+        names.append(signal.SIGBREAK)
+    before = {name: signal.signal(name, press) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,159 @@
+"""`models`: which model files are here; get, check, import and remove them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from engine import commands as c
+from engine.cli.context import CANCELLED, DONE, Context
+from engine.cli.weights_talk import WeightsTalk, talk
+from engine.errors import UnknownWeights
+from engine.published import ImportMode, PublishedState
+from engine.units import bytes_text
+
+_EXAMPLES = """examples:
+  python -m engine models list
+  python -m engine models download seedvr2-3b              the most exact 3B, and what it needs
+  python -m engine models download seedvr2-7b-q4           a smaller file of the 7B
+  python -m engine models import D:/ComfyUI/models/SEEDVR2/seedvr2_ema_3b_fp16.safetensors --link
+  python -m engine models verify                           read every file that is here
+
+UPREEL_MODELS names another folder for model files, UPREEL_COMFYUI a ComfyUI whose files are used
+where they lie, UPREEL_MIRROR (or HF_ENDPOINT) another place to download from.
+"""
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Put `models` with its verbs on the command line."""
+    command = add("models", run, "list, download, check, import or remove model files", _EXAMPLES)
+    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _verb(verbs, "list", _list, "tell which model files are here")
+    verb = _verb(verbs, "download", _download, "download files, or all files of a model")
+    verb.add_argument("ids", nargs="+", metavar="ID", help="as `models list` names them")
+    verb.add_argument(
+        "--only", action="store_true", help="not also the VAE and the text embedding it needs"
+    )
+    verb = _verb(verbs, "verify", _verify, "read files and compare them with what was published")
+    verb.add_argument("id", nargs="?", metavar="ID|PATH", help="default: all that are here")
+    verb = _verb(verbs, "import", _import, "take files that you have already")
+    verb.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    how = verb.add_mutually_exclusive_group()
+    how.add_argument("--copy", action="store_true", help="copy them to our folder (default)")
+    how.add_argument("--link", action="store_true", help="read them where they lie")
+    verb = _verb(verbs, "remove", _remove, "delete our copy of a file, whole or in part")
+    verb.add_argument("id", metavar="ID")
+    verb.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _verb(verbs: Any, name: str, do: Callable[..., int], help: str) -> Any:
+    verb = verbs.add_parser(
+        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
+    )
+    verb.set_defaults(verb=do, usage_error=verb.error)
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    return verb
+
+
+def run(args: argparse.Namespace, context: Context) -> int:
+    """Do one verb."""
+    with talk(context) as weights:
+        return int(args.verb(args, context, weights))
+
+
+def _list(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+    listed = weights.listed()
+    if context.console.json:
+        context.console.data({"files": list(listed.files), "free_mb": listed.free_mb})
+        return DONE
+    width = max(len(file.id) for file in listed.files)
+    for file in listed.files:
+        context.console.say(f"{file.id:<{width}}  {_stands(file)}")
+    context.console.say(f"{bytes_text(listed.free_mb * 1e6)} free for models")
+    return DONE
+
+
+def _download(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+    files = _wanted(args.ids, weights.listed().files, with_needs=not args.only)
+    return weights.run([(file.id, c.GetWeights(file=file.id)) for file in files])
+
+
+def _verify(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+    files = [args.id]
+    if args.id is None:
+        files = [file.id for file in weights.listed().files if file.is_here]
+    if not files:
+        context.console.note("No model file is here.")
+    return weights.run([(file, c.VerifyWeights(file=file)) for file in files])
+
+
+def _import(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+    mode: ImportMode = "link" if args.link else "copy"
+    paths = dict.fromkeys(args.paths)
+    return weights.run([(str(path), c.ImportWeights(path=path, mode=mode)) for path in paths])
+
+
+def _remove(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+    file = _known(args.id, [f for f in weights.listed().files if f.id == args.id])
+    if not args.yes and not _agreed(args, file, context):
+        return CANCELLED
+    return weights.run([(file.id, c.RemoveWeights(file=file.id))])
+
+
+def _agreed(args: argparse.Namespace, file: PublishedState, context: Context) -> bool:
+    if not sys.stdin.isatty():
+        args.usage_error("say --yes where nobody can be asked")
+    context.console.note(f"Delete {file.id} ({file.path}, {bytes_text(file.done_bytes)})? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _known(file_id: str, files: Iterable[PublishedState]) -> PublishedState:
+    """The file of that id; a model stands for its most exact published transformer.
+
+    Raises:
+        UnknownWeights: The id is neither a file nor a model.
+    """
+    for file in files:
+        if file.id == file_id or (
+            file.kind == "dit" and not file.is_own and file_id in file.models
+        ):
+            return file
+    raise UnknownWeights(
+        f"There is no model file {file_id!r}.",
+        hint="`python -m engine models list` names them.",
+        file=file_id,
+    )
+
+
+def _wanted(
+    ids: Iterable[str], files: tuple[PublishedState, ...], *, with_needs: bool
+) -> list[PublishedState]:
+    """The files of these ids, each once, and what they need."""
+    found: dict[str, PublishedState] = {}
+    for file_id in ids:
+        file = _known(file_id, files)
+        found[file.id] = file
+        if with_needs and file.kind == "dit":
+            found |= {need.id: need for need in files if _needs(file, need)}
+    return list(found.values())
+
+
+def _needs(file: PublishedState, other: PublishedState) -> bool:
+    """True for a published VAE or text embedding that a transformer lacks."""
+    serves = other.kind != "dit" and file.models[0] in other.models
+    return serves and not other.is_own and other.state != "here"
+
+
+def _stands(file: PublishedState) -> str:
+    size = bytes_text(file.bytes) if file.bytes else f"about {bytes_text(file.about_bytes)}"
+    parts = [f"{file.state:<10}", f"{size:<13}", f"{file.licence or 'your own':<10}"]
+    if file.state == "partial":
+        parts.append(f"{bytes_text(file.done_bytes)} loaded")
+    elif file.path is not None:
+        parts.append(str(file.path))
+    else:
+        parts.append(file.repository)
+    return "  ".join(parts)

@@ -1,0 +1,180 @@
+"""`models` on the real engine, with a web server on loopback."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from engine.cli.main import main
+from engine.cli.weights_line import line_on, progress_words
+from engine.events import WeightsProgress
+from engine.weights.store import Store
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.published import CONTENT, PLACE, leave_alone, published, store_of
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        server.files[PLACE] = CONTENT
+        for name in ("vae", "text"):
+            server.files[f"/some/body/main/{name}.pt"] = name.encode()
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Store:
+    leave_alone(tmp_path, monkeypatch)
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+    files = [published(about_bytes=90_000)]
+    for name in ("vae", "text"):
+        files.append(
+            published(name.encode(), id=name, kind=name, filename=f"{name}.pt", bytes=len(name))
+        )
+    store = store_of(tmp_path / "models", server, *files)
+    monkeypatch.setattr("engine.weights.catalogue.catalogue", lambda: store.catalogue)
+    return store
+
+
+def test_a_model_comes_with_what_it_needs(store: Store, capsys: Output) -> None:
+    assert main(["models", "download", "seedvr2-3b"]) == 0
+    said = capsys.readouterr()
+    assert f"tiny is here: {store.target('tiny.safetensors')} (102 kB)" in said.out
+    assert {file.id: file.state for file in store.states()} == dict.fromkeys(
+        ("tiny", "vae", "text"), "here"
+    )
+    assert main(["models", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:6] == ["tiny", "here", "about", "90.0", "kB", "Apache-2.0"]
+    assert lines[0].endswith("tiny.safetensors")
+    assert lines[-1].endswith("free for models")
+
+
+def test_only_takes_the_file_alone(server: FaultyServer) -> None:
+    assert main(["models", "download", "tiny", "--only"]) == 0
+    assert [path for path, _ in server.asked] == [PLACE]
+
+
+def test_the_list_as_data(capsys: Output) -> None:
+    assert main(["models", "list", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [file["state"] for file in answer["files"]] == ["missing"] * 3
+    assert answer["files"][0]["repository"] == "some/body"
+    assert answer["free_mb"] > 0
+
+
+def test_a_failed_download_is_said_and_the_others_come(
+    server: FaultyServer, store: Store, capsys: Output
+) -> None:
+    server.faults = [Fault(status=404)]
+    assert main(["models", "download", "tiny", "--json"]) == 1
+    said = capsys.readouterr()
+    assert (
+        "error[download-failed]: 127.0.0.1 does not give tiny.safetensors: it says 404" in said.err
+    )
+    events = [json.loads(line) for line in said.out.splitlines()]
+    ends = {e["file"]: e["event"] for e in events if e["event"] != "WeightsProgress"}
+    assert ends == {"tiny": "WeightsFailed", "vae": "WeightsDone", "text": "WeightsDone"}
+    assert main(["models", "download", "tiny"]) == 0
+
+
+def test_verify_finds_what_was_damaged(store: Store, capsys: Output) -> None:
+    assert main(["models", "verify"]) == 0
+    assert "No model file is here." in capsys.readouterr().err
+    assert main(["models", "download", "tiny"]) == 0
+    assert main(["models", "verify"]) == 0
+    assert "tiny is right" in capsys.readouterr().out
+    path = store.target("tiny.safetensors")
+    assert main(["models", "verify", str(path)]) == 0
+    path.write_bytes(b"damaged")
+    assert main(["models", "verify", str(path)]) == 1
+    assert path.exists(), "a path is only looked at"
+    assert main(["models", "verify", "tiny"]) == 1
+    assert "error[hash-mismatch]" in capsys.readouterr().err
+    assert not path.exists()
+    assert main(["models", "verify", "tinier"]) == 1
+    assert "error[unknown-weights]" in capsys.readouterr().err
+
+
+def test_import_and_remove(store: Store, tmp_path: Path, capsys: Output) -> None:
+    path = tmp_path / "mine.safetensors"
+    save_file({"blocks.0.attn.proj_qkv.all.weight": np.ones((2, 2), np.float16)}, path)
+    assert main(["models", "import", str(path), "--link"]) == 0
+    said = capsys.readouterr()
+    assert "mine.safetensors is here as own-" in said.out
+    assert "warning[own-weights]" in said.err
+    own = store.states()[-1]
+    assert main(["models", "remove", own.id]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert main(["models", "remove", own.id, "--yes"]) == 0
+    assert path.exists()
+    assert len(store.states()) == 3
+    assert main(["models", "import", str(tmp_path / "none")]) == 1
+    assert "error[weights-missing]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["models"], ["models", "fly"], ["models", "download"]])
+def test_wrong_usage(words: list[str]) -> None:
+    assert main(words) == 2
+
+
+def progress(**values: float) -> WeightsProgress:
+    return WeightsProgress(file="tiny", phase="download", **values)  # type: ignore[arg-type]
+
+
+def test_progress_is_in_megabytes() -> None:
+    assert progress_words(progress(done_mb=0, total_mb=0)) == "downloading tiny: waiting"
+    far = progress(done_mb=8192.5, total_mb=16384, mb_per_second=23.44, seconds_left=349)
+    said = "downloading tiny: 8192 of 16384 MB (50%), 23.4 MB/s, 5 min 49 s left"
+    assert progress_words(far) == said
+    assert progress_words(progress(done_mb=0.25, total_mb=0)) == "downloading tiny: 0.2 MB"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_is_written_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    line = line_on(stream)
+    line.show(progress(done_mb=1, total_mb=100, mb_per_second=2))
+    line.show(progress(done_mb=2, total_mb=100))
+    line.clear()
+    long, short, empty = stream.getvalue().removesuffix("\r").split("\r")[1:]
+    assert long == "downloading tiny: 1 of 100 MB (1%), 2.0 MB/s"
+    assert short.rstrip() == "downloading tiny: 2 of 100 MB (2%)"
+    assert len(short) == len(long)
+    assert empty.isspace()
+
+
+def test_ctrl_c_keeps_what_was_loaded(server: FaultyServer, store: Store, capsys: Output) -> None:
+    server.always = Fault(stall_after=5000)
+
+    def interrupt() -> None:
+        while store.state("tiny").done_bytes < 5000:
+            time.sleep(0.02)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert main(["models", "download", "tiny", "--only"]) == 130
+    thread.join()
+    assert "Cancelled." in capsys.readouterr().err
+    state = store.state("tiny")
+    assert (state.state, state.done_bytes) == ("partial", 5000)
+    server.always = Fault()
+    assert main(["models", "download", "tiny", "--only"]) == 0
+    assert server.ranges[-1] == "bytes=5000-"
