@@ -1,0 +1,202 @@
+"""Files of weights in narrow formats: tiny ones, and full-size ones of random numbers in no time.
+
+Both are written tensor by tensor. Where a shape stands for a tensor its numbers are random, of a
+size that keeps what goes through a layer as large as it was; they come from one pool, so that
+gigabytes take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from torch import Tensor
+
+Shape = tuple[int, ...]
+Tensors = Mapping[str, Tensor | Shape]  # numbers, or the shape of random ones
+Format = str | Callable[[str, Shape], str]  # of each tensor
+
+_TORCH = {
+    "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+}  # fmt: skip
+_POOL = 1 << 22  # random numbers
+
+# Spread of a block of random bits whose scale is one; its lowest over its scale, so that its mean
+# is about zero; the byte of the scale.
+_RANDOM_BLOCKS = {
+    "Q4_K": (258.0, 7.5, 0),
+    "Q5_K": (527.0, 15.5, 0),
+    "Q6_K": (1366.0, None, 208),
+    "Q8_0": (73.9, None, 0),
+}
+
+
+def write_gguf(
+    path: Path,
+    tensors: Tensors,
+    kind: Format = "Q4_K",
+    *,
+    prefix: str = "",
+    cut_rows: bool = False,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a GGUF file with the `gguf` package.
+
+    Args:
+        path: Of the file.
+        tensors: Numbers count for Q8_0, F16, BF16 and F32. Nobody here can quantise to K formats:
+            their blocks are always random, with finite scales.
+        kind: Format of matrices; one function for mixed files. Vectors are F32, and matrices whose
+            rows do not make whole blocks F16, as in published files.
+        prefix: Put before every name.
+        cut_rows: Cut such matrices into rows of 256 and say so in the metadata, where they can be.
+        metadata: More of it.
+    """
+    pool = _Pool()
+    writer = gguf.GGUFWriter(path, "seedvr2")
+    for name, text in (metadata or {}).items():
+        writer.add_string(name, text)
+    kinds: dict[str, tuple[str, Shape]] = {}
+    for name, tensor in tensors.items():
+        kinds[name] = _stored(name, _shape(tensor), kind, cut_rows)
+        found, shape = kinds[name]
+        if shape != _shape(tensor):
+            writer.add_array(f"comfy.gguf.orig_shape.{prefix}{name}", list(_shape(tensor)))
+        values, size = GGML_QUANT_SIZES[GGMLQuantizationType[found]]
+        rows = (*shape[:-1], shape[-1] // values * size)
+        bytes_ = np.dtype(np.uint8)
+        raw = GGMLQuantizationType[found]
+        writer.add_tensor_info(prefix + name, rows, bytes_, math.prod(rows), raw)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for name, tensor in tensors.items():
+        writer.write_tensor_data(_packed(name, tensor, kinds[name][0], pool))
+    writer.close()
+
+
+def write_safetensors(
+    path: Path,
+    tensors: Tensors,
+    kind: Format = "F16",
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a safetensors file: `kind` is the format of every tensor, or says it of each."""
+    pool = _Pool()
+    head: dict[str, Any] = {"__metadata__": dict(metadata or {})}
+    kinds, place = {}, 0
+    for name, tensor in tensors.items():
+        shape = _shape(tensor)
+        kinds[name] = kind if isinstance(kind, str) else kind(name, shape)
+        end = place + math.prod(shape) * _TORCH[kinds[name]].itemsize
+        head[name] = {"dtype": kinds[name], "shape": shape, "data_offsets": (place, end)}
+        place = end
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, tensor in tensors.items():
+            file.write(_bytes(_numbers(name, tensor, pool).to(_TORCH[kinds[name]])))
+
+
+def write_fp8(
+    path: Path,
+    tensors: Tensors,
+    mixed: Callable[[str], bool] = lambda _: False,
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a file of plain e4m3 casts; names for which `mixed` is true are kept in fp16."""
+    write_safetensors(
+        path, tensors, lambda name, _: "F16" if mixed(name) else "F8_E4M3", metadata=metadata
+    )
+
+
+def q4_k_m(name: str, _: Shape) -> str:
+    """A mixture as files of that name have it: Q6_K where it counts most, Q4_K else."""
+    return "Q6_K" if ".mlp." in name and ".proj_out." in name else "Q4_K"
+
+
+class _Pool:
+    """Random numbers and bits, from a place that is another each time."""
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(20261120)
+        self._numbers = torch.from_numpy(generator.standard_normal(_POOL, np.float32))
+        self._bits = torch.from_numpy(generator.integers(0, 256, _POOL, np.uint8))
+        self._places = np.random.default_rng(1)
+
+    def numbers(self, count: int) -> Tensor:
+        return self._some(self._numbers, count)
+
+    def bits(self, count: int) -> Tensor:
+        return self._some(self._bits, count)
+
+    def _some(self, pool: Tensor, count: int) -> Tensor:
+        begin = int(self._places.integers(0, _POOL))
+        times = -(-(begin + count) // _POOL)
+        return torch.cat([pool[begin:], *[pool] * (times - 1)])[:count].clone()
+
+
+def _shape(tensor: Tensor | Shape) -> Shape:
+    return tuple(tensor.shape) if isinstance(tensor, Tensor) else tensor
+
+
+def _stored(name: str, shape: Shape, kind: Format, cut_rows: bool) -> tuple[str, Shape]:
+    """Format and shape in a GGUF file."""
+    found = kind if isinstance(kind, str) else kind(name, shape)
+    values = GGML_QUANT_SIZES[GGMLQuantizationType[found]][0]
+    if len(shape) < 2:
+        return "F32", shape or (1,)
+    if shape[-1] % values == 0:
+        return found, shape
+    if cut_rows and math.prod(shape) % 256 == 0:
+        return found, (math.prod(shape) // 256, 256)
+    return "F16", shape
+
+
+def _numbers(name: str, tensor: Tensor | Shape, pool: _Pool) -> Tensor:
+    """Numbers of a tensor; random ones keep the size of what goes through."""
+    if isinstance(tensor, Tensor):
+        return tensor
+    noise = pool.numbers(math.prod(tensor)).view(tensor)
+    if len(tensor) > 1:
+        return noise.mul_(tensor[-1] ** -0.5)
+    return noise.mul_(0.3).add_(1.0 if "norm" in name or name.endswith("scale") else 0.0)
+
+
+def _packed(name: str, tensor: Tensor | Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]:
+    if kind in _RANDOM_BLOCKS and not (kind == "Q8_0" and isinstance(tensor, Tensor)):
+        return _random_blocks(_shape(tensor), kind, pool)
+    numbers = _numbers(name, tensor, pool)
+    if kind in _TORCH:
+        return np.frombuffer(_bytes(numbers.to(_TORCH[kind])), np.uint8)
+    flat = numbers.float().reshape(-1, GGML_QUANT_SIZES[GGMLQuantizationType[kind]][0])
+    parts = [gguf.quantize(part.numpy(), GGMLQuantizationType[kind]) for part in flat.split(2**16)]
+    return np.concatenate(parts)
+
+
+def _random_blocks(shape: Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]:
+    values, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    spread, lowest, place = _RANDOM_BLOCKS[kind]
+    count = math.prod(shape) // values
+    raw = pool.bits(count * size).view(count, size)
+    scale = shape[-1] ** -0.5 / spread
+    factors = [scale] if lowest is None else [scale, scale * lowest]
+    written = torch.tensor(factors, dtype=torch.float16).view(torch.uint8)
+    raw[:, place : place + len(written)] = written
+    return raw.numpy()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy())
