@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.frame_layout import prepended
-from engine.models.seedvr2.load_vae import FORMS as VAE_FORMS
+from engine.models.seedvr2.load_dit import FORMS, load_dit
 from engine.models.seedvr2.load_vae import load_vae
 from engine.models.seedvr2.reference import (
     Draw,
@@ -25,7 +25,6 @@ from engine.models.seedvr2.reference import (
 )
 from tests.golden import files
 from tests.golden.cases_colour import compared_ranked
-from tests.golden.dit_forms import FORMS, load_form
 from tests.golden.outcome import Outcome, compared
 
 LATENT_LIMIT = 2e-4  # largest absolute differences; the README of the golden files suggests them
@@ -59,10 +58,10 @@ def check_pipeline(path: Path) -> Iterator[Outcome]:
         longer = frames[prepended(len(frames), options.prepend)].movedim(1, -1)
         wanted = tensors["input.frames_after_prepend_thwc"]
         yield compared(f"{path.name} frames after prepending", longer, wanted, EXACT_LIMIT)
-    for form in VAE_FORMS:
+    for form in FORMS:
         models = Models(
             vae=load_vae(_weights(path, "vae"), form=form),
-            dit=load_form(_weights(path, case["kind"]), form if form in FORMS else "plain"),
+            dit=load_dit(_weights(path, case["kind"]), form=form),
             text=tensors["input.text_embedding"],
         )
         models.vae.enable_slicing()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from engine.models.seedvr2.load_dit import FORMS, load_dit
 from engine.models.seedvr2.sampler import (
     Guidance,
     condition,
@@ -17,7 +18,6 @@ from engine.models.seedvr2.sampler import (
     timesteps,
 )
 from tests.golden import files
-from tests.golden.dit_forms import FORMS, load_form
 from tests.golden.outcome import Outcome, compared
 
 LIMIT = 2e-4  # of latents; the README of the golden files suggests it
@@ -42,7 +42,7 @@ def check_samples(path: Path) -> Iterator[Outcome]:
         found = torch.tensor(timesteps(int(told[1])))
         yield compared(f"{path.name} {name}.timesteps", found, wanted, TIME_LIMIT)
     for form in FORMS:
-        dit = load_form(weights, form)
+        dit = load_dit(weights, form=form)
         for name, told in settings.items():
             guidance = Guidance(tensors["text_neg"], float(told[2]), float(told[3]))
             result = sample(
