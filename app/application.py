@@ -22,11 +22,14 @@ from app.stage_link import StageLink
 from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
+from app.state.weights_model import WeightsModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.palette import palette_of
 from app.theme.qss import style_sheet
 from app.ui_state import UiState
+from app.weights.orders import WeightsOrders
+from app.weights_link import WeightsLink
 from engine import paths
 from engine.commands import Prepare
 
@@ -46,8 +49,8 @@ class Program(QObject):
         self.bridge = EngineBridge(self)
         self.engine: EngineFace | None = None
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
-        self.log = LogModel(self)
-        for model in (self.queue, self.telemetry, self.log):
+        self.log, self.weights = LogModel(self), WeightsModel(self)
+        for model in (self.queue, self.telemetry, self.weights, self.log):
             self.bridge.event_seen.connect(model.on_event)
         self.controller = Controller(self.bridge, self.queue, self)
         self.controller.settings = self.ui_state.choices
@@ -57,6 +60,8 @@ class Program(QObject):
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
         self._link = StageLink(self.window.stage, self.bridge, self)
+        self._orders = WeightsOrders(self.bridge, self.controller, self.weights, self)
+        self.models = WeightsLink(self.window, self.controller, self.weights, self._orders)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -67,6 +72,7 @@ class Program(QObject):
         engine.start()
         self.controller.attach(engine)
         engine.send(Prepare())
+        self._orders.look()
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""

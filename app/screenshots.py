@@ -22,11 +22,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import screenshots_of_models
 from engine import commands, events, paths
 from engine.errors import ErrorInfo
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
     from app.application import Program
 
 SIZE, NARROW = (1440, 900), (1280, 720)
@@ -41,6 +44,8 @@ DOCUMENTS = (
     ("finished", "en", 1.0, "light"),
     ("running", "zh_CN", 1.0, "dark"),
     ("finished", "zh_CN", 1.5, "dark"),
+    ("models_fetching", "en", 1.0, "dark"),
+    ("seedvr2", "en", 1.0, "dark"),
 )
 
 
@@ -50,6 +55,7 @@ class Recording:
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
+    weights: list[events.Event] = field(default_factory=list)
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
         """Events before the first of a class."""
@@ -129,6 +135,8 @@ def record(folder: Path) -> Recording:
         raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     _listen(sink, recording.frame, (events.PreviewReady,))
+    engine.send(commands.ListWeights())
+    _listen(sink, recording.weights, (events.WeightsListed,))
     engine.close()
     return recording
 
@@ -175,7 +183,8 @@ def _render(options: argparse.Namespace) -> int:
             player.settle()
             percent = f"_{round(100 * scale)}" if scale != 1 else ""
             name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
-            program.window.grab().save(str(options.out / name))
+            shown = player.dialog or program.window
+            shown.grab().save(str(options.out / name))
             program.queue.on_event(events.JobCancelled(job_id="sample"))
             program.window.close()
             program.languages.use("en")  # its catalogue must not speak in the next window
@@ -239,6 +248,17 @@ class Player:
         deadline = QDeadlineTimer(300)
         while not deadline.hasExpired():
             QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+
+    @property
+    def weights(self) -> events.WeightsListed:
+        """The list of model files, as the engine said it."""
+        return next(e for e in self._recording.weights if isinstance(e, events.WeightsListed))
+
+    @property
+    def dialog(self) -> QWidget | None:
+        """The list of models while it is open."""
+        view = self._program.models.view
+        return view if view.isVisible() else None
 
     @property
     def recording(self) -> Recording:
@@ -358,6 +378,8 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_queued": _queued,
     "narrow_running": _running,
     "narrow_refused": _refused,
+    "narrow_seedvr2": screenshots_of_models.STATES["seedvr2"],
+    **screenshots_of_models.STATES,
 }
 
 

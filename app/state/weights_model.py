@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.state.weights_row import MB, Package, Transfer
+from app.state.weights_row import MB, Package, Transfer, size_of
 from engine import events
 from engine.plan import Notice
 from engine.published import Phase, PublishedState
 
-_TRIED_FIRST = ("fp8", "fp16", "q8", "q4")  # where nobody named a precision
+_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where nobody named one
 
 
 class WeightsModel(QObject):
@@ -173,7 +173,7 @@ class WeightsModel(QObject):
         done = total = 0.0
         for name in names:
             transfer, file = self.transfers.get(name), self.find(name)
-            size = file.bytes / MB if file is not None else 0.0
+            size = size_of(file) / MB if file is not None else 0.0
             known = transfer.total_mb if transfer is not None and transfer.total_mb else size
             total += known
             if transfer is None:

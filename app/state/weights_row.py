@@ -11,6 +11,11 @@ from engine.published import Phase, PublishedState
 MB = 1e6  # bytes
 
 
+def size_of(file: PublishedState) -> int:
+    """Bytes of the whole file: as published, else as computed; 0 while nobody knows."""
+    return file.bytes or file.about_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """What is done to one file, or what it ended with."""
@@ -63,7 +68,7 @@ class Package:
     @property
     def lacking_mb(self) -> float:
         """What is left to fetch, as far as sizes are known."""
-        return sum(max(0, file.bytes - file.done_bytes) for file in self.lacking) / MB
+        return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
 class Standing(enum.Enum):

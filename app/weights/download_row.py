@@ -55,7 +55,8 @@ def main_action(package: Package, standing: Standing, transfer: Transfer | None)
     if standing.is_running:
         return "stop", tr("Stop")
     if standing is Standing.FAILED and transfer is not None:
-        return ("verify" if transfer.phase == "verify" else "get"), tr("Try again")
+        again = transfer.phase if transfer.phase in ("verify", "remove") else "get"
+        return again, tr("Try again")
     if standing.is_usable:
         return ("use", tr("Use")) if package.main.kind == "dit" else ("verify", tr("Check"))
     if standing is Standing.PARTIAL:
@@ -151,7 +152,7 @@ class DownloadRow(QFrame):
             "use": file.kind == "dit" and rests and package.is_complete,
             "verify": file.is_here and rests,
             "folder": file.path is not None,
-            "remove": rests and (file.is_here or file.done_bytes > 0),
+            "remove": rests and file.path is not None and (file.is_own or not file.borrowed),
         }
         for name, entry in self._entries.items():
             entry.setText(tr(_MENU[name]))

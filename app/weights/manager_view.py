@@ -39,7 +39,7 @@ class ManagerView(QDialog):
     verify_wanted = Signal(str)
     remove_wanted = Signal(str)
     use_wanted = Signal(str)
-    import_wanted = Signal(Path)
+    import_wanted = Signal(Path, str)  # file, "copy" or "link"
     refresh_wanted = Signal()
 
     def __init__(self, model: WeightsModel, parent: QWidget | None = None) -> None:
@@ -139,6 +139,22 @@ class ManagerView(QDialog):
         box.exec()
         return box.clickedButton() is yes
 
+    def ask_mode(self, file: Path) -> str:
+        """Whether to copy a file or to read it where it lies; "" for neither."""
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("Upreel")
+        box.setText(tr("Copy {name} to the folder of Upreel?", name=file.name))
+        box.setInformativeText(
+            tr("Read where it lies it takes no room, but has to stay there, unchanged.")
+        )
+        copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
+        link = box.addButton(tr("Read where it lies"), QMessageBox.ButtonRole.AcceptRole)
+        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(copy)
+        box.exec()
+        return {copy: "copy", link: "link"}.get(box.clickedButton(), "")
+
     # Showing
 
     def _show_all(self) -> None:
@@ -220,8 +236,9 @@ class ManagerView(QDialog):
             "",
             f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
         )
-        if chosen:
-            self.import_wanted.emit(Path(chosen))
+        mode = self.ask_mode(Path(chosen)) if chosen else ""
+        if mode:
+            self.import_wanted.emit(Path(chosen), mode)
 
     def _lay_out(self) -> None:
         self._title.setProperty("kind", "headline")

@@ -11,6 +11,7 @@ from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller
 from app.state.weights_model import WeightsModel
 from engine import commands, events
+from engine.published import ImportMode
 from engine.settings.schema import JobSettings
 
 MISSING = "weights-missing"  # the code of a refusal that a download answers
@@ -55,18 +56,20 @@ class WeightsOrders(QObject):
 
         Args:
             settings: Of the job.
-            params: Of the refusal; files that it names are preferred.
+            params: Of the refusal; they name files where the settings do not tell a model.
 
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
         """
-        named = [file.id for file in self._model.files if file.id in params.values()]
-        if not named and not any(getattr(settings, name) for name in _OWN_FILES):
-            package = self._model.best_package(settings.model, settings.precision)
-            named = [package.main.id] if package is not None else []
-        for file in named:
+        package = self._model.best_package(settings.model, settings.precision)
+        if package is not None and not any(getattr(settings, name) for name in _OWN_FILES):
+            wanted = [package.main.id]
+        else:
+            named = {name.strip() for text in params.values() for name in text.split(",")}
+            wanted = [file.id for file in self._model.files if file.id in named]
+        for file in wanted:
             self.get(file)
-        return named[0] if named else ""
+        return wanted[0] if wanted else ""
 
     def stop(self, file: str) -> None:
         """Stop what runs for a file; parts stay for the next time."""
@@ -83,10 +86,10 @@ class WeightsOrders(QObject):
         self._model.dismiss(file)
         self._controller.send(commands.RemoveWeights(file=file))
 
-    def take_file(self, path: Path) -> None:
-        """Import a file of the user's."""
+    def take_file(self, path: Path, mode: ImportMode) -> None:
+        """Import a file of the user's: copy it, or remember where it lies."""
         self._model.ask("import", [str(path)])
-        self._controller.send(commands.ImportWeights(path=path))
+        self._controller.send(commands.ImportWeights(path=path, mode=mode))
 
     def _plan_again(self, event: events.WeightsListed) -> None:
         """Films that were refused for want of a file are planned again when one has come."""

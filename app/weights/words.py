@@ -5,7 +5,7 @@ from __future__ import annotations
 from app import wording
 from app.i18n import mark, tr
 from app.settings.names import choice_of
-from app.state.weights_row import MB, Package, Standing, Transfer
+from app.state.weights_row import MB, Package, Standing, Transfer, size_of
 from engine.published import PublishedState
 from engine.units import bytes_text
 
@@ -39,6 +39,7 @@ _PHASES = {
     "download": mark("Fetching"),
     "verify": mark("Checking"),
     "import": mark("Importing"),
+    "remove": mark("Removing"),
 }
 
 
@@ -79,7 +80,9 @@ def full_title(file: PublishedState) -> str:
 
 def size(file: PublishedState) -> str:
     """Size of the whole file; nobody knows it before the first byte where it is not published."""
-    return bytes_text(file.bytes) if file.bytes else "–"
+    if file.bytes or not file.about_bytes:
+        return bytes_text(file.bytes) if file.bytes else "–"
+    return f"≈ {bytes_text(file.about_bytes)}"
 
 
 def standing(package: Package, stands: Standing, transfer: Transfer | None) -> str:
@@ -88,9 +91,9 @@ def standing(package: Package, stands: Standing, transfer: Transfer | None) -> s
         return tr(_PHASES[transfer.phase])
     if stands is Standing.PARTIAL:
         file = package.main
-        if not file.bytes:
+        if not size_of(file):
             return tr("{size} are here", size=bytes_text(file.done_bytes))
-        percent = int(100 * file.done_bytes / file.bytes)
+        percent = min(99, int(100 * file.done_bytes / size_of(file)))
         return tr("{percent} % are here", percent=percent)
     return tr(_STANDINGS[stands])
 

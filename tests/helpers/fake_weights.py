@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine import commands, events
 from engine.errors import ErrorInfo
-from engine.published import Kind, PublishedState
+from engine.published import Kind, Phase, PublishedState, State
 
 MB = 10**6
 OFFLINE = ErrorInfo(
@@ -81,9 +81,9 @@ class FakeWeights:
                 self._done(file, "verify")
             case commands.RemoveWeights(file=file):
                 self.put(file, "missing")
-                self.say_list()
+                self._done(file, "remove")
 
-    def put(self, file: str, state: str, *, megabytes: float | None = None) -> None:
+    def put(self, file: str, state: State, *, megabytes: float | None = None) -> None:
         """Let a file stand in a state, with as much of it here."""
         is_whole = state in ("here", "unverified", "damaged")
         whole = self.files[file].bytes if is_whole else 0
@@ -132,6 +132,6 @@ class FakeWeights:
             )
         )
 
-    def _done(self, file: str, phase: str) -> None:
+    def _done(self, file: str, phase: Phase) -> None:
         self._sink.emit(events.WeightsDone(file=file, phase=phase, result=self.files[file]))
         self.say_list()

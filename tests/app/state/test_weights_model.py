@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.state.weights_model import WeightsModel
@@ -184,20 +186,18 @@ def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(
         package = both.model.best_package("seedvr2-3b", precision)
         return package.main.id if package is not None else ""
 
-    assert best() == "seedvr2-3b-fp8"
+    assert best() == "seedvr2-3b-fp16"
     assert best("q4") == "seedvr2-3b-q4"
     assert best("int1") == ""
     both.engine.put("seedvr2-3b-q4", "partial", megabytes=3)
     both.engine.say_list()
     assert best() == "seedvr2-3b-q4"
-    both.engine.put("seedvr2-3b-fp16", "unverified")
+    both.engine.put("seedvr2-3b-fp8", "unverified")
     both.engine.say_list()
-    assert best() == "seedvr2-3b-fp16"
+    assert best() == "seedvr2-3b-fp8"
 
 
 def test_a_size_that_nobody_knows_is_no_division_by_zero(both: Both) -> None:
-    from dataclasses import replace
-
     both.engine.files[VAE] = replace(both.engine.files[VAE], bytes=0)
     both.engine.say_list()
     both.get(VAE)
@@ -227,3 +227,9 @@ def test_a_file_larger_than_four_gigabytes_is_counted_right(both: Both) -> None:
     transfer = both.transfer(large)
     assert transfer is not None
     assert (transfer.done_mb, transfer.total_mb) == (9000.5, 16400.0)
+
+
+def test_a_computed_size_stands_in_for_one_that_was_not_published(both: Both) -> None:
+    both.engine.files[VAE] = replace(both.engine.files[VAE], bytes=0, about_bytes=502 * 10**6)
+    both.engine.say_list()
+    assert both.package(VAE).lacking_mb == 502

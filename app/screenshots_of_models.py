@@ -1,0 +1,145 @@
+"""States of the list of models and of the choices of SeedVR2, for `app.screenshots`.
+
+The catalogue is the one that the real engine lists; where its files stand is made up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine import events
+from engine.errors import ErrorInfo
+from engine.plan import Notice
+from engine.published import PublishedState, State
+from engine.settings.schema import JobSettings
+
+if TYPE_CHECKING:
+    from app.screenshots import Player
+
+DIT, LARGE = "seedvr2-3b-fp16", "seedvr2-7b-fp8"
+_FREE_MB = 212_000.0
+
+
+def _list(player: Player, **states: State) -> None:
+    """Say where files stand; names have "_" for "-", all others are missing."""
+    files = [
+        _standing(file, states.get(file.id.replace("-", "_"), "missing"))
+        for file in player.weights.files
+    ]
+    player.say([events.WeightsListed(files=tuple(files), free_mb=_FREE_MB)])
+
+
+def _standing(file: PublishedState, state: State) -> PublishedState:
+    size = file.bytes or file.about_bytes
+    shares = {"missing": 0.0, "partial": 0.36}
+    is_borrowed = state == "unverified"
+    folder = Path.home() / ("ComfyUI/models/SEEDVR2" if is_borrowed else "models")
+    return replace(
+        file,
+        state=state,
+        path=folder / file.filename if state != "missing" else None,
+        done_bytes=round(size * shares.get(state, 1.0)),
+        borrowed=is_borrowed,
+    )
+
+
+def _shared(player: Player) -> dict[str, State]:
+    """VAE and text embedding are here."""
+    others = (file for file in player.weights.files if file.kind != "dit")
+    return {file.id.replace("-", "_"): "here" for file in others}
+
+
+def _models(player: Player) -> None:
+    _list(player)
+    player.program.models.open_view()
+
+
+def _fetching(player: Player) -> None:
+    _models(player)
+    view = player.program.models.view
+    view.get_wanted.emit(DIT)
+    _list(player, **_shared(player))
+    for file in player.weights.files:
+        if file.kind != "dit":
+            player.say([events.WeightsDone(file=file.id, phase="download", result=file)])
+    for done in (2712.0, 2715.4):
+        player.say([_progress(DIT, done, 6780.0)])
+    view.get_wanted.emit(LARGE)
+    player.settle()
+
+
+def _progress(file: str, done: float, total: float) -> events.WeightsProgress:
+    return events.WeightsProgress(
+        file=file,
+        phase="download",
+        done_mb=done,
+        total_mb=total,
+        mb_per_second=11.3,
+        seconds_left=(total - done) / 11.3,
+    )
+
+
+def _failed(player: Player) -> None:
+    _models(player)
+    _list(player, **_shared(player), seedvr2_3b_fp16="partial", seedvr2_3b_q4="damaged")
+    error = ErrorInfo(
+        code="download-failed",
+        message="huggingface.co cannot be reached.",
+        hint="Look at the network; what is there of the file is kept.",
+    )
+    player.say([events.WeightsFailed(file=DIT, phase="download", error=error)])
+
+
+def _complete(player: Player) -> None:
+    _models(player)
+    states = {"seedvr2_3b_fp16": "here", "seedvr2_7b_fp16": "unverified"}
+    _list(player, **_shared(player), **states)
+
+
+def _chosen(player: Player) -> None:
+    waiting = player.recording.until(events.JobStarted)
+    _list(player, **_shared(player), seedvr2_3b_fp16="here")
+    player.add("sample", "upreel_sample.mp4", JobSettings(model="seedvr2-3b", strength=80))
+    player.play([_with_seedvr2(event) for event in waiting])
+
+
+def _with_seedvr2(event: events.Event) -> events.Event:
+    """The recorded plan under another model; its figures are those of Lite."""
+    if not isinstance(event, events.PlanChosen):
+        return event
+    model = replace(event.plan.model, model="seedvr2-3b", form="", tiles=1)
+    return replace(event, plan=replace(event.plan, model=model))
+
+
+def _chosen_more(player: Player) -> None:
+    _chosen(player)
+    player.program.window.choices.more.unfold()
+
+
+def _missing(player: Player) -> None:
+    _chosen(player)
+    _list(player)
+    notice = Notice(
+        code="weights-missing",
+        severity="refusal",
+        message="SeedVR2 3B is not on this machine yet.",
+        hint="Get it here or in the list of models.",
+    )
+    chosen = next(e for e in player.recording.said if isinstance(e, events.PlanChosen))
+    changed = _with_seedvr2(chosen)
+    if isinstance(changed, events.PlanChosen):
+        player.play([replace(changed, plan=replace(changed.plan, notices=(notice,)))])
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "models": _models,
+    "models_fetching": _fetching,
+    "models_failed": _failed,
+    "models_complete": _complete,
+    "seedvr2": _chosen,
+    "seedvr2_more": _chosen_more,
+    "seedvr2_missing": _missing,
+}
