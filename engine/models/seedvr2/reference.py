@@ -102,9 +102,9 @@ class Draw(Protocol):
 
 
 def reference_draw(seed: int) -> Draw:
-    """Noise of one batch in the published order; that of frames has a generator to itself."""
+    """Noise of one batch in the published order; that of frames, which nobody described, is ours."""
     latents = torch.Generator().manual_seed(seed)
-    frames = torch.Generator().manual_seed(seed)
+    frames = torch.Generator().manual_seed(seed + 1)
 
     def draw(kind: str, shape: tuple[int, ...]) -> Tensor:
         return reference_noise(shape, frames if kind == "frames" else latents)
