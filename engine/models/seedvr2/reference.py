@@ -102,7 +102,7 @@ class Draw(Protocol):
 
 
 def reference_draw(seed: int) -> Draw:
-    """Noise of one batch in the published order; that of frames, which nobody described, is ours."""
+    """Noise of one batch in the published order; that of frames is nowhere described, and ours."""
     latents = torch.Generator().manual_seed(seed)
     frames = torch.Generator().manual_seed(seed + 1)
 
