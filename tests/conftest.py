@@ -55,6 +55,10 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     folder = tmp_path_factory.mktemp("upreel")
     monkeypatch.setenv("UPREEL_DATA", str(folder / "data"))
     monkeypatch.setenv("UPREEL_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("UPREEL_COMFYUI", "")  # neither this machine's model files
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
+    for name in ("UPREEL_MODELS", "UPREEL_MIRROR", "HF_ENDPOINT", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)  # nor its ways into the network
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,8 @@ _HINT = "Check the connection, then try again: it goes on where it ended."
 class Patience:
     """How long we put up with a server."""
 
-    tries: int = 5  # in a row that bring nothing
+    first_tries: int = 3  # in a row, before anything has come: perhaps there is no network
+    tries: int = 8  # in a row that bring nothing, after something has come: two minutes
     silence_s: float = 30.0  # without one byte
     first_wait_s: float = 1.0  # before the second try; doubled each time
     slowest: float = 2_000.0  # bytes a second over `slow_s`; below it we connect anew
@@ -92,7 +93,7 @@ class Transfer:
             DiskFull, OutputUnwritable: Our folder cannot take it.
             Cancelled: The listener's control said so.
         """
-        failed = 0
+        failed, has_come = 0, False
         while not self._is_right:
             before = self._part.bytes
             try:
@@ -106,9 +107,10 @@ class Transfer:
             except (OSError, http.client.HTTPException, _Later) as err:
                 trouble: Exception = err
             self._control.check()
+            has_come = has_come or self._part.bytes > before
             failed = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failed + 1
             logger.info("%s from %s: %r, %d times", self._file.id, host(url), trouble, failed)
-            if failed >= self._patience.tries:
+            if failed >= (self._patience.tries if has_come else self._patience.first_tries):
                 raise self._failed(url, _reason(trouble)) from trouble
             wait_s = self._patience.first_wait_s * 2 ** (failed - 1)
             self._wait(max(wait_s, getattr(trouble, "wait_s", 0.0)))
@@ -235,7 +237,7 @@ def _reason(trouble: Exception) -> str:
         case TimeoutError():
             return "it fell silent"
         case socket.gaierror():
-            return "its name is not known here; is there a connection?"
+            return "its name is not known here, perhaps for want of a connection"
         case ConnectionRefusedError():
             return "it takes no connections"
         case OSError(strerror=str(text)) if text:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,13 @@ class Fault:
 GOOD = Fault()
 
 
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Who does not trust our certificate hangs up; nobody needs to read that."""
+
+
 class FaultyServer:
     """`files` by path, `faults` for the next requests in their order, `asked` what was asked."""
 
@@ -43,8 +52,7 @@ class FaultyServer:
         self.always: Fault = GOOD
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.is_over = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Quiet(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -53,6 +61,16 @@ class FaultyServer:
     def ranges(self) -> list[str]:
         """The Range header of every request, "" without one."""
         return [headers.get("Range", "") for _, headers in self.asked]
+
+    def secure(self, certificate: Path, key: Path) -> None:
+        """Talk TLS from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        wrapped = context.wrap_socket(
+            self._http.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self._http.socket = wrapped
+        self.url = self.url.replace("http://", "https://")
 
     def next_fault(self) -> Fault:
         return self.faults.pop(0) if self.faults else self.always

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from engine.weights.catalogue import Catalogue, PublishedFile
 from engine.weights.store import Store
 from tests.helpers.faulty_server import FaultyServer
@@ -37,11 +35,3 @@ def store_of(folder: Path, server: FaultyServer | None, *files: PublishedFile) -
     url = server.url if server is not None else "http://127.0.0.1:9"
     hosts = {"loopback": url + "/{repository}/{revision}/{filename}"}
     return Store(folder, files=Catalogue(hosts=hosts, files=files))
-
-
-def leave_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this machine's models nor its proxies."""
-    monkeypatch.setenv("UPREEL_COMFYUI", "")
-    monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
-    for name in ("UPREEL_MIRROR", "HF_ENDPOINT", "UPREEL_MODELS", "http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)

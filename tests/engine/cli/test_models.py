@@ -19,7 +19,7 @@ from engine.cli.weights_line import line_on, progress_words
 from engine.events import WeightsProgress
 from engine.weights.store import Store
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, leave_alone, published, store_of
+from tests.helpers.published import CONTENT, PLACE, published, store_of
 
 Output = pytest.CaptureFixture[str]
 
@@ -35,7 +35,6 @@ def server() -> Iterator[FaultyServer]:
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Store:
-    leave_alone(tmp_path, monkeypatch)
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
     files = [published(about_bytes=90_000)]
     for name in ("vae", "text"):

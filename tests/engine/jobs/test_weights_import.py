@@ -15,17 +15,12 @@ from engine.errors import Cancelled, DiskFull, EngineError, WeightsError, Weight
 from engine.jobs.weights_import import take
 from engine.weights.store import Store
 from engine.weights.transfer import Listener
-from tests.helpers.published import leave_alone, published, store_of
+from tests.helpers.published import published, store_of
 
 TRANSFORMER = {
     "blocks.0.attn.proj_qkv.all.weight": np.ones((6, 2), np.float16),
     "blocks.0.norm.weight": np.ones(2, np.float32),
 }
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_alone(tmp_path, monkeypatch)
 
 
 @pytest.fixture

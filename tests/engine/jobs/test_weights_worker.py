@@ -14,15 +14,10 @@ from engine.jobs.weights_worker import WeightsWorker
 from engine.weights.store import Store
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.listening import Listener, running_engine
-from tests.helpers.published import CONTENT, PLACE, leave_alone, published, store_of
+from tests.helpers.published import CONTENT, PLACE, published, store_of
 
 ENDS = (e.WeightsDone, e.WeightsFailed, e.WeightsStopped)
 SLOW = Fault(drip=1000)  # ten seconds
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_alone(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -8,12 +8,7 @@ import pytest
 from engine.weights.catalogue import PublishedFile
 from engine.weights.store import Store
 from tests.helpers.faulty_server import FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, leave_alone, published, store_of
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_alone(tmp_path, monkeypatch)
+from tests.helpers.published import CONTENT, PLACE, published, store_of
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ from engine.weights.transfer import Listener, Patience
 from tests.helpers.faulty_server import GOOD, Fault, FaultyServer
 from tests.helpers.published import CONTENT, PLACE, published, store_of
 
-HASTY = Patience(tries=3, silence_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3)
+HASTY = Patience(
+    first_tries=3, tries=3, silence_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3
+)
 HALF = len(CONTENT) // 2
 
 
@@ -87,7 +89,7 @@ def test_a_file_comes_and_is_right(store: Store, file: PublishedFile, server: Fa
 def test_faults_of_a_server_are_survived(
     store: Store, file: PublishedFile, server: FaultyServer, faults: list[Fault]
 ) -> None:
-    patience = dataclasses.replace(HASTY, tries=len(faults) + 1)
+    patience = dataclasses.replace(HASTY, first_tries=len(faults) + 1, tries=len(faults) + 1)
     server.faults = list(faults)
     get(store, file, patience=patience)
     assert is_whole(store, file)
@@ -191,6 +193,14 @@ def test_a_server_that_gives_nothing_is_said_with_a_hint(
     assert not quarantined(store)
     with pytest.raises(WeightsMissing, match=r"tiny\.safetensors"):
         store.ready("tiny")
+
+
+def test_a_network_that_fails_on_the_way_is_waited_for(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.faults = [Fault(cut_after=10), *[Fault(status=503)] * 4]
+    get(store, file, patience=dataclasses.replace(HASTY, first_tries=1, tries=6))
+    assert is_whole(store, file)
 
 
 def test_no_server_at_all_is_said(store: Store, file: PublishedFile, server: FaultyServer) -> None:

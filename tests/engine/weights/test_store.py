@@ -133,7 +133,10 @@ def test_files_of_other_programs_are_read_in_place(
     assert store.state("tiny").state == "damaged"
 
 
-def test_a_link_of_the_hub_is_followed(store: Store, file: PublishedFile, tmp_path: Path) -> None:
+def test_a_link_of_the_hub_is_followed(
+    store: Store, file: PublishedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     kept = tmp_path / "hub" / "models--some--body"
     (kept / "blobs").mkdir(parents=True)
     (kept / "snapshots" / "abc").mkdir(parents=True)
