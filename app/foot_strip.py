@@ -10,7 +10,7 @@ from app.i18n import tr
 from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
-from engine.plan import Plan
+from engine.plan import DiffusionPlan, Plan
 
 
 class FootStrip(QWidget):
@@ -65,7 +65,9 @@ def plan_line(plan: Plan) -> str:
     parts = [choice_of(model.model, "model")]
     if model.form:
         parts.append(choice_of(model.form))
-    if model.tiles > 1:
+    if model.diffusion is not None:
+        parts += diffusion_words(model.diffusion)
+    elif model.tiles > 1:
         parts.append(
             tr(
                 "{count} tiles of {size}, overlap {overlap}",
@@ -77,3 +79,15 @@ def plan_line(plan: Plan) -> str:
     parts.append(tr("{codec} {bits} bit", codec=choice_of(picture.codec), bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
     return tr("Plan: {words}", words=" · ".join(parts))
+
+
+def diffusion_words(plan: DiffusionPlan) -> list[str]:
+    """Clips, tiles and strength of SeedVR2."""
+    frames = 4 * plan.clip - 3 if plan.join == "latents" else plan.clip
+    parts = [tr("clips of {count} frames", count=frames)]
+    if plan.decode_tile is not None:
+        size = f"{plan.decode_tile.width}×{plan.decode_tile.height}"
+        parts.append(tr("decoded in tiles of {size}", size=size))
+    if plan.strength < 100:
+        parts.append(tr("strength {percent} %", percent=plan.strength))
+    return parts

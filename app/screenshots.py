@@ -45,7 +45,7 @@ DOCUMENTS = (
     ("running", "zh_CN", 1.0, "dark"),
     ("finished", "zh_CN", 1.5, "dark"),
     ("models_fetching", "en", 1.0, "dark"),
-    ("seedvr2", "en", 1.0, "dark"),
+    ("seedvr2_missing", "en", 1.0, "dark"),
 )
 
 
@@ -56,6 +56,7 @@ class Recording:
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
     weights: list[events.Event] = field(default_factory=list)
+    seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
         """Events before the first of a class."""
@@ -137,6 +138,9 @@ def record(folder: Path) -> Recording:
     _listen(sink, recording.frame, (events.PreviewReady,))
     engine.send(commands.ListWeights())
     _listen(sink, recording.weights, (events.WeightsListed,))
+    settings = JobSettings(model="seedvr2-3b", strength=80)
+    engine.send(commands.AddJob(job_id="seedvr2", source=source, settings=settings))
+    _listen(sink, recording.seedvr2, (events.PlanChosen, events.JobRejected))
     engine.close()
     return recording
 
@@ -378,7 +382,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_queued": _queued,
     "narrow_running": _running,
     "narrow_refused": _refused,
-    "narrow_seedvr2": screenshots_of_models.STATES["seedvr2"],
+    "narrow_seedvr2": screenshots_of_models.STATES["seedvr2_missing"],
     **screenshots_of_models.STATES,
 }
 

@@ -1,6 +1,7 @@
 """States of the list of models and of the choices of SeedVR2, for `app.screenshots`.
 
-The catalogue is the one that the real engine lists; where its files stand is made up here.
+The catalogue and the plan are the real engine's; where files stand and how fast they come is made
+up here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from engine import events
 from engine.errors import ErrorInfo
-from engine.plan import Notice
 from engine.published import PublishedState, State
 from engine.settings.schema import JobSettings
 
@@ -99,39 +99,35 @@ def _complete(player: Player) -> None:
     _list(player, **_shared(player), **states)
 
 
+def _missing(player: Player) -> None:
+    """As it is on the machine of the recording, which has no such files."""
+    _list(player)
+    _choose(player)
+    player.play(player.recording.seedvr2)
+
+
 def _chosen(player: Player) -> None:
-    waiting = player.recording.until(events.JobStarted)
+    """The same plan, as if the files were there."""
     _list(player, **_shared(player), seedvr2_3b_fp16="here")
-    player.add("sample", "upreel_sample.mp4", JobSettings(model="seedvr2-3b", strength=80))
-    player.play([_with_seedvr2(event) for event in waiting])
+    _choose(player)
+    player.play([_allowed(event) for event in player.recording.seedvr2])
 
 
-def _with_seedvr2(event: events.Event) -> events.Event:
-    """The recorded plan under another model; its figures are those of Lite."""
+def _choose(player: Player) -> None:
+    settings = JobSettings(model="seedvr2-3b", strength=80)
+    player.add("sample", "upreel_sample.mp4", settings)
+
+
+def _allowed(event: events.Event) -> events.Event:
     if not isinstance(event, events.PlanChosen):
         return event
-    model = replace(event.plan.model, model="seedvr2-3b", form="", tiles=1)
-    return replace(event, plan=replace(event.plan, model=model))
+    notices = tuple(n for n in event.plan.notices if n.severity != "refusal")
+    return replace(event, plan=replace(event.plan, notices=notices))
 
 
 def _chosen_more(player: Player) -> None:
     _chosen(player)
     player.program.window.choices.more.unfold()
-
-
-def _missing(player: Player) -> None:
-    _chosen(player)
-    _list(player)
-    notice = Notice(
-        code="weights-missing",
-        severity="refusal",
-        message="SeedVR2 3B is not on this machine yet.",
-        hint="Get it here or in the list of models.",
-    )
-    chosen = next(e for e in player.recording.said if isinstance(e, events.PlanChosen))
-    changed = _with_seedvr2(chosen)
-    if isinstance(changed, events.PlanChosen):
-        player.play([replace(changed, plan=replace(changed.plan, notices=(notice,)))])
 
 
 STATES: dict[str, Callable[[Player], None]] = {

@@ -8,10 +8,16 @@ from collections import deque
 from PySide6.QtCore import QObject, Signal
 
 from app.engine_words import said
-from app.i18n import tr
+from app.i18n import mark, tr
 from engine import events
 
 KEPT_LINES = 1000
+_ENDED = {
+    "download": mark("fetched and checked"),
+    "verify": mark("checked: it is the published file"),
+    "import": mark("imported"),
+    "remove": mark("removed"),
+}
 
 
 class LogModel(QObject):
@@ -81,4 +87,9 @@ class LogModel(QObject):
                 return f"{said(event.error.message)} {said(event.error.hint)}".strip()
             case events.JobCancelled():
                 return tr("cancelled")
+            case events.WeightsDone():
+                done = _ENDED.get(event.phase, "")
+                return f"{event.result.filename}: {tr(done)}" if done else ""
+            case events.WeightsFailed():
+                return f"{event.file}: {said(event.error.message)} {said(event.error.hint)}".strip()
         return ""
