@@ -68,6 +68,12 @@ def _attention(bench: Bench) -> Iterator[Row]:
     return measure_attention(device_of(bench.options), quick=bench.quick)
 
 
+def _products(bench: Bench) -> Iterator[Row]:
+    from engine.bench.products_case import product_rows
+
+    return product_rows(bench.options)
+
+
 CASES: dict[str, Case] = {
     "lite": _film("lite"),
     "pipeline": _film("pipeline"),
@@ -79,6 +85,7 @@ CASES: dict[str, Case] = {
     "optimisations": Case(_optimisations, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
     "attention": Case(_attention, is_usual=False),
+    "products": Case(_products, is_usual=False),
 }
 GROUPS = {"vae": ("vae-encode", "vae-decode")}
 
