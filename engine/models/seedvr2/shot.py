@@ -84,6 +84,7 @@ class LatentJoin:
 
     def __init__(self, shared: int) -> None:
         self._tail: Tensor | None = None
+        self._next = 0  # first latent that is not final
         # weight of the newer clip, between 0 and 1 without reaching them
         rising = [0.5 - 0.5 * cos(pi * (i + 1) / (shared + 1)) for i in range(shared)]
         self._rising = torch.tensor(rising).view(-1, 1, 1, 1)
@@ -93,16 +94,15 @@ class LatentJoin:
 
         The first clip that is added starts the result where it starts itself.
         """
-        start = clip.start
-        if self._tail is not None:
-            start = clip.fresh - len(self._tail)
-            both = restored[start - clip.start :]
-            weight = self._rising.to(both.device)
-            mixed = torch.lerp(self._tail, both[: len(self._tail)], weight)
-            restored = torch.cat([mixed, both[len(self._tail) :]])
-        final = clip.done - start
-        self._tail = restored[final:].clone() if final < len(restored) else None
-        return start, restored[:final]
+        start = clip.start if self._tail is None else self._next
+        fresh = restored[start - clip.start :]
+        if self._tail is not None and len(self._tail):
+            shared = fresh[: len(self._tail)]
+            mixed = torch.lerp(self._tail, shared, self._rising.to(shared.device))
+            fresh = torch.cat([mixed, fresh[len(self._tail) :]])
+        self._next = clip.done
+        self._tail = fresh[clip.done - start :].clone()
+        return start, fresh[: clip.done - start]
 
 
 class Shot:
@@ -169,7 +169,7 @@ class Shot:
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
             start, final = self._join.add(clip, self._restored(clip))
-            yield from self._shown(start, final, ended=clip.done == clip.stop)
+            yield from self._shown(start, final, ended=last and clip.done == encoded)
 
     def _filled(self, frames: Tensor) -> Tensor:
         """The last frames with mirrored ones behind them, up to a whole latent."""

@@ -15,10 +15,10 @@ from engine.models.seedvr2.load_vae import Vae, load_vae
 from engine.models.seedvr2.prepare import cut_out, place
 from engine.models.seedvr2.reach import decoder_reach, encoder_reach
 from engine.models.seedvr2.sampler import (
-    NoiseOrder,
     condition,
     noisy_frames,
     noisy_latent,
+    reference_noise,
     sample,
     seeded_noise,
 )
@@ -29,6 +29,7 @@ from engine.ops.resize import resize
 from engine.plan import DiffusionPlan, ModelPlan
 from engine.tiling.slices import ClipGrid, latent_of
 
+_Four = tuple[int, int, int, int]
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # methods that look at all frames of a block
 
 
@@ -108,22 +109,28 @@ class SeedVr2:
             pictures: The source at the size of the result, [0, 1].
             scale: How many times larger than the source that is.
         """
-        result = cut_out(frames, self._plan.size).add(1).mul_(0.5).clamp_(0, 1)
+        result = cut_out(frames, self._plan.size).add(1).mul_(0.5)
         result = correct_colour(self._plan.colour, result, pictures, scale=scale)
         if self._plan.strength < 100:
             result = blend_strength(result, pictures, self._plan.strength / 100)
-        return result
+        return result.clamp(0, 1)
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
-        plan = self._plan
-        order: NoiseOrder = "reference" if plan.noise_order == "reference" else "per-latent"
-        shape = _four(latents.shape)
-        noise = seeded_noise(shape, plan.seed, order, shot=shot, first=first).to(latents)
-        if plan.latent_noise:
-            more = seeded_noise(shape, plan.seed + 1, order, shot=shot, first=first).to(latents)
-            latents = noisy_latent(latents, plan.latent_noise / 100, noise, more)
+        noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
+        latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         return sample(self._predict, noise, condition(latents), self._text)
+
+    def _noises(self, shape: _Four, shot: int, first: int) -> tuple[Tensor, Tensor]:
+        """What sampling starts from, and what is added to the condition where that is wanted."""
+        seed = self._plan.seed
+        if self._plan.noise_order == "reference":
+            generator = torch.Generator().manual_seed(seed)
+            return reference_noise(shape, generator), reference_noise(shape, generator)
+        noise = seeded_noise(shape, seed, shot=shot, first=first)
+        if not self._plan.latent_noise:
+            return noise, noise
+        return noise, seeded_noise(shape, seed + 1, shot=shot, first=first)
 
     def _predict(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
         return self._dit(latent.to(self._dtype), text, timestep).float()
@@ -196,7 +203,7 @@ def _diffusion(plan: ModelPlan) -> DiffusionPlan:
     return plan.diffusion
 
 
-def _four(shape: torch.Size | tuple[int, ...]) -> tuple[int, int, int, int]:
+def _four(shape: torch.Size | tuple[int, ...]) -> _Four:
     first, second, third, fourth = shape
     return first, second, third, fourth
 

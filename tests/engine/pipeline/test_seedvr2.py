@@ -1,0 +1,211 @@
+"""SeedVR2 from file to file with very small models: shots, resumed jobs, choices."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.control import Control
+from engine.errors import Cancelled
+from engine.events import Event, SegmentDone, TileDone
+from engine.geometry import Size
+from engine.jobs.checkpoint import Checkpoint
+from engine.models.seedvr2.upscaler import SeedVr2
+from engine.pipeline.context import Context
+from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.run import run_job
+from engine.plan import Plan
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.decode import FrameReader
+from engine.video.probe import probe
+from tests.helpers.clips import make_picture
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
+from tests.helpers.seedvr2_files import SeedVr2Files, write_seedvr2
+
+pytestmark = NEEDS_FFMPEG
+
+
+class Events:
+    """Keeps events; may stop the job after some segments."""
+
+    def __init__(self, control: Control, stop_after: int = 0) -> None:
+        self.all: list[Event] = []
+        self._control = control
+        self._stop_after = stop_after
+
+    def emit(self, event: Event) -> None:
+        self.all.append(event)
+        if isinstance(event, SegmentDone) and event.segment + 1 == self._stop_after:
+            self._control.cancel()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> SeedVr2Files:
+    return write_seedvr2(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shots of 11, 7 and 22 frames."""
+    path = tmp_path_factory.mktemp("films") / "three shots.mkv"
+    parts = [
+        ("testsrc2=size=64x48:rate=25", 11),
+        ("mandelbrot=size=64x48:rate=25", 7),
+        ("smptebars=size=64x48:rate=25,rotate=0.4+t", 22),
+    ]
+    inputs = [
+        word
+        for graph, frames in parts
+        for word in ("-f", "lavfi", "-i", f"{graph},trim=end_frame={frames},format=yuv420p")
+    ]
+    join = f"concat=n={len(parts)}"
+    ffmpeg(*inputs, "-filter_complex", join, "-c:v", "ffv1", path)
+    return path
+
+
+def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
+    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=output.parent)
+    return make_plan(probe(film), settings, output, machine)
+
+
+def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
+    control = Control()
+    events = Events(control, stop_after)
+    context = Context(
+        job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
+    )
+    jobs.mkdir(exist_ok=True)
+    run_job(context, Checkpoint(jobs), overwrite=True)
+    return events.all
+
+
+def planes_of(path: Path) -> list[np.ndarray]:
+    with FrameReader(probe(path)) as reader:
+        return [frame.planes[0].copy() for frame in reader]
+
+
+def lossless(files: SeedVr2Files, **changes: Any) -> JobSettings:
+    return files.settings(codec="ffv1", segment_seconds=0.5, **changes)
+
+
+def test_no_clip_goes_across_a_cut(
+    files: SeedVr2Files, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    real = SeedVr2.shot
+
+    def shot(self: SeedVr2, start: int, wanted: int, watch: Any) -> Any:
+        begun.append(start)
+        return real(self, start, wanted, watch)
+
+    monkeypatch.setattr(SeedVr2, "shot", shot)
+    out = tmp_path / "out.mkv"
+    events = run(plan_of(film, out, lossless(files)), tmp_path / "job")
+    assert begun == [0, 11, 18]
+    assert len(planes_of(out)) == 40
+    assert any(isinstance(event, TileDone) for event in events)
+
+
+def test_a_shot_knows_nothing_of_the_one_before(
+    files: SeedVr2Files, film: Path, tmp_path: Path
+) -> None:
+    """The second shot alone comes out as it does inside the film, but for its noise."""
+    settings = lossless(files, strength=0, colour="none")
+    out = tmp_path / "out.mkv"
+    run(plan_of(film, out, settings), tmp_path / "job")
+    assert len(planes_of(out)) == 40
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+@pytest.mark.parametrize("join", ["latents", "frames"])
+def test_a_resumed_job_gives_the_same_pictures(
+    files: SeedVr2Files, film: Path, tmp_path: Path, stop_after: int, join: str
+) -> None:
+    settings = lossless(files, join=join, clip_frames=13, join_frames=3)
+    plan = plan_of(film, tmp_path / "whole.mkv", settings)
+    run(plan, tmp_path / "one")
+    again = replace(plan, output=tmp_path / "resumed.mkv")
+    with pytest.raises(Cancelled):
+        run(again, tmp_path / "two", stop_after=stop_after)
+    assert len(Checkpoint(tmp_path / "two").records) > 0
+    run(again, tmp_path / "two")
+    whole, resumed = planes_of(plan.output), planes_of(again.output)
+    assert len(whole) == len(resumed) == 40
+    assert all(np.array_equal(a, b) for a, b in zip(whole, resumed, strict=True))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"colour": "lab"},
+        {"colour": "none", "padding": "black", "noise_order": "reference"},
+        {"strength": 40, "shots": "off", "clip_frames": 5},
+        {"join": "none", "clip_frames": 9},
+        {"input_noise": 30, "latent_noise": 40, "seed": 7},
+        {"encode_tile": 192, "decode_tile": 192, "height": 240},
+        {"blocks_on_device": 1},
+        {"products": "int8"},
+    ],
+    ids=lambda changes: "-".join(map(str, changes)),
+)
+def test_every_choice_changes_the_pictures(
+    files: SeedVr2Files, film: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    small = {"height": changes.pop("height", 64), "stop": "0.4"}
+    usual = plan_of(film, tmp_path / "usual.mkv", lossless(files, **small))
+    other = plan_of(film, tmp_path / "other.mkv", lossless(files, **small, **changes))
+    for plan in (usual, other):
+        run(plan, tmp_path / plan.output.stem)
+    a, b = planes_of(usual.output), planes_of(other.output)
+    assert len(a) == len(b) == 10
+    differs = any(not np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    assert differs == (changes.keys() != {"blocks_on_device"})
+
+
+def test_no_strength_is_the_resized_source(files: SeedVr2Files, film: Path, tmp_path: Path) -> None:
+    nothing = plan_of(film, tmp_path / "a.mkv", lossless(files, strength=0, scale=1))
+    run(nothing, tmp_path / "a")
+    source, result = planes_of(film), planes_of(nothing.output)
+    worst = max(int(np.abs(a.astype(int) - b).max()) for a, b in zip(source, result, strict=True))
+    assert worst <= 1
+
+
+def test_a_picture_is_a_shot_of_one_frame(files: SeedVr2Files, tmp_path: Path) -> None:
+    picture = make_picture(tmp_path / "still.png")
+    plan = plan_of(picture, tmp_path / "large.png", files.settings())
+    run(plan, tmp_path / "job")
+    assert probe(plan.output).video.size == probe(picture).video.size.scaled(2)
+
+
+def test_memory_that_runs_out_makes_the_plan_smaller(
+    files: SeedVr2Files, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = SeedVr2.restored, []
+
+    def restored(self: SeedVr2, *args: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("injected")
+        return real(self, *args)
+
+    monkeypatch.setattr(SeedVr2, "restored", restored)
+    plan = plan_of(film, tmp_path / "out.mkv", lossless(files))
+    events = run(plan, tmp_path / "job")
+    assert [type(e).__name__ for e in events].count("PlanDowngraded") == 1
+    assert len(planes_of(plan.output)) == 40
+
+
+def test_models_that_are_not_here_are_a_refusal(film: Path, tmp_path: Path) -> None:
+    plan = plan_of(film, tmp_path / "out.mkv", JobSettings(model="seedvr2-7b", precision="q4"))
+    refusal = next(notice for notice in plan.notices if notice.severity == "refusal")
+    assert refusal.code == "weights-missing"
+    assert "seedvr2-7b-q4" in refusal.params["files"]
+    assert plan.model.diffusion is not None
+    assert plan.model.diffusion.size == Size(128, 96)
+    assert shutil.which("ffmpeg")
