@@ -133,3 +133,13 @@ def test_only_detail_is_mixed(strength):
     torch.testing.assert_close(found[inside], expected[inside], rtol=0, atol=2e-3)
     low = low_pass(found, [1, 2, 4, 8, 16]) - low_pass(source, [1, 2, 4, 8, 16])
     assert low[inside].abs().max() < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["two-scale", "wavelet", "adain"])
+def test_a_card_gives_what_the_processor_gives(method):
+    result, source = torch.rand(2, 2, 3, 90, 130)
+    found = correct_colour(method, result.cuda(), source.cuda(), scale=3).cpu()
+    torch.testing.assert_close(
+        found, correct_colour(method, result, source, scale=3), rtol=0, atol=1e-5
+    )
