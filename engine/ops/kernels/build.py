@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor
 
 from engine.ops.kernels import driver, nvrtc
+from engine.ops.kernels.scalars import SCALARS
 
 _log = logging.getLogger(__name__)
 
 LOAD_BYTES = 16  # what a thread reads at once
+DTYPES: frozenset[torch.dtype] = frozenset(getattr(torch, name) for name in SCALARS)
 
 Kernels = TypeVar("Kernels")
 
@@ -68,22 +71,30 @@ def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-def is_aligned(vector: int, *tensors: Tensor) -> bool:
-    """Whether `vector` numbers of the last dimension can be read at once from all of these.
+def as_factors(tensor: Tensor) -> Tensor:
+    """Numbers in float32, side by side, as kernels read what few channels or angles there are."""
+    if tensor.dtype == torch.float32 and tensor.is_contiguous():
+        return tensor
+    return tensor.float().contiguous()
 
-    Their other strides and their first number have to be multiples of it; the last stride is 1.
+
+def widest(*tensors: Tensor) -> int:
+    """Numbers of the last dimension that a thread can read at once from all of these.
+
+    At most 16 bytes, a power of two; 0: their dtypes or devices differ, or the numbers of the last
+    dimension do not lie side by side.
     """
-    return all(
-        x.data_ptr() % (vector * x.element_size()) == 0
-        and x.shape[-1] % vector == 0
-        and (x.stride(-1) == 1 or x.shape[-1] == 1)
-        and all(
-            stride % vector == 0
-            for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True)
-            if size > 1
-        )
-        for x in tensors
-    )
+    first = tensors[0]
+    if first.dtype not in DTYPES or not first.numel():
+        return 0
+    size = first.element_size()
+    vector = LOAD_BYTES // size
+    for x in tensors:
+        *strides, last = x.stride()
+        if last != 1 or x.dtype != first.dtype or x.device != first.device:
+            return 0
+        vector = math.gcd(vector, x.data_ptr() // size, x.shape[-1], *strides)
+    return vector
 
 
 @cache

@@ -15,7 +15,6 @@ from torch import Tensor
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
 from engine.ops.kernels.heads_source import source
-from engine.ops.kernels.scalars import SCALARS
 
 _THREADS = 256  # THREADS of the source
 _MOST_LANES = 32  # a warp
@@ -93,8 +92,8 @@ class HeadKernel:
 
     def gather_qk(self, work: Work, lanes: int) -> None:
         """Put it onto the current stream; everything of it must fit (`vector_of`)."""
-        tables = [part.float().contiguous() for part in work.angles or ()]
-        weights = [part.float().contiguous() for part in work.norm]
+        tables = [build.as_factors(part) for part in work.angles or ()]
+        weights = [build.as_factors(part) for part in work.norm]
         arguments = (
             _Tokens.of(work.qkv),
             _Places(work.target.data_ptr(), work.target.stride(0)),
@@ -116,20 +115,13 @@ def _angles(tables: list[Tensor], rows: Tensor | None) -> _Angles:
 
 def vector_of(work: Work) -> int:
     """Channels that a thread can read at once; 0: it does not fit at all."""
-    qkv, tensors = work.qkv, (work.qkv, *work.out)
-    tokens, _, heads, channels = qkv.shape
-    if str(qkv.dtype).removeprefix("torch.") not in SCALARS or not qkv.numel():
-        return 0
-    if any(x.dtype != qkv.dtype or x.device != qkv.device for x in tensors):
-        return 0
+    tokens, _, heads, channels = work.qkv.shape
     if tokens * heads > _MOST_UNITS or not 0 < work.target.shape[0] <= _MOST_COPIES:
         return 0
     if any(index.dtype != torch.int64 or index.stride(-1) != 1 for index in _indices(work)):
         return 0
-    vector = build.LOAD_BYTES // qkv.element_size()
-    while vector > 1 and not build.is_aligned(vector, *tensors):
-        vector //= 2
-    lanes = channels // vector
+    vector = build.widest(work.qkv, *work.out)
+    lanes = channels // max(1, vector)
     fits = vector > 1 and lanes <= _MOST_LANES and lanes & (lanes - 1) == 0
     return vector if fits else 0
 
@@ -154,12 +146,8 @@ def working(device: torch.device) -> bool:
     """Whether the kernel for heads of 128 channels works here; tried once, then remembered."""
     if not build.is_card(device):
         return False
-    for name in SCALARS:
-        dtype: torch.dtype = getattr(torch, name)
-        vector = build.LOAD_BYTES // dtype.itemsize
-        if _load(device, dtype, vector, 128 // vector) is None:
-            return False
-    return True
+    vectors = {dtype: build.LOAD_BYTES // dtype.itemsize for dtype in build.DTYPES}
+    return all(_load(device, dtype, size, 128 // size) for dtype, size in vectors.items())
 
 
 @cache

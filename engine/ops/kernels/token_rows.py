@@ -16,7 +16,6 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.scalars import SCALARS
 from engine.ops.kernels.token_rows_source import source
 
 _THREADS = 256  # THREADS of the source
@@ -82,13 +81,13 @@ class RowKernels:
         eps: float,
     ) -> None:
         """Write rows[0], normalised, scaled and shifted by [C] each, into rows[1]."""
-        kept = tuple(None if part is None else part.float().contiguous() for part in factors)
+        kept = tuple(None if part is None else build.as_factors(part) for part in factors)
         last = pointer(kept[0]), pointer(kept[1]), ctypes.c_float(eps)
         self._launch("rms_modulate", rows, grid, last)
 
     def add_gated(self, rows: tuple[Tensor, Tensor], grid: Grid, gate: Tensor) -> None:
         """Add rows[1] times [C] to rows[0]."""
-        kept = gate.float().contiguous()
+        kept = build.as_factors(gate)
         self._launch("add_gated", rows, grid, (pointer(kept),))
 
     def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: Grid) -> None:
@@ -121,17 +120,11 @@ def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
 
 def vector_of(*rows: Tensor) -> int:
     """Channels that a thread can read at once from all of these [N, C]; 0: they do not fit."""
-    first = rows[0]
-    if first.dim() != 2 or not first.numel() or first.shape[0] > _MOST_ROWS:
-        return 0
-    if str(first.dtype).removeprefix("torch.") not in SCALARS:
-        return 0
-    if any(x.dtype != first.dtype or x.device != first.device for x in rows):
-        return 0
-    vector = build.LOAD_BYTES // first.element_size()
-    while vector and not build.is_aligned(vector, *rows):
-        vector //= 2
-    return vector if first.shape[1] <= _MOST_PACKS * _THREADS * vector else 0
+    shape, vector = rows[0].shape, build.widest(*rows)
+    fits = (
+        len(shape) == 2 and shape[0] <= _MOST_ROWS and shape[1] <= _MOST_PACKS * _THREADS * vector
+    )
+    return vector if fits else 0
 
 
 def find(*rows: Tensor) -> tuple[RowKernels, Grid] | None:
@@ -150,8 +143,9 @@ def working(device: torch.device) -> bool:
     """Whether the kernels compile here and equal plain torch; tried once, then remembered."""
     if not build.is_card(device):
         return False
-    dtypes: list[torch.dtype] = [getattr(torch, name) for name in SCALARS]
-    return all(_load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 2) for dtype in dtypes)
+    return all(
+        _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 2) for dtype in build.DTYPES
+    )
 
 
 @cache
