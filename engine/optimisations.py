@@ -248,6 +248,14 @@ DIT_OPTIMISATIONS: tuple[Optimisation, ...] = (
         devices=_BOTH,
         does="Uses the same buffers in every layer, so that the allocator has nothing to do.",
     ),
+    Optimisation(
+        name="onednn_products",
+        title="products by oneDNN",
+        exactness="exact",
+        default=True,
+        devices=(CPU,),
+        does="Multiplies float32 matrices by the library that torch keeps for convolutions.",
+    ),
 )
 
 
@@ -325,6 +333,7 @@ class DitSwitches(_Switches):
     in_place_residual: bool = True
     token_chunks: bool = True
     planned_buffers: bool = True
+    onednn_products: bool = True
     attention: str = "auto"
 
 

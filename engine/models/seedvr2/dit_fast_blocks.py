@@ -23,6 +23,7 @@ from engine.models.seedvr2.dit_layout import Order, WindowGroup
 from engine.models.seedvr2.dit_modulation import LayerVectors
 from engine.models.seedvr2.dit_steps import Shifts, Steps, Triple
 from engine.ops.attention.attend import attend
+from engine.ops.products import onednn_product, onednn_serves, product
 from engine.ops.rows import work_dtype
 from engine.ops.workspace import Workspace
 from engine.optimisations import DitSwitches
@@ -81,10 +82,10 @@ class Tools:
         """The product of a linear layer, in a buffer where the layer can write into one."""
         if type(linear) is not nn.Linear:
             return torch.as_tensor(linear(x))
+        if self.switches.onednn_products and onednn_serves(x):
+            return onednn_product(x, linear.weight, linear.bias)
         out = self.rows(purpose, len(x), linear.out_features)
-        if linear.bias is None:
-            return torch.mm(x, linear.weight.t(), out=out)
-        return torch.addmm(linear.bias, x, linear.weight.t(), out=out)
+        return product(x, linear.weight, linear.bias, out)
 
 
 class FastBlock:

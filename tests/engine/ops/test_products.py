@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.ops import products
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    products._works.cache_clear()
+    yield
+    products._works.cache_clear()
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_both_are_the_product(with_bias: bool) -> None:
+    x, weight = torch.randn(7, 12), torch.randn(5, 12)
+    bias = torch.randn(5) if with_bias else None
+    wanted = torch.nn.functional.linear(x, weight, bias)
+    out = torch.empty(7, 5)
+    assert products.product(x, weight, bias, out) is out
+    assert torch.allclose(out, wanted, atol=1e-5)
+    if products.onednn_serves(x):
+        assert torch.allclose(products.onednn_product(x, weight, bias), wanted, atol=1e-5)
+
+
+def test_only_float32_on_a_processor_is_given_to_onednn() -> None:
+    assert products.onednn_serves(torch.zeros(1)) == products._works()
+    assert not products.onednn_serves(torch.zeros(1, dtype=torch.float64))
+    assert not products.onednn_serves(torch.zeros(1, dtype=torch.bfloat16))
+    assert not products.onednn_serves(torch.zeros(1, device="meta"))
+
+
+def test_an_operator_that_is_gone_or_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        raise AttributeError("no such operator")
+
+    def wrong(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return x @ weight.t()  # forgets the bias
+
+    for operator in (gone, wrong):
+        products._works.cache_clear()
+        monkeypatch.setattr(products, "onednn_product", operator)
+        assert not products.onednn_serves(torch.zeros(1))
