@@ -141,7 +141,7 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 len(content) if stop is None else stop
                 for stop in (fault.cut_after, fault.stall_after)
             )
-            step = fault.drip or 4096
+            step = fault.drip or 65536
             for at in range(0, end, step):
                 piece = content[at : min(at + step, end)]
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if fault.chunked else piece)
