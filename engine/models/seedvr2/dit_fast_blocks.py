@@ -18,6 +18,7 @@ from engine.models.seedvr2.dit_blocks import (
     Stream,
     SwigluMlp,
 )
+from engine.models.seedvr2.dit_chunks import chunk_rows
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_layout import Order, WindowGroup
 from engine.models.seedvr2.dit_modulation import LayerVectors
@@ -27,9 +28,6 @@ from engine.ops.products import onednn_product, onednn_serves, product
 from engine.ops.rows import work_dtype
 from engine.ops.workspace import Workspace
 from engine.optimisations import DitSwitches
-
-_CHUNK_BYTES = {"cpu": 6 * 2**20, "cuda": 256 * 2**20}  # of what an MLP makes of a chunk of tokens
-_LEAST_ROWS = 256  # products of fewer rows are slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,7 @@ class Tools:
         self.config, self.switches = config, switches
         self.steps = Steps(switches, config.norm_eps)
         self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
-        row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * dtype.itemsize
-        self._chunk = max(_LEAST_ROWS, _CHUNK_BYTES.get(device.type, 2**28) // row_bytes)
+        self._chunk = chunk_rows(config, device.type, dtype.itemsize)
 
     def work_on(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether they are those for a device and a type."""

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.dit import picture_angles, text_angles
+from engine.models.seedvr2.dit_chunks import GROUP_ROWS
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.ops.qk_rope import Placement
 from engine.ops.rows import work_dtype
 from engine.ops.windows import Grid, Window, windows
 
 _KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter
-_GROUP_ROWS = 16384  # that attend in one call: enough for a large card, a bound for small ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Layouts:
     """
 
     def __init__(
-        self, config: DitConfig, *, kept: int = _KEPT, group_rows: int = _GROUP_ROWS
+        self, config: DitConfig, *, kept: int = _KEPT, group_rows: int = GROUP_ROWS
     ) -> None:
         self._config, self._kept, self._group_rows = config, kept, group_rows
         self._found: OrderedDict[LayoutKey, DitLayout] = OrderedDict()
@@ -144,7 +144,7 @@ class Layouts:
         return found
 
 
-def make_layout(config: DitConfig, key: LayoutKey, group_rows: int = _GROUP_ROWS) -> DitLayout:
+def make_layout(config: DitConfig, key: LayoutKey, group_rows: int = GROUP_ROWS) -> DitLayout:
     """The layout of a shape, computed.
 
     Raises:

@@ -172,10 +172,19 @@ def test_large_groups_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither rows of a group nor chunks change the result."""
     plain = random_dit(tiny_dit_config())
     inputs = random_inputs(plain.config, (5, 24, 44), text=3)
-    monkeypatch.setattr(dit_layout, "_GROUP_ROWS", 100)
-    monkeypatch.setattr(dit_fast_blocks, "_LEAST_ROWS", 1)
-    monkeypatch.setattr(dit_fast_blocks, "_CHUNK_BYTES", {"cpu": 20_000})
+    made: list[int] = []
+
+    def small(config: DitConfig, key: dit_layout.LayoutKey, rows: int) -> dit_layout.DitLayout:
+        layout = make_layout(config, key, rows // 100)
+        made.append(len(layout.orders[0].groups))
+        return layout
+
+    make_layout = dit_layout.make_layout
+    whole = make_layout(plain.config, fast_of(plain)._key(*inputs))
+    monkeypatch.setattr(dit_layout, "make_layout", small)
+    monkeypatch.setattr(dit_fast_blocks, "chunk_rows", lambda *_: 50)
     assert gap(fast_of(plain)(*inputs, T), plain(*inputs, T)) < 1e-10
+    assert made[0] > len(whole.orders[0].groups)
 
 
 def test_layouts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
