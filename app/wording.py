@@ -66,6 +66,8 @@ def stage(row: JobRow) -> str:
     match row.stage:
         case "prepare":
             return tr("Preparing")
+        case "weights":
+            return tr("Checking the model's files · {percent} %", percent=percent)
         case "mux":
             return tr("Joining picture and sound · {percent} %", percent=percent)
         case "verify":

@@ -9,7 +9,12 @@ from typing import IO, Any, Protocol
 from engine.events import StageProgress
 from engine.units import duration_text
 
-_WORDS = {"upscale": "upscaling", "mux": "joining", "verify": "checking"}
+_WORDS = {
+    "weights": "checking the model",
+    "upscale": "upscaling",
+    "mux": "joining",
+    "verify": "checking",
+}
 _LINE_EVERY_S = 10.0
 
 

@@ -31,6 +31,7 @@ from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, Workers
 from engine.pipeline.verify import verify
+from engine.pipeline.weights import check_weights
 from engine.plan import Notice
 from engine.report import Report
 from engine.video.decode import FrameReader
@@ -60,6 +61,7 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
     begin = time.monotonic()
     frames_before = sum(record.frames for record in segments.records)
     if not segments.is_complete:
+        check_weights(context)
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
     if not segments.records:
