@@ -168,7 +168,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
 
     monkeypatch.setattr(build, "is_card", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
-    monkeypatch.setattr(token_rows, "_BLOCKS_A_PROCESSOR", 1)
+    monkeypatch.setattr(token_rows, "_MOST_BLOCKS", 1)
     monkeypatch.setattr(token_rows, "_load", loading(host_rows))
     monkeypatch.setattr(heads, "_load", loading(host_heads))
     return launched

@@ -7,7 +7,7 @@ processor. Not yet run on a GPU.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -22,7 +22,8 @@ _THREADS = 256  # THREADS of the source
 _WARP = 32
 _MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in registers
 _MOST_ROWS = 2**31 - 1
-_BLOCKS_A_PROCESSOR = 8
+_THREADS_A_PROCESSOR = 1024  # so that all blocks run at once: a second wave would be a short one
+_MOST_BLOCKS = 16  # of a processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +110,10 @@ class RowKernels:
 def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
     """The grid for rows [N, C] on a card with so many processors."""
     rows, channels = shape
-    return Grid(
-        rows=rows,
-        channels=channels,
-        vector=vector,
-        packs=-(-channels // (vector * _THREADS)),
-        blocks=min(rows, processors * _BLOCKS_A_PROCESSOR),
-    )
+    packs = -(-channels // (vector * _THREADS))
+    grid = Grid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)
+    most = processors * min(_MOST_BLOCKS, max(1, _THREADS_A_PROCESSOR // grid.threads))
+    return replace(grid, blocks=min(rows, most))
 
 
 def vector_of(*rows: Tensor) -> int:

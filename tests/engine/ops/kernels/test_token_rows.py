@@ -65,6 +65,7 @@ def test_a_grid_covers_every_row_within_the_limits_of_every_card(
     assert grid.threads * grid.packs * vector >= grid.channels
     assert grid.threads * (grid.packs - 1) * vector < grid.channels
     assert 1 <= grid.blocks <= rows
+    assert grid.blocks * grid.threads <= processors * 1024
     assert 1 <= grid.packs <= 8
 
 
