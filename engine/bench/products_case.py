@@ -25,7 +25,7 @@ from engine.models.seedvr2.dit import SeedVr2Dit
 from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.linear.fp8 import FORMATS
 from engine.ops.linear.products import PRODUCTS, rounded, working
-from engine.ops.linear.swap import product_kinds
+from engine.ops.linear.swap import STORED, product_kinds, twin_of
 
 _SEED = 20261120
 _SIZES: dict[str, Any] = {"dim": 128, "text_in_dim": 96, "heads": 2, "head_dim": 64, "layers": 6}
@@ -44,18 +44,21 @@ def product_rows(options: BenchOptions) -> Iterator[Row]:
 
     Errors are relative RMS; those of a product that does not run here are of the same numbers,
     rounded by torch and multiplied exactly. `of_float` is the time of one large product over that
-    in the number format that the device computes in.
+    in the number format that the device computes in; `million_a_second` are numbers that a stored
+    format is widened to that one, which happens at every use.
     """
     device = torch.device(device_of(options))
     works = working(device)
     for form in ("bfloat16", *FORMATS, *PRODUCTS):
-        runs = "yes" if form not in PRODUCTS or form in works else "no, imitated"
-        about: Row = {"format": form, "runs_here": runs}
+        runs = "yes" if form not in PRODUCTS or form in works else "imitated"
+        about: Row = {"format": form, "here": runs}
         yield from ({**about, **row} for row in _layer_rows(form, device))
         for name, config in _MODELS.items():
             yield {**about, "work": name, "result_error": _model_error(form, config, device)}
         if form in works:
             yield {**about, **_speed(form, device, options)}
+    for form in sorted(STORED):
+        yield {"format": form, "here": "yes", **_widening(form, device, options)}
 
 
 def _layer_rows(form: str, device: torch.device) -> Iterator[Row]:
@@ -119,18 +122,40 @@ def _rounded_weight(form: str, weight: Tensor) -> Tensor:
 
 def _speed(form: str, device: torch.device, options: BenchOptions) -> Row:
     """Time of one large product over that of floats."""
-    on_card = device.type == "cuda"
-    name = options.dtype or ("float16" if on_card else "float32")
+    name, width = _dtype_of(device, options), _width(options)
     dtype: torch.dtype = getattr(torch, name)
-    width = 512 if options.quick else 2560
-    x = _tokens(8192 if on_card else 1024, width, False).to(device, dtype)
+    count = 8192 if device.type == "cuda" else 1024
+    x = _tokens(count, width, False).to(device, dtype)
     weight = _weight(width, width).to(device, dtype)
     layer = PRODUCTS[form](width, width, bias=False).to(device)
     layer.take(weight)
     time = partial(clocked, device=device.type, runs=options.runs or 5, warm_ups=2)
     narrow, floats = time(partial(layer, x)), time(partial(F.linear, x, weight))
-    work = f"linear {width}, {len(x)} tokens, {name}"
+    work = f"linear {width}, {name}"
     return {"work": work, "of_float": narrow.seconds / floats.seconds}
+
+
+def _widening(form: str, device: torch.device, options: BenchOptions) -> Row:
+    """How fast a weight is widened."""
+    name, width = _dtype_of(device, options), _width(options)
+    with torch.device("meta"):
+        twin = twin_of(nn.Linear(width, width, bias=False), form)
+    twin.to_empty(device=device)
+    twin.weight.zero_()
+    work = partial(twin.dense_weight, getattr(torch, name))
+    timing = clocked(work, device.type, runs=options.runs or 5, warm_ups=2)
+    return {
+        "work": f"widen {width}, {name}",
+        "million_a_second": width**2 / timing.seconds / 1e6,
+    }
+
+
+def _width(options: BenchOptions) -> int:
+    return 512 if options.quick else 2560
+
+
+def _dtype_of(device: torch.device, options: BenchOptions) -> str:
+    return options.dtype or ("float16" if device.type == "cuda" else "float32")
 
 
 def _tokens(count: int, width: int, outliers: bool) -> Tensor:

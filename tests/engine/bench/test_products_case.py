@@ -10,6 +10,7 @@ from engine.bench import cases, products_case
 from engine.bench.options import BenchOptions
 from engine.bench.report import Row
 from engine.ops.linear.products import PRODUCTS, working
+from engine.ops.linear.swap import STORED
 
 SMALL: dict[str, Any] = {"dim": 64, "heads": 1, "head_dim": 64, "layers": 2, "text_in_dim": 32}
 
@@ -55,9 +56,15 @@ def test_outliers_hurt_whole_numbers_more_than_floats(rows: list[Row]) -> None:
     assert worse["int8"] > 2 > 1.2 > worse["fp8"]
 
 
+def test_stored_formats_have_the_speed_of_widening(rows: list[Row]) -> None:
+    found = {row["format"]: row["million_a_second"] for row in rows if "million_a_second" in row}
+    assert set(found) == STORED
+    assert all(speed > 0 for speed in found.values())
+
+
 def test_only_what_runs_here_is_timed(rows: list[Row]) -> None:
     assert {row["format"] for row in rows if "of_float" in row} == set(working("cpu"))
-    imitated = {row["format"] for row in rows if row["runs_here"] != "yes"}
+    imitated = {row["format"] for row in rows if row["here"] != "yes"}
     assert imitated == set(PRODUCTS) - set(working("cpu"))
 
 
