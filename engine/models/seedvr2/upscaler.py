@@ -102,18 +102,22 @@ class SeedVr2:
         return noisy_frames(frames, share, noise.to(frames))
 
     def finished(self, frames: Tensor, pictures: Tensor, scale: float) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures in [0, 1].
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
+
+        The model knows nothing beyond black and white. What a source has there (whiter than
+        white, colours outside of RGB) is put back on top of the result.
 
         Args:
             frames: Of the decoder.
-            pictures: The source at the size of the result, [0, 1].
+            pictures: The source at the size of the result, nominally [0, 1].
             scale: How many times larger than the source that is.
         """
+        inside = pictures.clamp(0, 1)
         result = cut_out(frames, self._plan.size).add(1).mul_(0.5)
-        result = correct_colour(self._plan.colour, result, pictures, scale=scale)
+        result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp(0, 1)
         if self._plan.strength < 100:
-            result = blend_strength(result, pictures, self._plan.strength / 100)
-        return result.clamp(0, 1)
+            result = blend_strength(result, inside, self._plan.strength / 100)
+        return result.add_(pictures).sub_(inside)
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
