@@ -96,7 +96,8 @@ def get(url: str, *, begin: int = 0, timeout_s: float = 30.0) -> Reply:
         parts = urlsplit(url)
         reply = _ask(parts, _headers(begin, authorization), timeout_s)
         for name in ("x-linked-etag", "x-linked-size"):
-            announced.setdefault(name, (reply.headers.get(name) or "").strip('"'))
+            said = (reply.headers.get(name) or "").strip('"')
+            announced[name] = announced.get(name) or said
         location = reply.headers.get("Location")
         if reply.status not in _REDIRECTS or not location:
             return _with(reply, announced)

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _FILE = "files.json"
 _LOCK_WAIT_S = 10.0
+_TRIES, _TRY_EVERY_S = 20, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,4 +117,14 @@ class Ledger:
                 json.dump([to_plain(record) for record in records], file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(self._folder / _FILE)
+            _replace(part, self._folder / _FILE)
+
+
+def _replace(part: Path, target: Path) -> None:
+    """Windows refuses for the instant in which somebody reads the target."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(PermissionError):
+            part.replace(target)
+            return
+        time.sleep(_TRY_EVERY_S)
+    part.replace(target)

@@ -109,10 +109,16 @@ class Store:
         path = self.path_of(file_id)
         if self.standing_of(file_id).state == "here":
             return path
-        with self.held(file_id, wait=control):
-            if self.standing_of(file_id).state != "here":
-                self.check(file_id, tell=tell, control=control)
-            return self.path_of(file_id)
+        try:
+            with self.held(file_id, wait=control):
+                if self.standing_of(file_id).state != "here":
+                    self.check(file_id, tell=tell, control=control)
+                return self.path_of(file_id)
+        except OutputUnwritable:  # models on a disk that can only be read: nothing is remembered
+            state = self.standing_of(file_id)
+            if sha256_of(path, tell, control) != state.sha256:
+                raise _mismatch(path, state) from None
+            return path
 
     def free_bytes(self) -> int:
         """Free space on the disk of our folder, which need not exist yet; 0 when unknown."""

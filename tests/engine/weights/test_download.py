@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.control import Control
 from engine.errors import (
@@ -25,7 +29,7 @@ from engine.weights.download import addresses, download
 from engine.weights.part_file import PartFile
 from engine.weights.store import Store
 from engine.weights.transfer import Listener, Patience
-from tests.helpers.faulty_server import GOOD, Fault, FaultyServer
+from tests.helpers.faulty_server import GOOD, Fault, FaultyServer, faulty_server
 from tests.helpers.published import CONTENT, PLACE, published, store_of
 
 HASTY = Patience(
@@ -125,6 +129,37 @@ def test_a_download_goes_on_where_it_ended(
     get(store, file)
     assert server.ranges[-1] == f"bytes={HALF}-"
     assert is_whole(store, file)
+
+
+FAULTS = st.one_of(
+    st.builds(Fault, cut_after=st.integers(0, len(CONTENT)), chunked=st.booleans()),
+    st.builds(Fault, length=st.integers(0, 2 * len(CONTENT))),
+    st.builds(Fault, ignore_range=st.booleans(), cut_after=st.integers(0, len(CONTENT))),
+    st.builds(Fault, shift_range=st.integers(-9, 9)),
+    st.builds(Fault, status=st.sampled_from([204, 206, 304, 400, 404, 416, 429, 500, 503])),
+    st.builds(Fault, content=st.binary(max_size=300)),
+    st.builds(Fault, no_length=st.just(True), cut_after=st.integers(0, len(CONTENT))),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(faults=st.lists(FAULTS, max_size=6), rest=st.binary(max_size=40))
+def test_whatever_a_server_does_a_file_that_is_here_is_right(
+    faults: list[Fault], rest: bytes
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, faulty_server() as server:
+        server.files[PLACE] = CONTENT
+        server.faults = list(faults)
+        file = published()
+        store = store_of(Path(folder), server, file)
+        part_of(store, file, rest)
+        patience = dataclasses.replace(HASTY, first_wait_s=0.001)
+        for _ in range(len(faults) + 3):
+            with contextlib.suppress(EngineError):
+                get(store, file, patience=patience)
+                break
+            assert store.state("tiny").state != "here"
+        assert is_whole(store, file), "once the server is good, the file comes"
 
 
 def test_a_part_that_is_whole_already_is_not_asked_for(

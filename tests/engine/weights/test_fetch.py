@@ -78,6 +78,16 @@ def test_a_proxy_is_asked_where_the_system_names_one(
     assert "Authorization" not in headers
 
 
+def test_what_a_hub_announces_on_the_way_is_kept(file: PublishedFile, server: FaultyServer) -> None:
+    announced = {"X-Linked-Etag": f'"{file.sha256}"', "X-Linked-Size": "102400"}
+    server.faults = [Fault(redirect="/moved"), Fault(redirect=PLACE, headers=announced)]
+    with fetch.get(server.url + "/old") as reply:
+        assert (reply.announced_sha256, reply.announced_bytes) == (file.sha256, 102400)
+    server.faults = [Fault(headers={"X-Linked-Etag": "0" * 40, "X-Linked-Size": "many"})]
+    with fetch.get(server.url + PLACE) as reply:
+        assert (reply.announced_sha256, reply.announced_bytes) == ("", 0)
+
+
 @pytest.mark.parametrize(
     ("said", "means"),
     [

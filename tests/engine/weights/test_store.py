@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -21,6 +22,7 @@ from engine.errors import (
 from engine.published import PublishedState
 from engine.weights.catalogue import PublishedFile
 from engine.weights.hashing import sha256_of
+from engine.weights.locks import Locks
 from engine.weights.store import Store
 from tests.helpers.faulty_server import FaultyServer
 from tests.helpers.published import CONTENT, published, store_of
@@ -197,6 +199,40 @@ def test_a_file_of_the_users_own_is_listed_checked_and_forgotten(
         store.ready("own-1")
     store.remove("own-1")
     assert [known.id for known in store.states()] == ["tiny"]
+
+
+def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(store)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Locks, "held", refuse)
+    assert reads_of(store) == 2
+    path.write_bytes(b"wrong")
+    with pytest.raises(HashMismatch):
+        store.ready("tiny")
+    assert path.read_bytes() == b"wrong"
+
+
+def test_a_ledger_that_is_being_read_is_replaced_a_moment_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = Path.replace, list[Path]()
+
+    def replace(self: Path, target: Path) -> Path:
+        tries.append(self)
+        if len(tries) < 3:
+            raise PermissionError(errno.EACCES, "in use")
+        return real(self, target)
+
+    put(store)
+    monkeypatch.setattr(Path, "replace", replace)
+    store.ready("tiny")
+    assert len(tries) == 3
+    assert store.state("tiny").state == "here"
 
 
 def test_reading_can_be_stopped(store: Store) -> None:
