@@ -6,6 +6,7 @@ measured on this device; inexact ones are in question for it only where the call
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 
 import torch
@@ -15,11 +16,15 @@ from engine.errors import FeatureMissing
 from engine.ops.attention import flash, sage, sdpa, speed, trial, xformers
 from engine.ops.attention.backend import Backend
 
+_log = logging.getLogger(__name__)
+
 AUTO = "auto"
 
 # Best guess first; torch's own choice is the one that others have to beat.
 _TABLE = (*sdpa.BACKENDS, *flash.BACKENDS, *xformers.BACKENDS, *sage.BACKENDS)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in _TABLE}
+
+_REFUSED: set[tuple[str, torch.Size, torch.Size]] = set()  # what `auto` took, but failed
 
 
 def attend(
@@ -49,17 +54,23 @@ def attend(
         [N, heads, Q, d].
 
     Raises:
-        FeatureMissing: The chosen backend does not work on this device.
+        FeatureMissing: The chosen backend does not work on this device, or not for these windows.
 
     Memory: the result; never all scores of a long window, whatever the backend.
     """
     where = q.device, q.dtype, q.shape[-1]
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     if backend == AUTO:
-        length = speed.rounded(k.shape[-2], q.device)
-        backend = _fastest(*where, length, allow_inexact)
-    else:
-        require(backend, *where)
-    return BACKENDS[backend].run(q, k, v, q.shape[-1] ** -0.5 if scale is None else scale)
+        name = _fastest(*where, speed.rounded(k.shape[-2], q.device), allow_inexact)
+        return _or_by_torch(name, (q, k, v), scale)
+    require(backend, *where)
+    try:
+        return BACKENDS[backend].run(q, k, v, scale)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as err:
+        reason = trial.reason_of(err, BACKENDS[backend])
+        raise _missing(backend, f"windows of {k.shape[-2]} tokens: {reason}", where) from err
 
 
 def working(device: torch.device | str, dtype: torch.dtype, head_dim: int) -> tuple[str, ...]:
@@ -93,11 +104,7 @@ def require(name: str, device: torch.device | str, dtype: torch.dtype, head_dim:
     where = _full(device), dtype, head_dim
     fault = trial.fault_of(BACKENDS[name], *where)
     if fault:
-        raise FeatureMissing(
-            f"Attention by {name!r} does not work on this machine: {fault}.",
-            hint=f"Choose {_nearest(name, working(*where))!r} or 'auto'.",
-            backend=name,
-        )
+        raise _missing(name, f"this machine: {fault}", where)
 
 
 def error_of(
@@ -130,6 +137,31 @@ def _fastest(
     return (
         speed.choose(problem, quick, kind) if quick else "math"
     )  # slow, but nothing can refuse it
+
+
+def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) -> Tensor:
+    """By a backend that was measured; should it not take these very windows, by torch itself."""
+    kind = name, qkv[0].shape, qkv[1].shape
+    if kind not in _REFUSED:
+        try:
+            return BACKENDS[name].run(*qkv, scale)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as err:
+            if name == "sdpa":
+                raise
+            _log.warning("attention by torch's own choice, %s refuses %s: %s", *kind[:2], err)
+            _REFUSED.add(kind)
+    return BACKENDS["sdpa"].run(*qkv, scale)
+
+
+def _missing(name: str, fault: str, where: tuple[torch.device, torch.dtype, int]) -> FeatureMissing:
+    others = tuple(other for other in working(*where) if other != name)
+    return FeatureMissing(
+        f"Attention by {name!r} does not work on {fault}.",
+        hint=f"Choose {_nearest(name, others)!r} or 'auto'.",
+        backend=name,
+    )
 
 
 def _nearest(name: str, others: tuple[str, ...]) -> str:

@@ -37,7 +37,7 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
         with guard:
             error = max(error_of(backend, device, dtype, head_dim, shape) for shape in _SHAPES)
     except Exception as err:  # noqa: BLE001 - packages of others raise whatever they like
-        reason = _reason(err, backend.package)
+        reason = reason_of(err, backend)
         _log.debug("attention backend %s on %s: %s", backend.name, device, reason)
         return reason
     if not error <= (_LIMITS[dtype] if backend.is_exact else _INEXACT_LIMIT):  # NaN is wrong too
@@ -97,9 +97,9 @@ def literal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     return torch.softmax(q @ k.transpose(-1, -2) * scale, dim=-1) @ v
 
 
-def _reason(error: Exception, package: str) -> str:
-    """One clause for people."""
+def reason_of(error: Exception, backend: Backend) -> str:
+    """Why a backend failed, as one clause for people."""
     if isinstance(error, ModuleNotFoundError):
-        return f"the package {package} is not installed ({error})"
+        return f"the package {backend.package} is not installed ({error})"
     line = str(error).strip().partition("\n")[0].partition(". ")[0]
     return line.rstrip(".")[:160] or type(error).__name__

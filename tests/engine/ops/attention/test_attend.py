@@ -29,6 +29,7 @@ def _fresh() -> Iterator[None]:
     caches = trial.fault_of, module._fastest  # a test may put others in their places
     for cached in caches:
         cached.cache_clear()
+    module._REFUSED.clear()
     yield
     for cached in caches:
         cached.cache_clear()
@@ -239,6 +240,50 @@ def test_a_choice_that_does_not_work_names_the_nearest(monkeypatch: pytest.Monke
     assert "'sage2' or 'auto'" in caught.value.hint
     with pytest.raises(ValueError, match="no attention backend is called 'sage9'"):
         attend(*tokens(), backend="sage9")
+
+
+def refusing(limit: int) -> Function:
+    """A package that takes short windows only, for which it is tried."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        if k.shape[1] > limit:
+            raise RuntimeError("no engine for this shape. Sorry.")
+        return Package("NHD")(q, k, v, **options)
+
+    return attention
+
+
+def test_windows_that_a_choice_does_not_take_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "flash2", refusing(400))
+    attend(*tokens(), backend="flash2")
+    with pytest.raises(FeatureMissing, match="windows of 401 tokens: no engine for this shape"):
+        attend(*tokens(length=401), backend="flash2")
+
+
+def test_windows_that_auto_does_not_take_go_to_torch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(monkeypatch, "flash2", refusing(400))
+    timed(monkeypatch, flash2=0.1)
+    for _ in range(2):
+        q, k, v = tokens(length=401)
+        assert_same(attend(q, k, v), literal(q, k, v, 32**-0.5))
+    (record,) = caplog.records
+    assert "flash2 refuses" in record.getMessage()
+
+
+def test_a_lack_of_memory_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(q: Tensor, *_: Any, **__: Any) -> Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    working(CPU, torch.float64, 32)
+    for name in ("sdpa", "math", "flash"):
+        monkeypatch.setitem(BACKENDS, name, Backend(name=name, run=greedy))
+    monkeypatch.setattr(module, "require", lambda *_: None)
+    monkeypatch.setattr(module, "_fastest", lambda *_: "math")
+    for name in ("math", "auto"):
+        with pytest.raises(torch.OutOfMemoryError):
+            attend(*tokens(), backend=name)
 
 
 # What auto takes
