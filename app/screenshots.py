@@ -138,6 +138,7 @@ def record(folder: Path) -> Recording:
     _listen(sink, recording.frame, (events.PreviewReady,))
     engine.send(commands.ListWeights())
     _listen(sink, recording.weights, (events.WeightsListed,))
+    engine.send(commands.StopQueue())
     settings = JobSettings(model="seedvr2-3b", strength=80)
     engine.send(commands.AddJob(job_id="seedvr2", source=source, settings=settings))
     _listen(sink, recording.seedvr2, (events.PlanChosen, events.JobRejected))

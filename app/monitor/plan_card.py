@@ -20,6 +20,7 @@ from app.state.job_row import JobRow
 from app.theme.icons import pixmap
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
+from engine.errors import WeightsMissing
 from engine.plan import Notice, Plan
 from engine.units import bytes_text
 
@@ -143,8 +144,7 @@ class PlanCard(QFrame):
         order = {"refusal": 0, "warning": 1, "info": 2}
         found.sort(key=lambda notice: order[notice.severity])
         for notice in found[:_MOST_NOTICES]:
-            line = NoticeLine(notice.severity, said(notice.message), said(notice.hint))
-            self._notes.addWidget(line)
+            self._notes.addWidget(_line(notice))
         rest = found[_MOST_NOTICES:]
         if rest:
             more = QLabel(tr("and {count} more", count=len(rest)))
@@ -160,6 +160,15 @@ class PlanCard(QFrame):
         self._help.setVisible(help_ is not None)
         self._action = help_.action if help_ is not None else ""
         self._help.setText(tr(help_.button) if help_ is not None else "")
+
+
+def _line(notice: Notice) -> NoticeLine:
+    """A notice; names of missing files are only a tool tip, the button below fetches them."""
+    if notice.code != WeightsMissing.code:
+        return NoticeLine(notice.severity, said(notice.message), said(notice.hint))
+    line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
+    line.setToolTip(said(notice.message))
+    return line
 
 
 class _Figure(QWidget):

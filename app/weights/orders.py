@@ -11,10 +11,11 @@ from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller
 from app.state.weights_model import WeightsModel
 from engine import commands, events
+from engine.errors import WeightsMissing
 from engine.published import ImportMode
 from engine.settings.schema import JobSettings
 
-MISSING = "weights-missing"  # the code of a refusal that a download answers
+MISSING = WeightsMissing.code  # of a refusal that a download answers
 _OWN_FILES = ("dit", "vae", "text_embedding")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import OutputError, PlanDoesNotFit, TruncatedMedia
+from engine.errors import OutputError, PlanDoesNotFit, TruncatedMedia, WeightsMissing
 from engine.media import MediaInfo
 from engine.memory.budget import measure_budget
 from engine.memory.planner import plan_job
@@ -15,6 +15,8 @@ from engine.memory.target import default_output
 from engine.pipeline.output import check_output
 from engine.plan import Notice, Plan
 from engine.settings.schema import EngineSettings, JobSettings
+
+_REFUSALS = {kind.code: kind for kind in (TruncatedMedia, WeightsMissing)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,11 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
     Raises:
         OutputError: The result cannot be written.
         TruncatedMedia: The end of the source is missing and that was not allowed.
+        WeightsMissing: A file of the model is not on this machine.
         PlanDoesNotFit: Another notice refuses to start.
     """
     check_output(media, plan.output, overwrite=overwrite)
     for notice in plan.notices:
         if notice.severity == "refusal":
-            kind = TruncatedMedia if notice.code == TruncatedMedia.code else PlanDoesNotFit
+            kind = _REFUSALS.get(notice.code, PlanDoesNotFit)
             raise kind(notice.message, hint=notice.hint, **notice.params)

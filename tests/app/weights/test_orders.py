@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from PySide6.QtWidgets import QComboBox, QLabel
+
 from engine import commands
 from engine.plan import Notice
 from engine.settings.schema import JobSettings
@@ -109,8 +111,6 @@ def test_other_refusals_are_left_alone(bench: Bench) -> None:
 
 
 def test_what_is_here_shows_in_the_choice_of_the_engine(bench: Bench) -> None:
-    from PySide6.QtWidgets import QComboBox
-
     box = bench.find("setting-model")
     assert isinstance(box, QComboBox)
     assert box.itemText(2) == "SeedVR2 3B · 7.3 GB to fetch"
@@ -119,3 +119,10 @@ def test_what_is_here_shows_in_the_choice_of_the_engine(bench: Bench) -> None:
     bench.hear()
     assert box.itemText(2) == "SeedVR2 3B · here"
     assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to fetch"
+
+
+def test_names_of_missing_files_do_not_fill_the_plan(bench: Bench) -> None:
+    refused(bench, dataclasses.replace(REFUSAL, message="Not here: a.safetensors, b.pt."))
+    texts = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
+    assert "The model is not on this machine yet" in texts
+    assert not any("a.safetensors" in text for text in texts)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.pipeline.prepare import Machine, make_plan
+from engine.errors import WeightsMissing
+from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
@@ -39,3 +40,12 @@ def _source(kind: str, folder: Path) -> tuple[Path, str]:
 def test_new_folder_becomes_the_result_of_a_sequence(tmp_path: Path) -> None:
     source = make_pictures(tmp_path / "shots", 3)
     assert planned(source, tmp_path / "larger", tmp_path) == tmp_path / "larger"
+
+
+def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "film.mkv", frames=3)
+    machine = Machine(settings=EngineSettings(), jobs_folder=tmp_path / "jobs")
+    plan = make_plan(probe(source), JobSettings(model="seedvr2-7b"), None, machine)
+    with pytest.raises(WeightsMissing) as caught:
+        check_plan(probe(source), plan, overwrite=False)
+    assert "seedvr2-7b-fp16" in str(caught.value.params["files"])
