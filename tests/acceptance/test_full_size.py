@@ -1,0 +1,227 @@
+"""Transformers of the published sizes, of random numbers in every format, load as they should.
+
+Slow: files of up to 7 GB are written to the folder for temporary files and deleted again; those of
+the 7B are holes. `python -m tests.acceptance.test_full_size` prints the figures as a table.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc"),
+]
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "seedvr2"
+MIB, GB = 2**20, 10**9
+Shapes = Mapping[str, tuple[int, ...]]
+PARAMETERS = {"3b": 3_391_475_776, "7b": 8_239_607_872}
+
+# Runs by itself, so that the peak is its own. Loads, and forwards a latent where there is one.
+PROGRAM = """
+import json, re, sys, time, torch
+from pathlib import Path
+from engine.models.seedvr2.load_dit import LoadOptions, load_dit
+from engine.ops.linear.twin import TwinLinear
+def peak():  # getrusage would begin with what the parent had
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+path, options, dtype, latent = json.loads(sys.argv[1])
+dtype = getattr(torch, dtype)
+before, start = peak(), time.perf_counter()
+dit = load_dit(Path(path), dtype=dtype, options=LoadOptions(**options))
+found = {"load_s": time.perf_counter() - start, "load_bytes": peak() - before}
+found["layers"] = dit.config.layers
+found["parameters"] = sum(
+    one.in_features * one.out_features if isinstance(one, TwinLinear) and name == "weight"
+    else value.numel()
+    for one in dit.modules() for name, value in one.named_parameters(recurse=False)
+)
+found["held_bytes"] = sum(value.nbytes for value in dit.state_dict().values())
+if latent:
+    x = torch.randn(*latent, dit.config.in_channels).to(dtype)
+    text = torch.randn(58, dit.config.text_in_dim).to(dtype)
+    start = time.perf_counter()
+    result = dit(x, text, 1000.0)
+    found["forward_s"] = time.perf_counter() - start
+    found["forward_bytes"] = peak() - before
+    found["finite"] = bool(result.isfinite().all())
+    found["rms"] = result.float().square().mean().sqrt().item()
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a process of its own says."""
+
+    load_s: float
+    load_bytes: int
+    layers: int
+    parameters: int
+    held_bytes: int
+    forward_s: float = 0.0
+    forward_bytes: int = 0
+    finite: bool = True
+    rms: float = 0.0
+
+
+def measured(
+    path: Path,
+    options: Mapping[str, object],
+    *,
+    dtype: str = "float32",
+    latent: tuple[int, int, int] | None = None,
+) -> Found:
+    given = json.dumps([str(path), options, dtype, latent])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return Found(**json.loads(done.stdout))
+
+
+@cache
+def shapes(size: str) -> dict[str, tuple[int, ...]]:
+    manifest = json.loads((GOLDEN / f"manifest_dit_{size}.json").read_text())["state_dict"]
+    return {name: tuple(shape) for name, shape in manifest.items()}
+
+
+def last_block(name: str) -> bool:
+    return name.startswith("blocks.31.")
+
+
+WRITERS: dict[str, Callable[[Path, Shapes], None]] = {
+    "fp16": lambda path, tensors: write_safetensors(path, tensors, "F16"),
+    "fp8": lambda path, tensors: write_fp8(path, tensors),
+    "fp8 mixed": lambda path, tensors: write_fp8(path, tensors, last_block),
+    "Q4_K_M": lambda path, tensors: write_gguf(path, tensors, q4_k_m),
+    "Q8_0": lambda path, tensors: write_gguf(path, tensors, "Q8_0"),
+}
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """Not among pytest's folders, which are kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "model"
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_the_3b_loads_strictly_in_every_format(kind: str, path: Path) -> None:
+    """Streamed it takes the ends of the model only, resident what the file has of it."""
+    WRITERS[kind](path, shapes("3b"))
+    streamed = measured(path, {"blocks_on_device": 0})
+    assert (streamed.parameters, streamed.layers) == (PARAMETERS["3b"], 32)
+    assert streamed.load_bytes < GB
+    resident = measured(path, {}, dtype="bfloat16")
+    assert resident.parameters == PARAMETERS["3b"]
+    assert resident.load_bytes < resident.held_bytes + 400 * MIB
+    assert resident.held_bytes < 1.05 * path.stat().st_size + 200 * MIB
+
+
+def test_a_forward_of_the_3b(path: Path) -> None:
+    """From a file in half precision, streamed, in float32 on the processor."""
+    WRITERS["fp16"](path, shapes("3b"))
+    found = measured(path, {"blocks_on_device": 0}, latent=(2, 16, 16))
+    assert found.finite
+    assert 0.01 < found.rms < 1e4
+
+
+@pytest.mark.parametrize("kind", ["F16", "F8_E4M3", "mixed", "Q4_K_M"])
+def test_the_7b_loads_strictly_without_its_memory(kind: str, path: Path) -> None:
+    """16 GB start in no memory and in seconds; the file is a hole behind its head."""
+    hole = gguf_hole if kind == "Q4_K_M" else safetensors_hole
+    hole(path, shapes("7b"), kind)
+    found = measured(path, {"blocks_on_device": 0})
+    assert (found.parameters, found.layers) == (PARAMETERS["7b"], 36)
+    assert found.load_bytes < 1.2 * GB
+    assert found.load_s < 60
+
+
+def safetensors_hole(path: Path, tensors: Shapes, kind: str) -> None:
+    """A head, and room for the numbers; mixed files keep the last block in half precision."""
+    head: dict[str, object] = {}
+    place = 0
+    for name, shape in tensors.items():
+        found = ("F16" if name.startswith("blocks.35.") else "F8_E4M3") if kind == "mixed" else kind
+        size = (2 if found == "F16" else 1) * product(shape)
+        head[name] = {"dtype": found, "shape": shape, "data_offsets": (place, place + size)}
+        place += size
+    text = json.dumps(head).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + place)
+
+
+def gguf_hole(path: Path, tensors: Shapes, _: str) -> None:
+    writer = gguf.GGUFWriter(path, "seedvr2")
+    size = 0
+    for name, shape in tensors.items():
+        kind = GGMLQuantizationType[q4_k_m(name, shape) if len(shape) > 1 else "F32"]
+        if shape[-1] % GGML_QUANT_SIZES[kind][0]:
+            kind = GGMLQuantizationType.F16
+        values, nbytes = GGML_QUANT_SIZES[kind]
+        rows = (*shape[:-1], shape[-1] // values * nbytes)
+        writer.add_tensor_info(name, rows, np.dtype(np.uint8), product(rows), kind)
+        size += -(-product(rows) // 32) * 32
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    begin = -(-path.stat().st_size // 32) * 32
+    with path.open("r+b") as file:
+        file.truncate(begin + size)
+
+
+def product(shape: tuple[int, ...]) -> int:
+    result = 1
+    for side in shape:
+        result *= side
+    return result
+
+
+def main(kinds: list[str]) -> None:
+    """Everything once, or some kinds of the 3B, as a table."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        for kind in kinds or WRITERS:
+            WRITERS[kind](path, shapes("3b"))
+            line("3B " + kind, path, measured(path, {"blocks_on_device": 0}), "streamed")
+            line("3B " + kind, path, measured(path, {}, dtype="bfloat16"), "resident, bf16")
+            if kind in ("fp16", "Q4_K_M"):
+                found = measured(path, {"blocks_on_device": 0}, latent=(2, 16, 16))
+                line("3B " + kind, path, found, "streamed, forward 2x16x16")
+            path.unlink()
+        for kind in ("F16", "F8_E4M3", "mixed", "Q4_K_M"):
+            (gguf_hole if kind == "Q4_K_M" else safetensors_hole)(path, shapes("7b"), kind)
+            line("7B " + kind, path, measured(path, {"blocks_on_device": 0}), "streamed, hole")
+            path.unlink()
+
+
+def line(what: str, path: Path, found: Found, how: str) -> None:
+    sys.stdout.write(
+        f"| {what} | {path.stat().st_size / GB:.2f} GB | {how} | load {found.load_s:.1f} s, "
+        f"{found.load_bytes / GB:.2f} GB | forward {found.forward_s:.1f} s, "
+        f"{found.forward_bytes / GB:.2f} GB, rms {found.rms:.3g} |\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
