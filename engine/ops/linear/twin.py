@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -36,10 +37,20 @@ class TwinLinear(nn.Module):
         self.out_features = out_features
         empty = torch.empty(out_features) if bias else None
         self.bias = None if empty is None else nn.Parameter(empty, requires_grad=False)
+        self._keeps = False
+        self._wide: Tensor | None = None
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] as numbers of `dtype`, a copy."""
         raise NotImplementedError
+
+    def wide_weight(self, dtype: torch.dtype) -> Tensor:
+        """The same for reading only; inside `widened` it is made once."""
+        if self._wide is not None and self._wide.dtype == dtype:
+            return self._wide
+        wide = self.dense_weight(dtype)
+        self._wide = wide if self._keeps else None
+        return wide
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the dtype of x.
@@ -47,7 +58,7 @@ class TwinLinear(nn.Module):
         Memory: the weight in that dtype, for the time of the call.
         """
         bias = None if self.bias is None else self.bias.to(x.dtype)
-        return F.linear(x, self.dense_weight(x.dtype), bias)
+        return F.linear(x, self.wide_weight(x.dtype), bias)
 
     def _keep(self, weight: Tensor) -> None:
         self.weight = nn.Parameter(weight, requires_grad=False)
@@ -83,6 +94,25 @@ class ProductLinear(TwinLinear):
             begin += len(part)
             target.copy_(part if self.bias is None else part.add_(self.bias))
         return out.view(*x.shape[:-1], self.out_features)
+
+
+@contextmanager
+def widened(module: nn.Module) -> Iterator[None]:
+    """Inside, each twin in a module widens its weight once: for many calls with some tokens each.
+
+    Used by one thread at a time, while the weights stay as they are.
+
+    Memory: the weights of the module that are used meanwhile, in the dtype of what comes in. Those
+        that multiply in a narrow format are not widened.
+    """
+    twins = [one for one in module.modules() if isinstance(one, TwinLinear)]
+    for twin in twins:
+        twin._keeps = True
+    try:
+        yield
+    finally:
+        for twin in twins:
+            twin._keeps, twin._wide = False, None
 
 
 def row_spans(x: Tensor) -> Iterator[Tensor]:
