@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.geometry import Size
 from engine.models.seedvr2.frame_layout import appended
 from engine.models.seedvr2.load_vae import Vae
+from engine.models.seedvr2.prepare import join, overlap_weights
 from engine.models.seedvr2.stream import DecodeStream, EncodeStream, Tiling, Watch
 from engine.models.slicing import slices
 from engine.tiling.slices import (
@@ -267,8 +268,7 @@ class ClippedShot:
         start = self._start
         if self._tail is not None:
             shared = min(len(self._tail), len(frames))
-            old = 1 - torch.arange(1, shared + 1, device=frames.device) / (shared + 1)
-            mixed = torch.lerp(frames[:shared], self._tail[:shared], old.view(-1, 1, 1, 1))
+            mixed = join(self._tail[:shared], frames[:shared], overlap_weights(shared))
             frames = torch.cat([mixed, frames[shared:]])
         final = len(frames) if ended else self._grid.step
         self._tail = None if ended or not self._grid.shared else frames[final:].clone()
