@@ -77,10 +77,14 @@ def _fill(path: Path, file: PublishedFile, store: Store, listener: Listener) -> 
     failure: EngineError | None = None
     for url in addresses(file, store):
         try:
-            with PartFile(path, store.writing, listener.tell, listener.control) as part:
-                if Transfer(file, part, store.need, listener).run(url):
-                    return
-            failure = store.quarantined(path, file.state())
+            while True:
+                with PartFile(path, store.writing, listener.tell, listener.control) as part:
+                    began_anew = part.bytes == 0
+                    if Transfer(file, part, store.need, listener).run(url):
+                        return
+                failure = store.quarantined(path, file.state())
+                if began_anew:
+                    break  # it was not the rest of an older try that was wrong
         except DownloadFailed as err:
             failure = err
         logger.warning("%s from %s: %s", file.id, host(url), failure.message)

@@ -26,9 +26,9 @@ _PROGRESS_BYTES = 10**6  # a try that brought as much does not count as a failed
 _LONGEST_WAIT_S = 60.0
 _LATER = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others in a moment
 _WATCH_S = 0.1
-_WEB_PAGE = 200
+_WHOLE, _PART, _NO_MORE = 200, 206, 416
 _HINTS = {
-    _WEB_PAGE: "Perhaps this network wants a login: open a web page, then try again.",
+    _WHOLE: "Perhaps this network wants a login: open a web page, then try again.",
     401: "It wants a login. Get the file with a browser and import it, or name a UPREEL_MIRROR.",
     403: "It refuses this computer or network. Try later, or name another UPREEL_MIRROR.",
     404: "The file was moved. If you have it, import it.",
@@ -69,7 +69,9 @@ class _Later(Exception):
 class Transfer:
     """Fills a part with one published file.
 
-    What a server says of lengths is a hint only: the file is done when its hash is right.
+    What a server says is a hint only: the file is done when its hash is right. Nothing that was
+    loaded is ever thrown away here: where a server cannot go on in the middle, what we have is
+    skipped in what it sends.
     """
 
     def __init__(self, file: PublishedFile, part: PartFile, need: Need, listener: Listener) -> None:
@@ -81,6 +83,7 @@ class Transfer:
         self._control = listener.control
         self._patience = listener.patience
         self._whole = file.bytes  # 0 while unknown
+        self._can_go_on = True  # False once a server answered a range with something else
 
     def run(self, url: str) -> bool:
         """Ask one address until the hash is right, or until it has given all it has.
@@ -96,17 +99,10 @@ class Transfer:
         failed, has_come = 0, False
         while not self._is_right:
             before = self._part.bytes
-            try:
-                self._try(url)
-                break
-            except ssl.SSLCertVerificationError as err:
-                why = f"its certificate is not trusted ({err.verify_message})"
-                raise self._failed(url, why) from err
-            except fetch.Refused as err:
-                raise self._failed(url, str(err)) from err
-            except (OSError, http.client.HTTPException, _Later) as err:
-                trouble: Exception = err
+            trouble = self._trouble(url)
             self._control.check()
+            if trouble is None:
+                break
             has_come = has_come or self._part.bytes > before
             failed = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failed + 1
             logger.info("%s from %s: %r, %d times", self._file.id, host(url), trouble, failed)
@@ -120,60 +116,68 @@ class Transfer:
     def _is_right(self) -> bool:
         return self._part.sha256 == self._file.sha256
 
+    def _trouble(self, url: str) -> Exception | None:
+        """Try once; what went wrong, if that may pass; None when there is no more to be had."""
+        try:
+            self._try(url)
+        except ssl.SSLCertVerificationError as err:
+            why = f"its certificate is not trusted ({err.verify_message})"
+            raise self._failed(url, why) from err
+        except fetch.Refused as err:
+            raise self._failed(url, str(err)) from err
+        except (OSError, http.client.HTTPException, _Later) as err:
+            return err
+        return None
+
     def _try(self, url: str) -> None:
         """One request; returns when the server has no more to give."""
-        if self._whole and self._part.bytes > self._whole:
-            self._part.restart()
-        with fetch.get(url, begin=self._part.bytes, timeout_s=self._patience.silence_s) as reply:
-            said = self._begun(reply)
+        begin = self._part.bytes if self._can_go_on else 0
+        with fetch.get(url, begin=begin, timeout_s=self._patience.silence_s) as reply:
+            self._check(reply)
+            at, said = self._place(reply)
             self._whole = self._file.bytes or reply.announced_bytes or said
-            if reply.status != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                self._need(max(0, self._whole - self._part.bytes))
-                with _woken(reply, self._control):
-                    self._copy(reply)
-        self._control.check()  # a reply that was woken ends as a whole one does
+            if 0 < self._whole <= self._part.bytes:
+                return  # right or wrong, nothing is missing
+            self._need(max(0, self._whole - self._part.bytes))
+            with _woken(reply, self._control):
+                self._copy(reply, at)
         if self._part.bytes < self._whole and not self._is_right:
             raise _Later("the connection was cut")
 
-    def _begun(self, reply: fetch.Reply) -> int:
-        """Look at the head of an answer; the part ends where its content begins.
-
-        Returns:
-            Bytes of the whole file as the server says; 0 when it does not.
-        """
+    def _check(self, reply: fetch.Reply) -> None:
+        """Refuse answers that are no part of the file."""
         if reply.announced_sha256 not in ("", self._file.sha256):
             raise self._failed(reply.url, "it has another file of that name now")
-        begin, whole = reply.content_range
-        match reply.status:
-            case 200:
-                whole = reply.content_bytes
-                if self._part.bytes:
-                    self._part.restart()
-            case 206 if begin != self._part.bytes:
-                self._part.restart()
-                raise _Later("it gave another part than the wanted one")
-            case 416 if whole != self._part.bytes:
-                self._part.restart()
-                raise _Later("it has less than we have")
-            case 206 | 416:
-                pass
-            case status if status in _LATER:
-                raise _Later(f"it says {status}", _retry_after(reply))
-            case status:
-                raise self._failed(reply.url, f"it says {status}", status)
-        if reply.status != 416 and reply.headers.get_content_type() == "text/html":
-            raise self._failed(reply.url, "it gave a web page instead", _WEB_PAGE)
+        if reply.status in _LATER:
+            raise _Later(f"it says {reply.status}", _retry_after(reply))
+        if reply.status not in (_WHOLE, _PART, _NO_MORE):
+            raise self._failed(reply.url, f"it says {reply.status}", reply.status)
+        if reply.status != _NO_MORE and reply.headers.get_content_type() == "text/html":
+            raise self._failed(reply.url, "it gave a web page instead", _WHOLE)
         if reply.headers.get("Content-Encoding", "identity") != "identity":
             raise self._failed(reply.url, "it gave the file in a packed form")
-        return whole
 
-    def _copy(self, reply: fetch.Reply) -> None:
+    def _place(self, reply: fetch.Reply) -> tuple[int, int]:
+        """Where the content of an answer begins, and bytes of the whole file (0 if not said)."""
+        if reply.status == _WHOLE:
+            return 0, reply.content_bytes
+        begin, whole = reply.content_range
+        has = self._part.bytes
+        if reply.status == _NO_MORE and 0 < whole == has:
+            return whole, whole
+        if reply.status == _PART and begin is not None and begin <= has:
+            return begin, whole
+        self._can_go_on = False
+        raise _Later("it gave another part than the wanted one")
+
+    def _copy(self, reply: fetch.Reply, at: int) -> None:
+        """Append what comes; `at` is where it begins, what we have of it is skipped."""
         since, came = time.monotonic(), 0
         while piece := reply.read():
             self._control.check()
-            if self._whole:
-                piece = piece[: self._whole - self._part.bytes]
-            self._part.write(piece)
+            fresh = piece[self._part.bytes - at :]
+            at += len(piece)
+            self._part.write(fresh[: self._whole - self._part.bytes] if self._whole else fresh)
             self._tell(self._part.bytes, self._whole)
             if self._part.bytes == self._whole:
                 return
@@ -183,6 +187,8 @@ class Transfer:
                 if came < self._patience.slowest * passed:
                     raise _Later("it gave next to nothing")
                 since, came = time.monotonic(), 0
+        if at < self._part.bytes:
+            raise _Later("it has less than we have")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + min(seconds, _LONGEST_WAIT_S)

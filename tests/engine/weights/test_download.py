@@ -172,15 +172,39 @@ def test_a_part_that_is_whole_already_is_not_asked_for(
 
 
 @pytest.mark.parametrize("rest", [b"wrong" * 100, CONTENT + b"more"])
-def test_a_wrong_part_is_never_taken_for_the_file(
+def test_a_wrong_part_is_put_aside_and_the_file_comes(
     store: Store, file: PublishedFile, rest: bytes
 ) -> None:
     part_of(store, file, rest)
-    for _ in range(2):  # the first wrong end is put aside, then it begins anew
-        try:
-            get(store, file)
-        except HashMismatch:
-            assert quarantined(store)
+    get(store, file)
+    assert is_whole(store, file)
+    (aside,) = quarantined(store)
+    assert aside.read_bytes().startswith(rest)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(content=b"<html>Please log in", headers={"Content-Type": "text/html"}),
+        Fault(content=b"busy", ignore_range=True),
+        Fault(ignore_range=True, cut_after=10),
+        Fault(ignore_range=True, no_length=True, cut_after=10),
+        Fault(status=416, headers={"Content-Range": "bytes */9"}),
+        Fault(status=206),
+        Fault(status=500),
+    ],
+)
+def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
+    store: Store, file: PublishedFile, server: FaultyServer, fault: Fault
+) -> None:
+    part_of(store, file, CONTENT[:HALF])
+    server.always = fault
+    with pytest.raises(EngineError):
+        get(store, file)
+    kept = [*quarantined(store), store.shelf.part(file.filename)]
+    assert CONTENT[:HALF] in [path.read_bytes() for path in kept if path.exists()]
+    server.always = GOOD
+    get(store, file)
     assert is_whole(store, file)
 
 
