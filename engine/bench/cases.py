@@ -48,6 +48,15 @@ def _vae(side: Literal["encode", "decode"]) -> Case:
     return Case(rows, is_usual=False)
 
 
+def _dit(kind: Literal["3b", "7b"]) -> Case:
+    def rows(bench: Bench) -> Iterator[Row]:
+        from engine.bench.dit_case import dit_rows
+
+        return dit_rows(bench.options, kind)
+
+    return Case(rows, is_usual=False)
+
+
 def _optimisations(bench: Bench) -> Iterator[Row]:
     from engine.bench.optimisations_case import optimisation_rows
 
@@ -82,12 +91,14 @@ CASES: dict[str, Case] = {
     "write": _film("write"),
     "vae-encode": _vae("encode"),
     "vae-decode": _vae("decode"),
+    "dit-3b": _dit("3b"),
+    "dit-7b": _dit("7b"),
     "optimisations": Case(_optimisations, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
     "attention": Case(_attention, is_usual=False),
     "products": Case(_products, is_usual=False),
 }
-GROUPS = {"vae": ("vae-encode", "vae-decode")}
+GROUPS = {"vae": ("vae-encode", "vae-decode"), "dit": ("dit-3b", "dit-7b")}
 
 
 def run(

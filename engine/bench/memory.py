@@ -1,6 +1,7 @@
 """Peak memory of one piece of work, in a process that does nothing else.
 
-`python -m engine.bench.memory` reads a VaeRun as JSON and writes a Memory as JSON.
+`python -m engine.bench.memory` reads the name of a kind of run and such a run as JSON and writes a
+Memory as JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,14 +22,20 @@ from typing import Any
 
 import psutil
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine.bench.vae_work import VaeRun, build, work_of
+from engine.bench import dit_work, vae_work
+from engine.bench.dit_work import DitRun
+from engine.bench.vae_work import VaeRun
 from engine.errors import InternalError
 from engine.plain import from_plain, to_plain
 
+Run = VaeRun | DitRun
+
 _PERIOD_S = 0.005
+_KINDS: dict[str, type[Run]] = {"vae": VaeRun, "dit": DitRun}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class Memory:
     is_alone: bool  # measured in a process of its own
 
 
-def memory_of(run: VaeRun) -> Memory:
+def memory_of(run: Run) -> Memory:
     """Build the model of a run, work once, and look at the memory of the process.
 
     In a fresh process; a packed program cannot start one, and does it here: then memory that
@@ -54,7 +62,7 @@ def memory_of(run: VaeRun) -> Memory:
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "engine.bench.memory"],
-        input=json.dumps(to_plain(run)),
+        input=json.dumps({"kind": _kind(run), "run": to_plain(run)}),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -66,10 +74,10 @@ def memory_of(run: VaeRun) -> Memory:
     return from_plain(Memory, json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure_here(run: VaeRun, *, is_alone: bool) -> Memory:
+def measure_here(run: Run, *, is_alone: bool) -> Memory:
     """As `memory_of`, in this process."""
     torch.set_num_threads(run.threads)
-    work = work_of(run, build(run))
+    work = _work(run)
     with Traffic():  # torch loads a good deal the first time
         torch.zeros(1).add_(1)
     _tidy()
@@ -81,6 +89,17 @@ def measure_here(run: VaeRun, *, is_alone: bool) -> Memory:
         traffic_bytes=traffic.bytes,
         is_alone=is_alone,
     )
+
+
+def _kind(run: Run) -> str:
+    return next(name for name, kind in _KINDS.items() if isinstance(run, kind))
+
+
+def _work(run: Run) -> Callable[[], Tensor]:
+    """A model of its own, and what it does."""
+    if isinstance(run, DitRun):
+        return dit_work.work_of(run, dit_work.build(run))
+    return vae_work.work_of(run, vae_work.build(run))
 
 
 def _tidy() -> None:
@@ -172,7 +191,8 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in
 
 def main() -> None:
     """One run from standard input, its memory to standard output."""
-    run = from_plain(VaeRun, json.load(sys.stdin))
+    told = json.load(sys.stdin)
+    run = from_plain(_KINDS[told["kind"]], told["run"])
     sys.stdout.write(json.dumps(to_plain(measure_here(run, is_alone=True))) + "\n")
 
 

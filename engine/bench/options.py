@@ -8,6 +8,7 @@ from typing import Literal
 from engine.errors import SettingsError
 from engine.geometry import Size
 from engine.models.seedvr2.config import VAE, VaeConfig
+from engine.models.seedvr2.dit_config import DitConfig
 from engine.optimisations import switch_names
 
 Form = Literal["plain", "fast", "both"]
@@ -33,7 +34,8 @@ class BenchOptions:
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure what the device can do at most, and how it compares with the machine of
             the public figures.
-        config: Sizes of the model; tests take a small one.
+        config: Sizes of the VAE; tests take a small one.
+        dit: Sizes of the transformer; None takes those that suit case and device.
     """
 
     quick: bool = False
@@ -49,6 +51,7 @@ class BenchOptions:
     memory: bool = True
     calibrate: bool = True
     config: VaeConfig = VAE
+    dit: DitConfig | None = None
 
 
 def check(options: BenchOptions) -> None:
