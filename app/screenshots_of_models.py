@@ -87,8 +87,8 @@ def _failed(player: Player) -> None:
     _list(player, **_shared(player), seedvr2_3b_fp16="partial", seedvr2_3b_q4="damaged")
     error = ErrorInfo(
         code="download-failed",
-        message="huggingface.co cannot be reached.",
-        hint="Look at the network; what is there of the file is kept.",
+        message="huggingface.co does not give seedvr2_ema_3b_fp16.safetensors: it fell silent.",
+        hint="Check the connection, then try again: it goes on where it ended.",
     )
     player.say([events.WeightsFailed(file=DIT, phase="download", error=error)])
 

@@ -12,6 +12,10 @@ from app.i18n import mark, tr
 from engine import events
 
 KEPT_LINES = 1000
+_WHY = {
+    "out-of-memory": mark("memory ran out"),
+    "overflow": mark("the numbers grew too large"),
+}
 _ENDED = {
     "download": mark("fetched and checked"),
     "verify": mark("checked: it is the published file"),
@@ -62,7 +66,8 @@ class LogModel(QObject):
                     )
                 return tr("started")
             case events.PlanDowngraded():
-                return tr("a smaller plan was chosen: {why}", why=event.why)
+                why = tr(_WHY[event.why]) if event.why in _WHY else event.why
+                return tr("another plan was chosen: {why}", why=why)
             case events.SegmentDone():
                 return tr(
                     "piece {number} is safe on disk, {done} of {total} frames",

@@ -77,7 +77,7 @@ class DownloadRow(QFrame):
         self._problem = NoticeLine()
         self._problem.setObjectName(f"problem-{file}")
         self._shown: tuple[Package, Transfer | None, Notice | None] | None = None
-        self._name, self._words = QLabel(), ElidedLabel()
+        self._name, self._words = ElidedLabel(), ElidedLabel()
         self._place = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._size, self._licence = QLabel(), QLabel()
         self._icon, self._state = QLabel(), ElidedLabel()

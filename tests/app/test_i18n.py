@@ -126,3 +126,15 @@ def test_a_wrong_file_of_weights_is_named_in_chinese(qapp: QApplication) -> None
         assert said(sentence) == "x 是 SeedVR2 变换器（3B），不是 SeedVR2 VAE。"
     finally:
         languages.use("en")
+
+
+def test_why_a_download_failed_is_said_in_chinese(qapp: QApplication) -> None:
+    languages = Languages(qapp)
+    languages.use("zh_CN")
+    try:
+        sentence = "huggingface.co does not give a b.safetensors: it fell silent."
+        assert said(sentence) == "huggingface.co 没有提供 a b.safetensors：它没有回应。"
+        sentence = "the connection failed (Connection reset by peer)"
+        assert said(sentence) == "连接失败（Connection reset by peer）"
+    finally:
+        languages.use("en")
