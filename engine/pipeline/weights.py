@@ -35,10 +35,12 @@ def check_weights(context: Context) -> None:
             )
             context.events.emit(progress)
 
+    is_other = False  # a better copy has come since; the plan's own was perhaps never read
     for weights in diffusion.weights:
         if weights.published:
-            store.ready(weights.published, tell=tell, control=context.control)
-    if registry.has_changed(context.plan.model):
+            path = store.ready(weights.published, tell=tell, control=context.control)
+            is_other |= path != weights.path
+    if is_other or registry.has_changed(context.plan.model):
         raise CheckpointMismatch(
             "A model file has changed since the job was planned.",
             hint="Remove the job and add it again.",

@@ -104,7 +104,7 @@ def _published(model: str, precision: str, store: Store) -> tuple[PublishedState
         if present is not None:
             return present
         precision = catalogue.precisions_of(model)[0]
-    return tuple(store.state(file) for file in catalogue.files_of(model, precision))
+    return tuple(store.standing_of(file) for file in catalogue.files_of(model, precision))
 
 
 def _planned(state: PublishedState | None, store: Store) -> WeightsPlan:
