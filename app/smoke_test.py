@@ -35,7 +35,9 @@ LIBRARIES = ("torch", "av", "safetensors", "numpy", "PySide6", "psutil", "pynvml
 RESOURCES = (
     ("icons", "upreel.ico"),
     ("icons", "play.svg"),
+    ("catalogue.toml",),
     ("i18n", "zh_CN.json"),
+    ("i18n", "engine", "zh_CN.json"),
     ("samples", "upreel_sample.mp4"),
     ("weights", "lite_x2_faithful.safetensors"),
     ("weights", "lite_x2_restore.safetensors"),

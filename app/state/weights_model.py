@@ -67,7 +67,8 @@ class WeightsModel(QObject):
         """
         asked = tuple(files)
         for file in asked:
-            self.transfers[file] = Transfer(phase=phase)
+            if not self._runs(file):
+                self.transfers[file] = Transfer(phase=phase)
             self.notices.pop(file, None)
         if main:
             self._orders[main] = asked

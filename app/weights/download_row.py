@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
 
 from app import wording
 from app.engine_words import said
-from app.error_view import help_of
 from app.i18n import mark, tr
 from app.state.weights_row import Package, Standing, Transfer, standing_of
 from app.theme.icons import icon, pixmap
@@ -168,8 +167,7 @@ class DownloadRow(QFrame):
         error = transfer.error if transfer is not None else None
         self._problem.setVisible(error is not None or notice is not None)
         if error is not None:
-            hint = f"{said(error.message)} {said(error.hint)}".strip()
-            self._problem.say("refusal", tr(help_of(error).title), hint)
+            self._problem.say("refusal", *words.problem(error))
         elif notice is not None:
             self._problem.say(notice.severity, said(notice.message), said(notice.hint))
 

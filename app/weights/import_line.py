@@ -7,8 +7,6 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_words import said
-from app.error_view import help_of
 from app.i18n import tr
 from app.state.weights_row import Transfer
 from app.weights import words
@@ -62,8 +60,7 @@ class ImportLine(QFrame):
         error = transfer.error
         self._problem.setVisible(error is not None)
         if error is not None:
-            hint = f"{said(error.message)} {said(error.hint)}".strip()
-            self._problem.say("refusal", tr(help_of(error).title), hint)
+            self._problem.say("refusal", *words.problem(error))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""

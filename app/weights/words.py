@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from app import wording
+from app.engine_words import said
+from app.error_view import help_of
 from app.i18n import mark, tr
 from app.settings.names import choice_of
 from app.state.weights_row import MB, Package, Standing, Transfer, size_of
+from engine.errors import ErrorInfo
 from engine.published import PublishedState
 from engine.units import bytes_text
 
@@ -92,9 +95,9 @@ def standing(package: Package, stands: Standing, transfer: Transfer | None) -> s
     if stands is Standing.PARTIAL:
         file = package.main
         if not size_of(file):
-            return tr("{size} are here", size=bytes_text(file.done_bytes))
+            return tr("{size} here", size=bytes_text(file.done_bytes))
         percent = min(99, int(100 * file.done_bytes / size_of(file)))
-        return tr("{percent} % are here", percent=percent)
+        return tr("{percent} % here", percent=percent)
     return tr(_STANDINGS[stands])
 
 
@@ -110,6 +113,12 @@ def progress(transfer: Transfer) -> str:
     if transfer.seconds_left:
         parts.append(tr("{time} left", time=wording.duration(transfer.seconds_left)))
     return " · ".join(parts)
+
+
+def problem(error: ErrorInfo) -> tuple[str, str]:
+    """Title of an error, and below it the engine's sentence and what to do, a line each."""
+    lines = (said(error.message), said(error.hint))
+    return tr(help_of(error).title), "\n".join(line for line in lines if line)
 
 
 def short_progress(transfer: Transfer) -> str:

@@ -132,6 +132,18 @@ def test_two_models_share_one_download_of_the_vae(both: Both) -> None:
     assert both.model.stoppable(VAE) == (VAE,)
 
 
+def test_another_order_does_not_set_a_running_download_back(both: Both) -> None:
+    both.engine.put("seedvr2-text", "here")
+    both.engine.say_list()
+    both.get()
+    both.engine.advance(300)
+    both.get("seedvr2-7b-fp8")
+    for main in (DIT, "seedvr2-7b-fp8"):
+        transfer = both.transfer(main)
+        assert transfer is not None
+        assert transfer.done_mb == 300
+
+
 def test_a_single_order_is_stopped_with_all_its_files(both: Both) -> None:
     both.get()
     both.engine.advance(0.5)

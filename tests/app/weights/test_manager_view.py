@@ -141,7 +141,7 @@ def test_stop_leaves_the_part_and_offers_to_continue(models: Open) -> None:
     models.engine.say_list()
     models.bench.hear()
     assert models.button(DIT).text() == "Continue"
-    assert "50 % are here" in models.texts(models.part(f"weights-{DIT}"))
+    assert "50 % here" in models.texts(models.part(f"weights-{DIT}"))
 
 
 def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models: Open) -> None:
@@ -153,7 +153,7 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models: Open) ->
     row = models.part(f"weights-{DIT}")
     said = models.texts(row)
     assert "The disk is full" in said
-    assert "No room for 3.4 GB. Free some space." in said
+    assert "No room for 3.4 GB.\nFree some space." in said
     assert models.button(DIT).text() == "Try again"
     models.press(DIT)
     assert models.button(DIT).text() == "Stop"
