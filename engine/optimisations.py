@@ -186,7 +186,7 @@ DIT_OPTIMISATIONS: tuple[Optimisation, ...] = (
     Optimisation(
         name="folded_modulation",
         title="modulation in the weights",
-        exactness="exact",
+        exactness="near-exact",
         default=False,
         devices=_BOTH,
         does="Multiplies scales and gates of the usual time step into the weights once.",

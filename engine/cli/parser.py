@@ -154,7 +154,8 @@ def _bench(add: Any) -> None:
         nargs="*",
         metavar="CASE",
         help="lite, pipeline, colour, read, write, which are the default; vae (vae-encode, "
-        "vae-decode), optimisations and kernels, which take minutes on a processor",
+        "vae-decode), dit (dit-3b, dit-7b), optimisations, kernels, attention and products, which "
+        "take minutes on a processor",
     )
     command.add_argument(
         "--quick",
@@ -165,7 +166,7 @@ def _bench(add: Any) -> None:
         "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
     )
     command.set_defaults(json=False)
-    _video_models(command.add_argument_group("vae, optimisations, kernels"))
+    _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
 
 
 def _names(names: Sequence[str]) -> str:
@@ -173,7 +174,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _video_models(group: Any) -> None:
-    group.add_argument("--size", metavar="WxH", help="of a frame; default 256x256, card 1024x1024")
+    group.add_argument(
+        "--size", metavar="WxH", help="of a frame; 256x256, card 1024x1024; dit 720p"
+    )
     group.add_argument(
         "--frames",
         type=int,

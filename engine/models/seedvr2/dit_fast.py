@@ -25,6 +25,8 @@ from engine.optimisations import DitSwitches
 if TYPE_CHECKING:
     from engine.ops.streaming import WeightStream
 
+USUAL_TIMESTEP = 1000.0  # the only one of a restoration in one step
+
 
 class FastDit(SeedVr2Dit):
     """The same weights under the same names, another way to compute with them.
@@ -56,9 +58,17 @@ class FastDit(SeedVr2Dit):
         self._tools = Tools(config, switches, torch.device("cpu"), torch.float32)
 
     def finish_loading(self) -> None:
-        """Call it when the weights are there, or are others; what came from others is forgotten."""
+        """Call it when the weights are there, or are others; what came from others is forgotten.
+
+        With "folded_modulation" this changes weights that stay on the device, once and for all.
+        """
         self._modulations.forget()
         self._text.forget()
+        if self.switches.folded_modulation and self.stream is None:
+            with no_gradients(), exact_arithmetic():
+                self._modulations.begin(self, USUAL_TIMESTEP, self.vid_in.proj.bias)
+                for block in cast(Iterable[Block], self.blocks):
+                    self._modulations.fold(block)
 
     def release(self) -> None:
         """Give the memory of the buffers back; the next forward takes it again."""
@@ -74,7 +84,7 @@ class FastDit(SeedVr2Dit):
             if not self._tools.work_on(latent.device, latent.dtype):
                 self._tools = Tools(self.config, self.switches, latent.device, latent.dtype)
             layout = self._layouts.of(self._key(latent, text))
-            self._modulations.begin(self, timestep)
+            self._modulations.begin(self, timestep, latent)
             picture = self._entered(latent, layout)
             picture = self._through(picture, text, layout, timestep)
             return self._left(picture, layout, latent.shape)

@@ -79,10 +79,17 @@ class Tools:
         """The product of a linear layer, in a buffer where the layer can write into one."""
         if type(linear) is not nn.Linear:
             return torch.as_tensor(linear(x))
-        if self.switches.onednn_products and onednn_serves(x):
+        if self._by_onednn(x):
             return onednn_product(x, linear.weight, linear.bias)
         out = self.rows(purpose, len(x), linear.out_features)
         return product(x, linear.weight, linear.bias, out)
+
+    def sums_in_products(self, x: Tensor) -> bool:
+        """Whether a product may add to what is there."""
+        return self.switches.in_place_residual and not self._by_onednn(x)
+
+    def _by_onednn(self, x: Tensor) -> bool:
+        return self.switches.onednn_products and onednn_serves(x)
 
 
 class FastBlock:
@@ -195,5 +202,10 @@ class FastBlock:
         self._add(rows, mlp.proj_out, hidden, by.gate)
 
     def _add(self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None) -> None:
-        change = self._tools.project(linear, x, "change")
-        self._tools.steps.add(rows, change, gate)
+        tools = self._tools
+        if gate is None and type(linear) is nn.Linear and tools.sums_in_products(x):
+            rows.addmm_(x, linear.weight.t())
+            if linear.bias is not None:
+                rows.add_(linear.bias)
+            return
+        tools.steps.add(rows, tools.project(linear, x, "change"), gate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit import SeedVr2Dit
 from engine.models.seedvr2.dit_blocks import ATTENTION, MLP, STREAMS, Block, RmsNorm, Stream
+from engine.models.seedvr2.dit_fold import fold_block, outside
 from engine.models.seedvr2.dit_steps import Shifts
 from engine.ops.qk_rope import HeadNorm
 from engine.ops.rows import work_dtype
@@ -35,28 +36,30 @@ class Modulations:
     Args:
         kept: The vectors stay until another time step comes; else they are made for each forward.
 
-    Memory: 12 vectors of `dim` exact numbers for each layer.
+    Memory: 12 vectors of `dim` exact numbers for each layer; 24 where some are in the weights.
     """
 
     def __init__(self, *, kept: bool) -> None:
         self._kept = kept
-        self._timestep: float | None = None
+        self._for: object = None
         self._embedding = torch.empty(0)
         self._layers: dict[Block, LayerVectors] = {}
+        self._inside: dict[Block, Mapping[tuple[Stream, int], Shifts]] = {}
 
-    def begin(self, dit: SeedVr2Dit, timestep: float) -> None:
-        """From now on, for this time step."""
-        if self._kept and timestep == self._timestep:
+    def begin(self, dit: SeedVr2Dit, timestep: float, like: Tensor) -> None:
+        """From now on, for this time step and the type and place of `like`."""
+        wanted = timestep, like.dtype, like.device
+        if self._kept and wanted == self._for:
             return
-        embedding = dit.emb_in(timestep)
-        self._embedding = embedding.to(work_dtype(embedding.dtype))
-        self._timestep = timestep
+        self._embedding = dit.emb_in(timestep).to(work_dtype(like.dtype))
+        self._for = wanted
         self._layers.clear()
 
     def of(self, block: Block) -> LayerVectors:
         """Of a layer, whose weights are on the device."""
         if block not in self._layers:
-            self._layers[block] = layer_vectors(block, self._embedding)
+            found = layer_vectors(block, self._embedding)
+            self._layers[block] = without(found, self._inside.get(block, {}))
         return self._layers[block]
 
     def behind(self, dit: SeedVr2Dit) -> Shifts:
@@ -65,9 +68,14 @@ class Modulations:
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)
 
+    def fold(self, block: Block) -> None:
+        """Put what a layer is modulated by now into its weights, unless that was done before."""
+        if block not in self._inside:
+            self._inside[block] = fold_block(block, layer_vectors(block, self._embedding).shifts)
+
     def forget(self) -> None:
         """The weights have changed."""
-        self._timestep = None
+        self._for = None
         self._layers.clear()
 
 
@@ -83,6 +91,17 @@ def layer_vectors(block: Block, embedding: Tensor) -> LayerVectors:
         for stream in STREAMS:
             shifts[stream, step] = _shifts(block, embedding, stream, step)
     return LayerVectors(shifts, {stream: _norms(block, stream, embedding) for stream in STREAMS})
+
+
+def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) -> LayerVectors:
+    """What is left to do where some of it is in the weights."""
+    if not inside:
+        return vectors
+    left = {
+        key: outside(shifts, inside[key]) if key in inside else shifts
+        for key, shifts in vectors.shifts.items()
+    }
+    return replace(vectors, shifts=left)
 
 
 def _shifts(block: Block, embedding: Tensor, stream: Stream, step: int) -> Shifts:
