@@ -51,29 +51,29 @@ HELP = {
     "disk-full": Help(mark("The disk is full"), "result", mark("Open the folder")),
     "encoder-missing": Help(mark("This machine cannot write that codec"), "choices", CHOICES),
     "container-mismatch": Help(mark("That kind of file cannot hold this"), "choices", CHOICES),
-    "weights-error": Help(mark("The engine's numbers cannot be used"), "models", MODELS),
+    "weights-error": Help(mark("The model file cannot be used"), "models", MODELS),
     "weights-missing": Help(
         mark("The model is not on this machine yet"), "weights", mark("Get the model")
     ),
     "download-failed": Help(mark("The model could not be fetched"), "models", MODELS),
     "weights-busy": Help(mark("Another program is at this file"), "models", MODELS),
     "unknown-weights": Help(mark("There is no such file in the list"), "models", MODELS),
-    "hash-mismatch": Help(mark("The engine's numbers are damaged"), "models", MODELS),
-    "weights-unreadable": Help(mark("The engine's numbers cannot be read"), "models", MODELS),
-    "not-safetensors": Help(mark("This is no file with a model's numbers"), "models", MODELS),
-    "not-gguf": Help(mark("This is no file with a model's numbers"), "log", LOG),
-    "weights-truncated": Help(mark("The engine's numbers are incomplete"), "models", MODELS),
-    "weights-damaged": Help(mark("The engine's numbers are damaged"), "models", MODELS),
-    "wrong-model": Help(mark("These are the numbers of another engine"), "models", MODELS),
+    "hash-mismatch": Help(mark("This is not the file that was published"), "models", MODELS),
+    "weights-unreadable": Help(mark("The model file cannot be read"), "models", MODELS),
+    "not-safetensors": Help(mark("This is no model file"), "models", MODELS),
+    "not-gguf": Help(mark("This is no model file"), "log", LOG),
+    "weights-truncated": Help(mark("The model file is incomplete"), "models", MODELS),
+    "weights-damaged": Help(mark("The model file is damaged"), "models", MODELS),
+    "wrong-model": Help(mark("The file holds another model"), "models", MODELS),
     "wrong-numbers": Help(
-        mark("The engine's numbers have a format we cannot use"), "models", MODELS
+        mark("The model file has a number format we cannot use"), "models", MODELS
     ),
-    "missing-keys": Help(mark("Some of the engine's numbers are missing"), "models", MODELS),
+    "missing-keys": Help(mark("The model file lacks some of its numbers"), "models", MODELS),
     "extra-keys": Help(
-        mark("The file has numbers that do not belong to the engine"), "models", MODELS
+        mark("The file has numbers that do not belong to the model"), "models", MODELS
     ),
-    "wrong-shapes": Help(mark("The engine's numbers do not fit"), "models", MODELS),
-    "unknown-keys": Help(mark("The engine's numbers do not fit"), "models", MODELS),
+    "wrong-shapes": Help(mark("The model file does not fit"), "models", MODELS),
+    "unknown-keys": Help(mark("The model file does not fit"), "models", MODELS),
     "hardware-error": Help(mark("This machine lacks something"), "choices", CHOICES),
     "no-usable-gpu": Help(mark("No NVIDIA card can be used"), "choices", CHOICES),
     "feature-missing": Help(mark("This machine cannot compute that way"), "choices", CHOICES),

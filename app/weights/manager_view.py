@@ -232,7 +232,7 @@ class ManagerView(QDialog):
     def _ask_file(self) -> None:
         chosen, _ = QFileDialog.getOpenFileName(
             self,
-            tr("Import a file with a model's numbers"),
+            tr("Import a model file"),
             "",
             f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
         )

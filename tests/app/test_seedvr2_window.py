@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.state.job_row import JobState
 from app.ui_state import UiState
 from engine.api import Engine, probe
+from engine.settings.schema import SEEDVR2
+from engine.weights import catalogue
 from tests.helpers.clips import Clip, make_clip
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.published import published
 from tests.helpers.seedvr2_files import write_seedvr2
 
 _PATIENCE_MS = 90_000
@@ -41,8 +45,65 @@ def program(
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    """The very small SeedVR2 as if it were the published one, on a server that cuts connections."""
+    files = write_seedvr2(tmp_path / "published")
+    kinds = {"dit": files.dit, "vae": files.vae, "text": files.text}
+    told = tuple(
+        published(
+            path.read_bytes(), id=f"tiny-{kind}", kind=kind, models=SEEDVR2, filename=path.name
+        )
+        for kind, path in kinds.items()
+    )
+    with faulty_server() as made:
+        made.files = {f"/some/body/main/{p.name}": p.read_bytes() for p in kinds.values()}
+        made.faults = [Fault(cut_after=100), Fault(cut_after=1000)]
+        hosts = {"loopback": made.url + "/{repository}/{revision}/{filename}"}
+        known = catalogue.Catalogue(hosts=hosts, files=told)
+        monkeypatch.setattr(catalogue, "catalogue", lambda: known)
+        yield made
+
+
 def wait(qtbot: QtBot, condition: Callable[[], bool]) -> None:
     qtbot.waitUntil(condition, timeout=_PATIENCE_MS)
+
+
+def test_a_film_gets_its_model_and_runs(
+    server: FaultyServer, program: Program, qtbot: QtBot, tmp_path: Path
+) -> None:
+    source = make_clip(tmp_path / "film.mp4", Clip(frames=3, size=(48, 32)))
+    row = program.queue.find(program.controller.add_file(source))
+    assert row is not None
+    wait(qtbot, lambda: row.plan is not None and program.weights.is_known)
+    program.window.choices.choose({"model": "seedvr2-3b"})
+    wait(qtbot, lambda: "weights-missing" in row.refusals)
+    helps = program.window.findChild(QPushButton, "planHelp")
+    assert helps is not None
+    helps.click()
+    wait(qtbot, lambda: row.plan is not None and row.plan.fits)
+    assert {file.state for file in program.weights.files} == {"here"}
+    assert len(server.asked) == 5  # three files, and one more time after each cut
+    program.window.do("start")
+    wait(qtbot, lambda: row.state is JobState.DONE)
+
+
+def test_a_model_that_is_not_the_published_one_is_never_used(
+    server: FaultyServer, program: Program, qtbot: QtBot
+) -> None:
+    wait(qtbot, lambda: program.weights.is_known)
+    server.files = {path: b"x" * len(content) for path, content in server.files.items()}
+    program.models.open_view()
+    program.models.view.act("get", "tiny-dit")
+    wait(qtbot, lambda: not program.weights.running)
+    assert {t.error.code for t in program.weights.transfers.values() if t.error is not None} == {
+        "hash-mismatch"
+    }
+    assert not any(file.is_here for file in program.weights.files)
+    row = program.models.view.findChild(QWidget, "weights-tiny-dit")
+    assert row is not None
+    words = [label.text() for label in row.findChildren(QLabel)]
+    assert "This is not the file that was published" in words
 
 
 def test_a_film_goes_through_seedvr2(program: Program, qtbot: QtBot, tmp_path: Path) -> None:
