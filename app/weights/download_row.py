@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
+    QApplication,
     QFrame,
     QGridLayout,
     QHBoxLayout,
@@ -88,7 +89,8 @@ class DownloadRow(QFrame):
         self._bar, self._progress = ShareBar(), QLabel()
         self._busy = QWidget()
         self._lay_out()
-        self._button.clicked.connect(lambda: self.wanted.emit(self._action, self.file))
+        self._since = QElapsedTimer()  # the last press
+        self._button.clicked.connect(self._act)
         for name, entry in self._entries.items():
             entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.file))
 
@@ -134,6 +136,15 @@ class DownloadRow(QFrame):
         wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
         if event.type() in wanted and self._shown is not None:
             self.show_package(*self._shown)
+
+    def _act(self) -> None:
+        """Do what the button says; the second half of a double click does not stop what began."""
+        is_double = self._since.isValid() and not self._since.hasExpired(
+            QApplication.doubleClickInterval()
+        )
+        self._since.start()
+        if not (is_double and self._action == "stop"):
+            self.wanted.emit(self._action, self.file)
 
     def _say_place(self, package: Package) -> None:
         """Where a file lies that we only read: nobody shall look for it in our folder."""

@@ -119,9 +119,12 @@ def test_a_film_goes_through_seedvr2(program: Program, qtbot: QtBot, tmp_path: P
         {name: wanted[name] for name in ("model", "strength", "dit", "vae", "text_embedding")}
     )
     wait(qtbot, lambda: row.plan is not None and row.plan.model.model == "seedvr2-3b")
+    tiles: list[object] = []
+    program.bridge.tile_done.connect(lambda event: tiles.append(event.picture))
     program.window.do("start")
     wait(qtbot, lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
     assert (row.state, row.error) == (JobState.DONE, None)
+    assert any(picture is not None for picture in tiles)
     assert row.report is not None
     wrong = {check.code for check in row.report.problems}
     assert wrong <= {"likeness"}  # random numbers redraw at random

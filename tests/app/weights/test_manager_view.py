@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QFileDialog, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QFileDialog,
+    QLabel,
+    QToolButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app import desktop
@@ -63,8 +71,12 @@ class Open:
 
 
 @pytest.fixture
-def models(bench: Bench) -> Open:
-    return Open(bench)
+def models(bench: Bench) -> Iterator[Open]:
+    """The open list; two presses in a row are two presses."""
+    interval = QApplication.doubleClickInterval()
+    QApplication.setDoubleClickInterval(0)
+    yield Open(bench)
+    QApplication.setDoubleClickInterval(interval)
 
 
 def asked(bench: Bench, kind: type[commands.Command]) -> list[str]:
@@ -131,6 +143,14 @@ def test_progress_comes_in_megabytes_with_speed_and_time_left(models: Open) -> N
     models.bench.hear()
     assert top.text() == "Models"
     assert models.button(DIT).text() == "Use"
+
+
+def test_a_double_click_on_get_does_not_stop_again(models: Open) -> None:
+    QApplication.setDoubleClickInterval(10_000)
+    models.press(DIT)
+    models.press(DIT)
+    assert asked(models.bench, commands.StopWeights) == []
+    assert models.button(DIT).text() == "Stop"
 
 
 def test_stop_leaves_the_part_and_offers_to_continue(models: Open) -> None:
