@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from engine.ops.flat import FlatTensors, put_tensor
+from engine.ops.residency import resident_blocks
 from engine.ops.stream_buffers import Block, CardBuffers, HereBuffers, Slot
 
 _USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -43,15 +44,6 @@ class StreamEvent:
     block: int
     slot: int
     at: float
-
-
-def resident_blocks(count: int, resident: int) -> frozenset[int]:
-    """Which of `count` blocks stay on the device: evenly among those that come and go.
-
-    Each copy then has the most computing to hide behind.
-    """
-    resident = min(count, resident)
-    return frozenset((2 * index + 1) * count // (2 * resident) for index in range(resident))
 
 
 class WeightStream:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from engine.ops.streaming import StreamEvent, WeightStream, resident_blocks
+from engine.ops.residency import resident_blocks
+from engine.ops.streaming import StreamEvent, WeightStream
 
 WIDTH = 8
 
