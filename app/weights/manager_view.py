@@ -247,8 +247,7 @@ class ManagerView(QDialog):
         self._foot.setWordWrap(True)
         self._nothing.setObjectName("noModels")
         self._close.setObjectName("closeModels")
-        for button in (self._import, self._again, self._close):
-            button.setAutoDefault(False)
+        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
         head = QHBoxLayout()
         head.setSpacing(GAP)
         head.addWidget(self._title)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QLabel,
+    QScrollArea,
     QToolButton,
     QWidget,
 )
@@ -374,3 +375,15 @@ def test_a_file_of_another_program_cannot_be_removed(models: Open) -> None:
         "Show in folder": True,
         "Remove …": False,
     }
+
+
+def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: QtBot) -> None:
+    models.button(DIT).setFocus()
+    qtbot.keyClick(models.button(DIT), Qt.Key.Key_Return)
+    models.bench.hear()
+    assert asked(models.bench, commands.GetWeights)[-1] == DIT
+    before = len(models.bench.engine.commands)
+    models.view.findChild(QScrollArea).setFocus()
+    qtbot.keyClick(models.view, Qt.Key.Key_Return)
+    assert len(models.bench.engine.commands) == before
+    assert not models.view.isVisible()
