@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QLabel,
+    QPushButton,
     QScrollArea,
     QToolButton,
     QWidget,
@@ -384,6 +385,9 @@ def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: Q
     assert asked(models.bench, commands.GetWeights)[-1] == DIT
     before = len(models.bench.engine.commands)
     models.view.findChild(QScrollArea).setFocus()
+    assert [b.objectName() for b in models.view.findChildren(QPushButton) if b.isDefault()] == [
+        "closeModels"
+    ]
     qtbot.keyClick(models.view, Qt.Key.Key_Return)
     assert len(models.bench.engine.commands) == before
     assert not models.view.isVisible()
