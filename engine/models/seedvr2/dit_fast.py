@@ -17,6 +17,7 @@ from engine.models.seedvr2.dit_fast_blocks import FastBlock, Tools, Way
 from engine.models.seedvr2.dit_layout import DitLayout, LayoutKey, Layouts, Order
 from engine.models.seedvr2.dit_modulation import Modulations
 from engine.models.seedvr2.dit_text import KeptText
+from engine.ops.linear.twin import widened
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.ops.rows import work_dtype
 from engine.ops.windows import Grid
@@ -78,7 +79,8 @@ class FastDit(SeedVr2Dit):
         """Predict the velocity: noise minus picture; see `SeedVr2Dit.forward`.
 
         Memory: all tokens twice; q, k, v and answers of at most 16384 tokens, or one window if it
-            has more; in the MLP a chunk of tokens.
+            has more; in the MLP a chunk of tokens. Of weights in narrow formats, those of a layer
+            that the picture goes through, in the type of the latent.
         """
         with no_gradients(), exact_arithmetic():
             if not self._tools.work_on(latent.device, latent.dtype):
@@ -95,7 +97,7 @@ class FastDit(SeedVr2Dit):
         for layer, block in enumerate(cast(Iterable[Block], self.blocks)):
             work = FastBlock(block, self._tools, text_is_read=self._text_is_read(layer))
             way = self._way(layer, layout, picture)
-            with self._weights(layer):
+            with self._weights(layer), widened(block, without="txt"):
                 vectors = self._modulations.of(block)
                 make = partial(work.text_heads, words, vectors)
                 heads = make() if layer else self._text.heads(timestep, make)

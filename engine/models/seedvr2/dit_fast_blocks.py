@@ -24,6 +24,7 @@ from engine.models.seedvr2.dit_layout import Order, WindowGroup
 from engine.models.seedvr2.dit_modulation import LayerVectors
 from engine.models.seedvr2.dit_steps import Shifts, Steps, Triple
 from engine.ops.attention.attend import attend
+from engine.ops.linear.twin import ProductLinear, TwinLinear
 from engine.ops.products import onednn_product, onednn_serves, product
 from engine.ops.rows import work_dtype
 from engine.ops.workspace import Workspace
@@ -77,12 +78,16 @@ class Tools:
 
     def project(self, linear: nn.Module, x: Tensor, purpose: str) -> Tensor:
         """The product of a linear layer, in a buffer where the layer can write into one."""
-        if type(linear) is not nn.Linear:
+        if isinstance(linear, TwinLinear) and not isinstance(linear, ProductLinear):
+            weight = linear.wide_weight(x.dtype)
+        elif type(linear) is nn.Linear:
+            weight = linear.weight
+        else:
             return torch.as_tensor(linear(x))
         if self._by_onednn(x):
-            return onednn_product(x, linear.weight, linear.bias)
+            return onednn_product(x, weight, linear.bias)
         out = self.rows(purpose, len(x), linear.out_features)
-        return product(x, linear.weight, linear.bias, out)
+        return product(x, weight, linear.bias, out)
 
     def sums_in_products(self, x: Tensor) -> bool:
         """Whether a product may add to what is there."""

@@ -97,15 +97,20 @@ class ProductLinear(TwinLinear):
 
 
 @contextmanager
-def widened(module: nn.Module) -> Iterator[None]:
+def widened(module: nn.Module, without: str = "") -> Iterator[None]:
     """Inside, each twin in a module widens its weight once: for many calls with some tokens each.
 
     Used by one thread at a time, while the weights stay as they are.
 
+    Args:
+        module: Whose twins.
+        without: Those with this in their paths are left out; "": none.
+
     Memory: the weights of the module that are used meanwhile, in the dtype of what comes in. Those
         that multiply in a narrow format are not widened.
     """
-    twins = [one for one in module.modules() if isinstance(one, TwinLinear)]
+    found = ((path, one) for path, one in module.named_modules() if isinstance(one, TwinLinear))
+    twins = [one for path, one in found if not without or without not in path]
     for twin in twins:
         twin._keeps = True
     try:

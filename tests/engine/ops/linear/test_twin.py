@@ -65,3 +65,12 @@ def test_what_is_kept_is_no_part_of_the_weights(layer: Fp8Linear) -> None:
         layer(torch.randn(3, 24))
         assert set(layer.state_dict()) == {"weight"}
         assert {name for name, _ in layer.named_buffers()} == set()
+
+
+def test_some_can_be_left_out(layer: Fp8Linear, made: list[torch.dtype]) -> None:
+    block = nn.ModuleDict({"picture": layer, "text": Fp8Linear(24, 10, "F8_E4M3", bias=False)})
+    with widened(block, without="text"):
+        for _ in range(2):
+            for one in block.values():
+                one(torch.zeros(1, 24))
+    assert len(made) == 1 + 2
