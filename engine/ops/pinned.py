@@ -6,6 +6,7 @@ Not yet run on a GPU.
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ class HostBytes:
     """A stretch of main memory, pinned where the device is a card and the system allows it.
 
     torch's own pinned memory comes in powers of two, which would waste up to half of it; ordinary
-    memory that is registered afterwards has exactly the size that was asked for.
+    memory that is registered afterwards has exactly the size that was asked for. It is released
+    with this object at the latest.
 
     Args:
         nbytes: How many.
@@ -28,26 +30,36 @@ class HostBytes:
 
     Attributes:
         flat: uint8 [nbytes], uninitialised at first.
-        pinned: Whether copies from it run beside the processor.
     """
 
     def __init__(self, nbytes: int, device: torch.device, *, pin: bool = True) -> None:
         self.flat = torch.empty(nbytes, dtype=torch.uint8)
-        self.pinned = pin and nbytes > 0 and device.type == "cuda" and self._register(device)
+        self._unpin: weakref.finalize[..., HostBytes] | None = None
+        if pin and nbytes and device.type == "cuda" and _register(self.flat, device):
+            self._unpin = weakref.finalize(self, _unregister, self.flat.data_ptr(), device)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether copies from it run beside the processor."""
+        return self._unpin is not None and self._unpin.alive
 
     def release(self) -> None:
-        """Unpin it; tensors that look at it stay valid. No copy may be under way."""
-        if self.pinned:
-            _cuda.cudart().cudaHostUnregister(self.flat.data_ptr())
-            self.pinned = False
+        """Unpin it once no copy is under way; tensors that look at it stay valid."""
+        if self._unpin is not None:
+            self._unpin()
 
-    def _register(self, device: torch.device) -> bool:
-        status = _cuda.cudart().cudaHostRegister(self.flat.data_ptr(), self.flat.nbytes, 0)
-        if int(status) == 0:
-            return True
-        logger.warning("%d bytes could not be pinned (CUDA error %d)", len(self.flat), int(status))
+
+def _register(flat: torch.Tensor, device: torch.device) -> bool:
+    status = int(_cuda.cudart().cudaHostRegister(flat.data_ptr(), flat.nbytes, 0))
+    if status:
+        logger.warning("%d bytes could not be pinned (CUDA error %d)", flat.nbytes, status)
         _swallow(device)
-        return False
+    return status == 0
+
+
+def _unregister(address: int, device: torch.device) -> None:
+    _cuda.synchronize(device)
+    _cuda.cudart().cudaHostUnregister(address)
 
 
 def _swallow(device: torch.device) -> None:

@@ -61,7 +61,7 @@ class WeightStream:
         pin_bytes: Most host memory for copies that are ready to go (on a card: pinned ones); the
             caller knows how much there is.
         keep_on_host: Names of tensors that are streamed in resident blocks too.
-        trace: Told everything that the host does.
+        trace: Told everything that the host does; may be set later.
 
     Memory: on the device the resident blocks and `buffers` times the largest streamed one; on the
         host what is pinned, and for a card `buffers` times the largest one where not all are.
@@ -81,7 +81,7 @@ class WeightStream:
     ) -> None:
         if buffers < 1 or resident < 0:
             raise ValueError(f"{buffers} buffers, {resident} resident blocks")
-        self.device, self._dtype, self._trace = torch.device(device), dtype, trace
+        self.device, self._dtype, self.trace = torch.device(device), dtype, trace
         self._count = len(modules)
         self._hooks: list[RemovableHandle] = []
         stay = resident_blocks(len(modules), resident)
@@ -209,8 +209,8 @@ class WeightStream:
         return next((slot for slot in slots if not slot.busy and slot.block not in wanted), None)
 
     def _tell(self, what: Happening, slot: Slot) -> None:
-        if self._trace is not None and slot.block is not None:
-            self._trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
+        if self.trace is not None and slot.block is not None:
+            self.trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
 
     def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> Block | None:
         """Move what stays to the device; what comes and goes is a block, if it is anything."""

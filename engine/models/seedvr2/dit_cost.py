@@ -32,6 +32,7 @@ __all__ = [
     "largest_block_bytes",
     "parameters",
     "resident_bytes",
+    "streamed_bytes",
 ]
 
 ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -80,6 +81,17 @@ def resident_bytes(
     if own_text:
         coming += [text[i] for i in stay]
     return ends + kept + min(buffers, len(coming)) * max(coming, default=0)
+
+
+def streamed_bytes(
+    config: DitConfig, bytes_per_weight: float, blocks: int, *, dtype: str = "bfloat16"
+) -> int:
+    """Of weights that come and go: what pinned copies of all of them take in main memory."""
+    _, each, text = _weights(config, bytes_per_weight, dtype)
+    stay = resident_blocks(config.layers, blocks)
+    coming = sum(each[i] for i in range(config.layers) if i not in stay)
+    own_text = config.separate_layers == config.layers
+    return coming + own_text * sum(text[i] for i in stay)
 
 
 def largest_block_bytes(config: DitConfig, bytes_per_weight: float, dtype: str = "bfloat16") -> int:

@@ -35,6 +35,7 @@ FORMS: tuple[Form, ...] = ("plain", "fast")
 
 _WIDE = ("F64", "F32", "F16", "BF16")  # converted on their way to the device
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
+_FREE_SHARE = 0.7  # of what nobody has taken yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,8 @@ class LoadOptions:
         blocks_on_device: The others are streamed from the file or from main memory, and so are
             the text's weights where all blocks have their own; None: everything is on the device.
         buffers: Blocks that are on the device beside those.
-        pin_bytes: Most main memory for pinned copies; None: 40 % of it for a card, else nothing.
+        pin_bytes: Most main memory for pinned copies; None: for a card 40 % of it, or 70 % of what
+            is free if that is less, else nothing.
         attention: A backend, in place of that of the switches.
         switches: Optimisations of the fast form; None: the usual ones.
     """
@@ -243,7 +245,10 @@ def _is_of_text(name: str) -> bool:
 def _pin_bytes(options: LoadOptions, device: torch.device) -> int:
     if options.pin_bytes is not None:
         return options.pin_bytes
-    return int(_PINNED_SHARE * ram()[0]) if device.type == "cuda" else 0
+    if device.type != "cuda":
+        return 0
+    total, free = ram()
+    return int(min(_PINNED_SHARE * total, _FREE_SHARE * free))
 
 
 __all__ = ["FORMS", "Form", "LoadOptions", "dit_config_of", "load_dit", "load_text_embedding"]

@@ -22,6 +22,7 @@ from engine.models.seedvr2.dit_cost import (
     largest_block_bytes,
     parameters,
     resident_bytes,
+    streamed_bytes,
 )
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit
@@ -113,6 +114,9 @@ def test_weights_on_the_device_are_predicted(kind: str, blocks: int, tmp_path: P
     held = sum(value.nbytes for value in there) + dit.stream.buffer_bytes
     predicted = resident_bytes(config, FORMAT_BYTES["fp16"], blocks)
     assert held <= predicted <= 1.01 * held
+    coming = [value for value in dit.parameters() if value.dtype == torch.float16]
+    waiting = sum(value.nbytes for value in coming)
+    assert waiting <= streamed_bytes(config, FORMAT_BYTES["fp16"], blocks) <= 1.01 * waiting
     whole = sum(value.nbytes for value in load_dit(path, dtype=torch.bfloat16).parameters())
     assert whole <= resident_bytes(config, FORMAT_BYTES["fp16"], None) <= 1.01 * whole
 
