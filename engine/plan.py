@@ -57,9 +57,10 @@ class DiffusionPlan:
     join: Join = "latents"
     encode_tile: Size | None = None  # px of the result; None for whole frames
     decode_tile: Size | None = None
-    decode_warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     vae_dtype: str = "float32"
     blocks_on_device: int = 0
+    pin_bytes: int = 0  # of main memory, for copies of the other blocks
     attention: str = "auto"
     products: str = "none"
     strength: int = 100  # %

@@ -108,8 +108,10 @@ CHOICES = {
     "flash2": "Flash 2",
     "flash3": "Flash 3",
     "sage2": "Sage 2",
-    "sage3": "Sage 3",
+    "sage2-fp16": "Sage 2 FP16",
+    "sage2-fp8": "Sage 2 FP8",
     "sage3-fp4": "Sage 3 FP4",
+    "sage3-fp4-fast": "Sage 3 FP4 fast",
     "xformers": "xFormers",
 }
 _MEANS_ELSE = {  # where a value says something else under one setting

@@ -57,6 +57,12 @@ def _dit(kind: Literal["3b", "7b"]) -> Case:
     return Case(rows, is_usual=False)
 
 
+def _seedvr2(bench: Bench) -> Iterator[Row]:
+    from engine.bench.seedvr2_case import seedvr2_rows
+
+    return seedvr2_rows(bench.options)
+
+
 def _optimisations(bench: Bench) -> Iterator[Row]:
     from engine.bench.optimisations_case import optimisation_rows
 
@@ -93,6 +99,7 @@ CASES: dict[str, Case] = {
     "vae-decode": _vae("decode"),
     "dit-3b": _dit("3b"),
     "dit-7b": _dit("7b"),
+    "seedvr2": Case(_seedvr2, is_usual=False),
     "optimisations": Case(_optimisations, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
     "attention": Case(_attention, is_usual=False),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from engine.cost import Cost
 from engine.geometry import Size
 from engine.media import VideoInfo
-from engine.memory import tmp_dit_cost as dit_cost
 from engine.memory.budget import Budget
-from engine.models.seedvr2 import cost, files, flops
+from engine.models.seedvr2 import cost, dit_cost, files, flops
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.cost_ledger import ITEM
 from engine.models.seedvr2.dit_config import DitConfig
@@ -24,8 +24,10 @@ from engine.tiling.grid import tile_grid
 BLEND_PX = 32  # of the ramp between decoded tiles
 ENCODE_OVERLAP_PX = 64
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
+PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-_EDGES = (3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256, 192)  # px
+_EDGES = (3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
+_SLICES = 8  # that a tile is encoded for at a time
 _STEP = 4  # frames of a latent
 _STEADY = 9  # frames: from the third slice on memory does not grow
 
@@ -87,6 +89,7 @@ def choose(
         join=settings.join,  # type: ignore[arg-type]  # one of the setting's choices
         encode_tile=_edge(settings.encode_tile, layout.padded),
         decode_tile=_edge(settings.decode_tile, layout.padded),
+        warm_up=0 if where.device == "cuda" else WARM_UP,  # there is one memory
         vae_dtype=_vae_dtype(settings, where.device),
         blocks_on_device=blocks if settings.blocks_on_device < 0 else settings.blocks_on_device,
         attention=settings.attention,
@@ -110,14 +113,14 @@ def needs(model: ModelPlan) -> Needs:
     dit, vae = files.configs(model.model, plan)
     encode, encode_host = _encode(vae, plan, model)
     decode, decode_host = _decode(vae, plan, model)
-    frames = _latents(plan) * _STEP
-    pixels = plan.size.pixels
+    frames_under_way = 3 * _STEP * plan.padded.pixels * 12
+    sources = _latents(plan) * _STEP * plan.size.pixels * 2
     return Needs(
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan, model),
-        encode=encode + 3 * 5 * plan.padded.pixels * 12,
+        encode=encode + frames_under_way,
         transformer=_forward(dit, plan, model),
-        decode=decode + 3 * 4 * plan.padded.pixels * 12,
-        host=encode_host + decode_host + frames * pixels * 2 + _pinned(dit, plan, model),
+        decode=decode + frames_under_way,
+        host=encode_host + decode_host + sources + plan.pin_bytes,
     )
 
 
@@ -148,8 +151,8 @@ def less_on_host(model: ModelPlan) -> ModelPlan | None:
     plan = model.diffusion
     if plan is None:
         return None
-    if plan.decode_tile is not None and not plan.decode_warm_up:
-        return replace(model, diffusion=replace(plan, decode_warm_up=WARM_UP))
+    if (plan.decode_tile or plan.encode_tile) and not plan.warm_up:
+        return replace(model, diffusion=replace(plan, warm_up=WARM_UP))
     shorter = _shorter(plan)
     return None if shorter is None else replace(model, diffusion=shorter)
 
@@ -170,9 +173,8 @@ def work(model: ModelPlan, frames: int) -> float:
     dit, vae = files.configs(model.model, plan)
     latents = _latents(plan)
     done = latents - (plan.shared if plan.join == "latents" else -(-plan.shared // _STEP))
-    clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS)
-    each = _vae_flops(vae, plan.padded)
-    return frames * (clip / max(1, done * _STEP) + each * _redone(vae, plan))
+    clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
+    return frames * (clip / max(1, done * _STEP) + _vae_work(vae, plan))
 
 
 def tiles(model: ModelPlan) -> int:
@@ -200,7 +202,21 @@ def fitted(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
         if less is None:
             break
         model = less
-    return model
+    return _pinned(model, budget, host_bytes)
+
+
+def _pinned(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
+    """With copies of streamed weights in main memory, as far as there is room for them."""
+    plan = model.diffusion
+    if plan is None or model.device != "cuda":
+        return model
+    dit, _ = files.configs(model.model, plan)
+    stored = _bytes_per_weight(dit, plan, model)
+    whole = dit_cost.resident_bytes(dit, stored, dit.layers, dtype=model.dtype)
+    here = dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
+    room = budget.ram_bytes - host_bytes - needs(model).host
+    pinned = max(0, min(whole - here, room, int(PINNED_SHARE * budget.ram_bytes)))
+    return replace(model, diffusion=replace(plan, pin_bytes=pinned))
 
 
 def fits(model: ModelPlan, budget: Budget, host_bytes: int) -> bool:
@@ -217,34 +233,43 @@ def fits(model: ModelPlan, budget: Budget, host_bytes: int) -> bool:
 
 def _encode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int, int]:
     """Bytes on the device and on the host."""
-    tile = plan.encode_tile or plan.padded
-    found = cost.encode_cost(vae, _work(plan, model, tile))
+    work = _work(plan, model, plan.encode_tile or plan.padded)
+    found = _encode_cost(vae, work)
     device = found.activations + found.workspace + found.carry
     if plan.encode_tile is None:
         return device, 0
-    boxes = tile_grid(plan.padded, tile, ENCODE_OVERLAP_PX)
-    waiting = 33 * plan.padded.pixels * 12  # slices of frames that tiles are encoded for
-    return device, found.carry * len(boxes) + waiting
+    boxes = tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX)
+    waiting = _STEP * (_SLICES + plan.warm_up) * plan.padded.pixels * 3 * work.item
+    return device, waiting + (0 if plan.warm_up else found.carry * len(boxes))
 
 
 def _decode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int, int]:
-    if plan.decode_tile is None:
-        found = cost.decode_cost(vae, _work(plan, model, plan.padded))
-        return found.activations + found.workspace + found.carry, 0
     whole = _work(plan, model, plan.padded)
-    low = cost.decode_low_cost(vae, whole)
+    if plan.decode_tile is None:
+        found = _decode_cost(vae, whole)
+        return found.activations + found.workspace + found.carry, 0
+    low = _low_cost(vae, whole)
     boxes = _boxes(vae, plan.padded, plan.decode_tile)
-    high = cost.decode_high_cost(vae, _work(plan, model, boxes[0]))
-    latents = _latents(plan) + plan.decode_warm_up
-    width = vae.block_out_channels[-2]
-    features = 2 * latents * (plan.padded.pixels // 16) * width * whole.item
-    device = max(
-        low.activations + low.workspace + low.carry,
-        low.carry + features + high.activations + high.workspace + high.carry,
+    high = _high_cost(vae, replace(whole, size=boxes[0]))
+    device = low.carry + max(
+        low.activations + low.workspace, high.activations + high.workspace + high.carry
     )
+    latents = _latents(plan)
+    width = vae.block_out_channels[-2]
+    features = 2 * (latents + plan.warm_up) * (plan.padded.pixels // 16) * width * whole.item
     canvas = _STEP * latents * plan.padded.pixels * 6
-    carries = 0 if plan.decode_warm_up else high.carry * len(boxes)
-    return device, canvas + carries
+    return device, canvas + features + (0 if plan.warm_up else high.carry * len(boxes))
+
+
+_encode_cost = lru_cache(maxsize=512)(cost.encode_cost)
+_decode_cost = lru_cache(maxsize=512)(cost.decode_cost)
+_high_cost = lru_cache(maxsize=512)(cost.decode_high_cost)
+
+
+@lru_cache(maxsize=512)
+def _low_cost(vae: VaeConfig, work: cost.Work) -> Cost:
+    """With features that leave for main memory."""
+    return cost.decode_low_cost(vae, work, park=True)
 
 
 def _vae_weights(vae: VaeConfig, plan: DiffusionPlan) -> int:
@@ -252,16 +277,13 @@ def _vae_weights(vae: VaeConfig, plan: DiffusionPlan) -> int:
 
 
 def _dit_weights(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
-    return dit_cost.resident_bytes(dit, _bytes_per_weight(dit, plan, model), plan.blocks_on_device)
+    stored = _bytes_per_weight(dit, plan, model)
+    return dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
 
 
 def _forward(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
-    return dit_cost.forward_bytes(dit, _grid(plan), files.TEXT_TOKENS, model.dtype)
-
-
-def _pinned(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
-    """Weights that wait in main memory on their way to the card; files are mapped, not read."""
-    return 0
+    size = _grid(plan)
+    return dit_cost.forward_bytes(dit, size, files.TEXT_TOKENS, model.dtype, model.device)
 
 
 def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> float:
@@ -272,20 +294,26 @@ def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> 
     return stored if stored < 1.6 else wide
 
 
+def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> float:
+    """Operations of the VAE for a frame, overlaps and warming up counted."""
+    encode, decode = _vae_flops(vae, plan.padded)
+    pixels = plan.padded.pixels
+    if plan.encode_tile is not None:
+        boxes = tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX)
+        encode *= sum(box.size.pixels for box in boxes) / pixels * (1 + plan.warm_up / _SLICES)
+    if plan.decode_tile is not None:
+        sizes = _boxes(vae, plan.padded, plan.decode_tile)
+        again = 1 + plan.warm_up / _latents(plan)
+        decode *= sum(size.pixels for size in sizes) / pixels * again
+    return encode + decode
+
+
 @lru_cache(maxsize=256)
-def _vae_flops(vae: VaeConfig, size: Size) -> float:
-    """Of encoding and decoding one frame of a long shot."""
+def _vae_flops(vae: VaeConfig, size: Size) -> tuple[float, float]:
+    """Of encoding and of decoding one frame of a long shot."""
     clip = flops.Work(frames=17, size=size, switches=VaeSwitches(), slice_frames=4)
-    return (flops.encode_flops(vae, clip).total + flops.decode_flops(vae, clip).total) / 17
-
-
-def _redone(vae: VaeConfig, plan: DiffusionPlan) -> float:
-    """How much of the VAE's work is done for each pixel, overlaps and warming up counted."""
-    if plan.decode_tile is None:
-        return 1.0
-    boxes = _boxes(vae, plan.padded, plan.decode_tile)
-    twice = sum(box.pixels for box in boxes) / plan.padded.pixels
-    return twice * (1 + plan.decode_warm_up / _latents(plan))
+    encode, decode = flops.encode_flops(vae, clip), flops.decode_flops(vae, clip)
+    return encode.total / 17, decode.total / 17
 
 
 def _work(plan: DiffusionPlan, model: ModelPlan, size: Size) -> cost.Work:

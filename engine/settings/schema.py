@@ -22,15 +22,17 @@ ATTENTION = (
     "auto",
     "sdpa",
     "cudnn",
-    "efficient",
     "flash",
+    "efficient",
     "math",
-    "flash2",
     "flash3",
-    "sage2",
-    "sage3",
-    "sage3-fp4",
+    "flash2",
     "xformers",
+    "sage2",
+    "sage2-fp16",
+    "sage2-fp8",
+    "sage3-fp4",
+    "sage3-fp4-fast",
 )
 
 

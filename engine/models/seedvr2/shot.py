@@ -51,13 +51,13 @@ class ShotOptions:
     Attributes:
         frame: Size of the padded frames.
         grid: Clips of the transformer.
-        encode_tile: Pixels that are encoded at a time; None for whole frames.
-        decode: How the decoder's frames are cut; None for whole ones.
+        encode: How frames are cut to be encoded; None for whole ones.
+        decode: How they are cut to be decoded.
     """
 
     frame: Size
     grid: ClipGrid
-    encode_tile: Size | None = None
+    encode: Tiling | None = None
     decode: Tiling | None = None
 
 
@@ -130,7 +130,7 @@ class Shot:
         self._restore = restore
         self._grid = options.grid
         self._step = vae.config.temporal_factor
-        self._encode = EncodeStream(vae, options.frame, options.encode_tile)
+        self._encode = EncodeStream(vae, options.frame, options.encode)
         first = self._step * restart.decode_from
         self._decode = DecodeStream(vae, options.frame, options.decode, watch, first=first)
         self._join = LatentJoin(options.grid.shared)
@@ -254,7 +254,7 @@ class ClippedShot:
         missing = padded_length(count, step) - count
         if missing:
             clip = clip[appended(count, missing)]
-        encode = EncodeStream(self._vae, options.frame, options.encode_tile)
+        encode = EncodeStream(self._vae, options.frame, options.encode)
         decode = DecodeStream(
             self._vae, options.frame, options.decode, self._watch, first=self._start
         )

@@ -131,12 +131,15 @@ def _features(vae: SplitVae, latent: Tensor, *, park: bool) -> list[Tensor]:
     for start, end in slices(length, vae.config.slice_latents):
         carry = carry.handed_over(last=end == length)
         part, carry = vae.decode_low(latent[:, :, start:end], carry)
-        features.append(_parked(part) if park else part)
+        features.append(parked(part) if park else part)
     return features
 
 
-def _parked(features: Tensor) -> Tensor:
-    """The same in host memory, pixels side by side as the tiles will want them."""
+def parked(features: Tensor) -> Tensor:
+    """The same in host memory, pixels side by side as the tiles will want them.
+
+    Pinned where the device is a card.
+    """
     host = torch.empty(
         features.shape,
         dtype=features.dtype,

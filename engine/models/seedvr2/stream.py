@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.errors import NumericOverflow
 from engine.geometry import Box, Size
 from engine.models.seedvr2.load_vae import Vae
+from engine.models.seedvr2.split_decode import parked
 from engine.models.seedvr2.split_grid import split_tiles
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
@@ -46,23 +47,46 @@ class DecodedTile:
 Watch = Callable[[DecodedTile], None]
 
 
-class EncodeStream:
-    """Encodes the slices of one shot, tile by tile where `tile` is smaller than a frame.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """How frames are cut, and what tiles do when they go on in time.
 
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host the
-    carries of all and some slices of frames, so that carries seldom move.
+    Attributes:
+        tile: Most pixels computed at a time; of the decoder's large part with its halo, see
+            `split_grid.split_tiles`.
+        blend: Pixels that the ramp between decoded tiles is wide.
+        warm_up: 0: every tile goes on where it stopped; its carry waits in host memory, some 8
+            KiB for each pixel of the decoder and 4 of the encoder. Else it begins so many latents
+            earlier anew, which costs their time and gives nearly the same picture: what lies
+            `reach.decoder_reach` latents back has no influence at all, and little from a few
+            latents on.
     """
 
-    def __init__(self, vae: Vae, frame: Size, tile: Size | None = None) -> None:
+    tile: Size
+    blend: int = 32
+    warm_up: int = 0
+
+
+class EncodeStream:
+    """Encodes the slices of one shot, tile by tile on request.
+
+    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host some
+    slices of frames in the numbers of the VAE, and the carries of all tiles (see `Tiling`).
+    """
+
+    def __init__(self, vae: Vae, frame: Size, tiling: Tiling | None = None) -> None:
         factor = vae.config.spatial_factor
         self._vae = vae
         self._factor = factor
         self._canvas = Size(frame.width // factor, frame.height // factor)
-        wanted = self._canvas if tile is None else _in_latents(tile, factor)
+        wanted = self._canvas if tiling is None else _in_latents(tiling.tile, factor)
         self._shared = min(_SHARED_PX // factor, (min(wanted.width, wanted.height) - 1) // 2)
         self._boxes = tile_grid(self._canvas, wanted, self._shared)
         self._carries = [Carry() for _ in self._boxes]
         self._slices: list[Tensor] = []
+        self._before: list[Tensor] = []  # slices that tiles warm up with
+        self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
+        self._dropped = 0  # slices since the first of the shot that nobody needs any more
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -76,32 +100,51 @@ class EncodeStream:
             [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until some
             slices are there.
         """
-        self._slices.append(frames.cpu() if self._is_tiled else frames)
+        self._slices.append(self._parked(frames) if self._is_tiled else frames)
         if self._is_tiled and not last and len(self._slices) < _SLICES_AT_A_TIME:
-            return self._nothing(frames)
+            shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
+            return frames.new_empty(shape, dtype=torch.float32)
+        slices, fresh = self._due()
         blender = Blender(self._canvas, margin=0)
         for index, box in enumerate(self._boxes):
-            blender.add(self._tile(index, frames.device, last), box, self._shared)
-        self._slices.clear()
+            latents = self._tile(index, slices, frames.device, last=last or bool(self._warm_up))
+            blender.add(latents[len(latents) - fresh :], box, self._shared)
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
     @property
     def _is_tiled(self) -> bool:
         return len(self._boxes) > 1
 
-    def _nothing(self, frames: Tensor) -> Tensor:
-        shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
-        return frames.new_empty(shape, dtype=torch.float32)
+    def _parked(self, frames: Tensor) -> Tensor:
+        """In host memory, in the numbers of the VAE."""
+        return frames.to(getattr(self._vae, "dtype", frames.dtype)).cpu()
 
-    def _tile(self, index: int, device: torch.device, last: bool) -> Tensor:
-        """Latents [t, L, h, w] float32 of one tile, for all slices that wait."""
+    def _due(self) -> tuple[list[Tensor], int]:
+        """Slices to run, those to warm up with first, and how many latents are not known yet."""
+        fresh, before = self._slices, self._before
+        frames = sum(len(one) for one in fresh)
+        latents = -(-frames // self._vae.config.temporal_factor)
+        known = [*before, *fresh]
+        unneeded = max(0, len(known) - self._warm_up)
+        dropped, self._dropped = self._dropped, self._dropped + unneeded
+        self._slices, self._before = [], known[unneeded:]
+        if before and dropped:  # the first slice of a clip has one frame more, and a latent for it
+            known[:2] = [torch.cat([known[0][-1:], known[1]])]
+        return known, latents
+
+    def _tile(
+        self, index: int, slices: list[Tensor], device: torch.device, *, last: bool
+    ) -> Tensor:
+        """Latents [t, L, h, w] float32 of one tile."""
         box = self._boxes[index].scaled(self._factor)
         carry = self._carries[index]
-        if self._is_tiled:
+        if self._warm_up:
+            carry = Carry()
+        elif self._is_tiled:
             carry = carry.moved(device)
         means = []
-        for number, frames in enumerate(self._slices, 1):
-            carry = carry.handed_over(last=last and number == len(self._slices))
+        for number, frames in enumerate(slices, 1):
+            carry = carry.handed_over(last=last and number == len(slices))
             part = _cut(frames, box).to(device)
             moments, carry = self._vae.encode_slice(_clip(part), carry)
             means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
@@ -109,29 +152,12 @@ class EncodeStream:
         return torch.cat(means)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiling:
-    """How the large part of the decoder is cut.
-
-    Attributes:
-        tile: Most pixels computed at a time, halo included; see `split_grid.split_tiles`.
-        blend: Pixels that the ramp between tiles is wide.
-        warm_up: 0: every tile goes on where it stopped; its carry waits in host memory, some 8
-            KiB for each pixel. Else it begins so many latents before each call anew, which costs
-            their time and nearly the same picture: what lies `reach.decoder_reach` latents back
-            has no influence at all, and little from a few latents on.
-    """
-
-    tile: Size
-    blend: int = 32
-    warm_up: int = 0
-
-
 class DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder tile by tile on request.
 
     Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host 6
-    bytes for each pixel of each frame of a call, and the carries of all tiles (see `Tiling`).
+    bytes for each pixel of each frame of a call, features (half a number for each of its values),
+    and the carries of all tiles (see `Tiling`).
     """
 
     def __init__(
@@ -216,7 +242,7 @@ class _TiledHigh:
 
     def take(self, features: Tensor) -> None:
         """Keep the features [T, C, y, x] of one slice until all tiles have seen them."""
-        self._features.append(features)
+        self._features.append(parked(features))
 
     def run(
         self, frames: int, told: Callable[[int, int, Box, Tensor], None], last: bool

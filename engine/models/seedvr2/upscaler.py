@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.geometry import Size
 from engine.models.seedvr2.frame_layout import FrameLayout
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
 from engine.models.seedvr2.load_vae import Vae, load_vae
@@ -141,12 +142,11 @@ class SeedVr2:
 
     def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
         plan, config = self._plan, self._vae.config
-        tile, warm_up = plan.decode_tile, plan.decode_warm_up
         options = ShotOptions(
             frame=plan.padded,
             grid=ClipGrid(plan.clip, plan.shared),
-            encode_tile=plan.encode_tile,
-            decode=None if tile is None else Tiling(tile=tile, warm_up=warm_up),
+            encode=_tiling(plan.encode_tile, plan.warm_up),
+            decode=_tiling(plan.decode_tile, plan.warm_up),
         )
 
         def restore(latents: Tensor, first: int) -> Tensor:
@@ -194,6 +194,7 @@ def load_seedvr2(plan: ModelPlan) -> SeedVr2:
     options = LoadOptions(
         products=files.products,
         blocks_on_device=files.blocks_on_device,
+        pin_bytes=files.pin_bytes,
         attention=files.attention,
     )
     dit = load_dit(files.dit.path, form="fast", device=device, dtype=dtype, options=options)
@@ -205,6 +206,10 @@ def _diffusion(plan: ModelPlan) -> DiffusionPlan:
     if plan.diffusion is None:
         raise ValueError(f"{plan.model} is no diffusion model")
     return plan.diffusion
+
+
+def _tiling(tile: Size | None, warm_up: int) -> Tiling | None:
+    return None if tile is None else Tiling(tile=tile, warm_up=warm_up)
 
 
 def _four(shape: torch.Size | tuple[int, ...]) -> _Four:

@@ -1,7 +1,7 @@
 import pytest
 
 from engine.errors import SettingsError
-from engine.settings.schema import EngineSettings, JobSettings, describe, with_text
+from engine.settings.schema import ATTENTION, EngineSettings, JobSettings, describe, with_text
 
 
 def test_every_setting_is_described():
@@ -43,3 +43,9 @@ def test_wrong_types_in_code_are_refused():
         JobSettings(crf=True)
     with pytest.raises(SettingsError):
         JobSettings(scale="2")
+
+
+def test_attention_can_be_any_backend_there_is() -> None:
+    from engine.ops.attention.attend import BACKENDS
+
+    assert ("auto", *BACKENDS) == ATTENTION

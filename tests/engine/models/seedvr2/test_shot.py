@@ -14,7 +14,7 @@ from engine.models.seedvr2.config import VAE, VaeConfig
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.reach import decoder_reach, encoder_reach
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Restored, Shot, ShotOptions
-from engine.models.seedvr2.stream import DecodedTile, Tiling
+from engine.models.seedvr2.stream import DecodedTile, EncodeStream, Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
 from engine.tiling.slices import FROM_START, ClipGrid, LatentClip
@@ -129,7 +129,7 @@ def in_tiles(vae: Vae, frames: Tensor, told: list[DecodedTile], **tiling: Any) -
     options = ShotOptions(
         frame=TILED,
         grid=ClipGrid(5, 1),
-        encode_tile=tiling.pop("encode", None),
+        encode=tiling.pop("encode", None),
         decode=Tiling(blend=8, **tiling) if tiling else None,
     )
     return whole(through(Shot(vae, unchanged, options, told.append), frames))
@@ -167,9 +167,26 @@ def test_tiles_that_warm_up_far_enough_equal_those_that_go_on() -> None:
 def test_encoded_in_tiles() -> None:
     vae = fast_vae()
     frames = random_frames(6, 3, 96, 160, dtype=torch.float32)
-    tiled = in_tiles(vae, frames, [], encode=Size(96, 96))
+    tiled = in_tiles(vae, frames, [], encode=Tiling(tile=Size(96, 96)))
     right = in_tiles(vae, frames, [])
     assert 0 < float((tiled - right).abs().mean()) < 0.3
+
+
+def encoded(vae: Vae, frames: Tensor, warm_up: int) -> Tensor:
+    stream = EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
+    cuts = list(slices(len(frames), 4))
+    return torch.cat([stream.push(frames[a:b], last=b == len(frames)) for a, b in cuts])
+
+
+def test_encoded_tiles_that_warm_up_far_enough_equal_those_that_go_on() -> None:
+    vae = fast_vae()
+    frames = random_frames(97, 3, 16, 48, dtype=torch.float32)
+    carried = encoded(vae, frames, 0)
+    assert carried.shape == (25, 2, 6, 4)
+    assert torch.equal(encoded(vae, frames, encoder_reach(vae.config)), carried)
+    short = (encoded(vae, frames, 6) - carried).abs()
+    assert 0 < float(short.mean()) < 0.05
+    assert torch.equal(short[:9], torch.zeros_like(short[:9]))
 
 
 @pytest.mark.parametrize("shared", [0, 3])
