@@ -61,7 +61,7 @@ class Program(QObject):
         )
         self._link = StageLink(self.window.stage, self.bridge, self)
         self._orders = WeightsOrders(self.bridge, self.controller, self.weights, self)
-        self.models = WeightsLink(self.window, self.controller, self.weights, self._orders)
+        self.models = WeightsLink(self.window, self.controller, self.telemetry, self._orders)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)

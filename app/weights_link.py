@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 from app.controller import Controller
 from app.main_window import MainWindow
 from app.state.job_row import JobRow
+from app.state.telemetry_model import TelemetryModel
 from app.state.weights_model import WeightsModel
 from app.weights import words
 from app.weights.manager_view import ManagerView
@@ -23,12 +24,13 @@ class WeightsLink(QObject):
         self,
         window: MainWindow,
         controller: Controller,
-        model: WeightsModel,
+        telemetry: TelemetryModel,
         orders: WeightsOrders,
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
-        self._model, self._orders = model, orders
+        self._telemetry, self._orders = telemetry, orders
+        self._model = model = orders.model
         self._view: ManagerView | None = None
         window.models_wanted.connect(self.open_view)
         window.weights_wanted.connect(self.get_for_selected)
@@ -39,7 +41,7 @@ class WeightsLink(QObject):
     def view(self) -> ManagerView:
         """The list; made when somebody first wants to see it."""
         if self._view is None:
-            view = self._view = ManagerView(self._model, self._window)
+            view = self._view = ManagerView(self._model, self._telemetry, self._window)
             view.get_wanted.connect(self._orders.get)
             view.stop_wanted.connect(self._orders.stop)
             view.verify_wanted.connect(self._orders.verify)

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.i18n import tr
+from app.state.telemetry_model import TelemetryModel
 from app.state.weights_model import WeightsModel
 from app.state.weights_row import MB, Package
 from app.theme.icons import icon
@@ -26,6 +27,7 @@ from app.weights import words
 from app.weights.download_row import GAP, DownloadRow
 from app.weights.group_view import SHARED, ColumnHeads, Group, group_texts
 from app.weights.import_line import ImportLine
+from app.widgets.notice_line import NoticeLine
 from engine.units import bytes_text
 
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
@@ -42,12 +44,16 @@ class ManagerView(QDialog):
     import_wanted = Signal(Path, str)  # file, "copy" or "link"
     refresh_wanted = Signal()
 
-    def __init__(self, model: WeightsModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: WeightsModel, telemetry: TelemetryModel, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("modelsDialog")
         self.resize(900, 660)
         self.setMinimumSize(760, 420)
-        self._model = model
+        self._model, self._telemetry = model, telemetry
+        self._no_card = NoticeLine()
+        self._no_card.setObjectName("noCard")
         self._ids: tuple[tuple[str, str], ...] = ()
         self._rows: dict[str, DownloadRow] = {}
         self._groups: dict[str, Group] = {}
@@ -66,6 +72,7 @@ class ManagerView(QDialog):
         self._close.clicked.connect(self.close)
         model.changed.connect(self._show_all)
         model.progressed.connect(self._show_progress)
+        telemetry.changed.connect(self._warn)
         self.retranslate_ui()
 
     def retranslate_ui(self) -> None:
@@ -85,6 +92,12 @@ class ManagerView(QDialog):
             )
         )
         self._heads.retranslate_ui()
+        self._no_card.say(
+            "warning",
+            tr("These models are made for NVIDIA cards, and this machine has none."),
+            tr("On the processor they take very long; Lite is the better choice there."),
+        )
+        self._warn()
         for model, group in self._groups.items():
             group.set_texts(*group_texts(model))
         self._show_all()
@@ -181,6 +194,11 @@ class ManagerView(QDialog):
                 package, self._model.transfer_of(package), self._model.notices.get(file)
             )
 
+    def _warn(self) -> None:
+        """Before gigabytes are fetched: without a card they are of little use."""
+        reading = self._telemetry.reading
+        self._no_card.setVisible(reading is not None and reading.gpu is None)
+
     def _show_progress(self, name: str) -> None:
         """Only what the progress of one file changes."""
         if name in self._imports:
@@ -275,6 +293,7 @@ class ManagerView(QDialog):
         column.setContentsMargins(20, 16, 20, 16)
         column.setSpacing(10)
         column.addLayout(head)
+        column.addWidget(self._no_card)
         column.addLayout(self._top)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)

@@ -30,7 +30,7 @@ class WeightsOrders(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._controller, self._model = controller, model
+        self._controller, self.model = controller, model
         self._here: frozenset[str] | None = None
         bridge.weights_listed.connect(self._plan_again)
 
@@ -40,14 +40,14 @@ class WeightsOrders(QObject):
 
     def get(self, file: str) -> None:
         """Fetch a file and what it cannot work without, as far as it is not here."""
-        known = self._model.find(file)
+        known = self.model.find(file)
         if known is None:
             return
-        lacking = [part.id for part in self._model.package(known).lacking]
-        running = self._model.running
-        self._model.dismiss(file)
+        lacking = [part.id for part in self.model.package(known).lacking]
+        running = self.model.running
+        self.model.dismiss(file)
         if lacking:
-            self._model.ask("download", lacking, main=file)
+            self.model.ask("download", lacking, main=file)
         for name in lacking:
             if name not in running:
                 self._controller.send(commands.GetWeights(file=name))
@@ -62,34 +62,34 @@ class WeightsOrders(QObject):
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
         """
-        package = self._model.best_package(settings.model, settings.precision)
+        package = self.model.best_package(settings.model, settings.precision)
         if package is not None and not any(getattr(settings, name) for name in _OWN_FILES):
             wanted = [package.main.id]
         else:
             named = {name.strip() for text in params.values() for name in text.split(",")}
-            wanted = [file.id for file in self._model.files if file.id in named]
+            wanted = [file.id for file in self.model.files if file.id in named]
         for file in wanted:
             self.get(file)
         return wanted[0] if wanted else ""
 
     def stop(self, file: str) -> None:
         """Stop what runs for a file; parts stay for the next time."""
-        for name in self._model.stoppable(file):
+        for name in self.model.stoppable(file):
             self._controller.send(commands.StopWeights(file=name))
 
     def verify(self, file: str) -> None:
         """Compare a file with the published SHA-256."""
-        self._model.ask("verify", [file])
+        self.model.ask("verify", [file])
         self._controller.send(commands.VerifyWeights(file=file))
 
     def remove(self, file: str) -> None:
         """Delete our copy of a file, or forget a borrowed one."""
-        self._model.dismiss(file)
+        self.model.dismiss(file)
         self._controller.send(commands.RemoveWeights(file=file))
 
     def take_file(self, path: Path, mode: ImportMode) -> None:
         """Import a file of the user's: copy it, or remember where it lies."""
-        self._model.ask("import", [str(path)])
+        self.model.ask("import", [str(path)])
         self._controller.send(commands.ImportWeights(path=path, mode=mode))
 
     def _plan_again(self, event: events.WeightsListed) -> None:
@@ -100,5 +100,5 @@ class WeightsOrders(QObject):
         self._here = here
 
     def _is_ready(self, settings: JobSettings) -> bool:
-        package = self._model.best_package(settings.model, settings.precision)
+        package = self.model.best_package(settings.model, settings.precision)
         return package is None or package.is_complete

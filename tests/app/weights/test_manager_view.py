@@ -19,6 +19,8 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app import desktop
+from app.state.telemetry_model import TelemetryModel
+from app.state.weights_model import WeightsModel
 from app.weights.manager_view import ManagerView
 from engine import commands, events
 from engine.errors import ErrorInfo
@@ -96,10 +98,8 @@ def test_the_list_opens_by_key_and_by_the_button_on_top(bench: Bench, qtbot: QtB
 
 
 def test_before_the_engine_answers_the_list_says_so(qtbot: QtBot) -> None:
-    from app.state.weights_model import WeightsModel
-
     model = WeightsModel()
-    view = ManagerView(model)
+    view = ManagerView(model, TelemetryModel())
     qtbot.addWidget(view)
     nothing = view.findChild(QLabel, "noModels")
     assert nothing is not None
@@ -391,3 +391,16 @@ def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: Q
     qtbot.keyClick(models.view, Qt.Key.Key_Return)
     assert len(models.bench.engine.commands) == before
     assert not models.view.isVisible()
+
+
+def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: Open) -> None:
+    assert not models.part("noCard").isVisible()  # nobody knows yet
+    models.bench.engine.say_telemetry()
+    models.bench.hear()
+    assert models.part("noCard").isVisible()
+    card = events.GpuReading(
+        name="NVIDIA Test", total_mb=16384, ours_mb=0, others_mb=0, load_percent=0, temperature_c=40
+    )
+    models.bench.engine.say_telemetry(card)
+    models.bench.hear()
+    assert not models.part("noCard").isVisible()
