@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
@@ -166,34 +167,27 @@ class WeightsModel(QObject):
         return self._sum(others) or next((error for error in errors if error is not None), None)
 
     def _sum(self, files: Iterable[str]) -> Transfer | None:
-        """Several files as one; those that are ready count as done, so a bar never goes back."""
+        """Several files as one; None where nothing runs."""
         names = tuple(files)
         current = self._current(names)
-        if current is None:
-            return None
-        done = total = 0.0
-        for name in names:
-            transfer, file = self.transfers.get(name), self.find(name)
-            size = size_of(file) / MB if file is not None else 0.0
-            known = transfer.total_mb if transfer is not None and transfer.total_mb else size
-            total += known
-            if transfer is None:
-                done += known
-            elif transfer.waits and transfer.phase == "download" and file is not None:
-                done += file.done_bytes / MB
-            else:
-                done += transfer.done_mb
-        if current.waits:
+        if current is None or current.waits:
             return current
+        parts = [self._part(name) for name in names]
+        done, total = (sum(part) for part in zip(*parts, strict=True))
         speed = current.mb_per_second
         left = (total - done) / speed if speed and total else current.seconds_left
-        return Transfer(
-            phase=current.phase,
-            done_mb=done,
-            total_mb=total,
-            mb_per_second=speed,
-            seconds_left=left,
-        )
+        return replace(current, done_mb=done, total_mb=total, seconds_left=left)
+
+    def _part(self, name: str) -> tuple[float, float]:
+        """MB that are done, and all: a file that is ready counts, so that a bar never goes back."""
+        transfer, file = self.transfers.get(name), self.find(name)
+        total = size_of(file) / MB if file is not None else 0.0
+        if transfer is None:
+            return total, total
+        total = transfer.total_mb or total
+        if transfer.waits and transfer.phase == "download" and file is not None:
+            return file.done_bytes / MB, total
+        return transfer.done_mb, total
 
     def _current(self, names: tuple[str, ...]) -> Transfer | None:
         """The one that has its turn, else one that waits."""
