@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from engine.geometry import Size
 from engine.media import MediaInfo, StreamInfo, VideoInfo
-from engine.plan import ModelPlan, PassPlan, PicturePlan, Plan
+from engine.plan import DiffusionPlan, ModelPlan, PassPlan, PicturePlan, Plan
 from engine.report import Report
 from engine.units import bytes_text, clock_text, duration_text, rate_text
 
@@ -136,9 +137,30 @@ def _picture(picture: PicturePlan) -> str:
 def _model(model: ModelPlan) -> str:
     if model.model == "none":
         return "none: the picture is only converted"
+    if model.diffusion is not None:
+        return f"{model.model}, {model.device}, {_diffusion(model, model.diffusion)}"
     name = " ".join(filter(None, [model.model, f"x{model.scale}", model.form]))
     tiles = "whole frames" if model.tiles == 1 else f"{model.tiles} tiles of {model.tile}"
     return f"{name}, {model.device}, {model.dtype}, {tiles}"
+
+
+def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
+    frames = plan.clip if plan.join != "latents" else 4 * (plan.clip - 1) + 1
+    parts = [
+        f"{model.dtype} (VAE {plan.vae_dtype})",
+        f"clips of {frames} frames",
+        _part("encodes", plan.encode_tile),
+        _part("decodes", plan.decode_tile),
+    ]
+    if model.device == "cuda":
+        parts.append(f"{plan.blocks_on_device} blocks on the card")
+    if plan.strength < 100:
+        parts.append(f"strength {plan.strength} %")
+    return ", ".join(parts)
+
+
+def _part(verb: str, tile: Size | None) -> str:
+    return f"{verb} whole frames" if tile is None else f"{verb} tiles of {tile}"
 
 
 def _allowed(plan: Plan) -> str:

@@ -24,7 +24,11 @@ _ENCODER_BYTES_OTHER = 24
 
 def kind(plan: Plan) -> str:
     """Name under which the speed of such jobs is learned."""
-    return f"{plan.model.model}-x{plan.model.scale}-{plan.model.device}-{plan.picture.encoder}"
+    model = plan.model
+    name = f"{model.model}-x{model.scale}"
+    if model.diffusion is not None and not model.diffusion.dit.published:
+        name += "-own"  # says nothing of the published model
+    return f"{name}-{model.device}-{plan.picture.encoder}"
 
 
 def tiles_per_frame(plan: Plan) -> int:
