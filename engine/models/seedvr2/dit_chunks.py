@@ -9,7 +9,7 @@ _CHUNK_BYTES = {
     "cpu": 6 * 2**20
 }  # of what an MLP makes of a chunk: on a processor they stay cached
 _CHUNK_BYTES_ELSEWHERE = 256 * 2**20
-_LEAST_ROWS = 256  # products of fewer rows are slower
+_LEAST_ROWS = 1024  # libraries rearrange the weights for each product: fewer rows are slower
 
 
 def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
