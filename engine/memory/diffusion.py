@@ -135,10 +135,8 @@ def smaller(model: ModelPlan) -> ModelPlan | None:
         key=lambda pair: -pair[0],
     )
     steps = [step for _, step in order]
-    if now.weights > max(now.decode, now.encode, now.transformer):
-        steps.insert(0, _fewer_blocks)
-    else:
-        steps.append(_fewer_blocks)
+    # the stages take turns: only less of the largest one helps, or less beside all of them
+    steps.insert(0 if now.weights > order[0][0] else 1, _fewer_blocks)
     for step in steps:
         less = step(plan)
         if less is not None:
