@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.models.seedvr2.dit_config import DitConfig
+from engine.ops.windows import Grid, Window, windows
 
 # Bytes that a weight takes in a published format, what scales a block of them included.
 FORMAT_BYTES = {
@@ -76,6 +77,22 @@ def total(tensors: Iterable[Tensors]) -> int:
 def matrix_numbers(tensors: Iterable[Tensors], of: tuple[Of, ...]) -> int:
     """Numbers of those matrices that tokens of some kind go through."""
     return total(some for some in tensors if some.is_matrix and some.of in of)
+
+
+def token_count(config: DitConfig, latent: Grid) -> int:
+    """Tokens of a latent, given by its time, height and width."""
+    time, height, width = _token_grid(config, latent)
+    return time * height * width
+
+
+def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> list[Window]:
+    """Windows of the even or, shifted, of the odd layers."""
+    return windows(_token_grid(config, latent), config.window, shifted)
+
+
+def _token_grid(config: DitConfig, latent: Grid) -> Grid:
+    time, height, width = (n // part for n, part in zip(latent, config.patch, strict=True))
+    return time, height, width
 
 
 def _stream(config: DitConfig, of: Of, *, changed: bool) -> Iterator[Tensors]:

@@ -27,6 +27,7 @@ from engine.models.seedvr2.dit_cost import (
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit
 from tests.helpers.allocations import Allocations
+from tests.helpers.quant_files import write_fp8
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
 
 GB = 10**9
@@ -100,6 +101,22 @@ def test_memory_of_a_forward_is_predicted(
 
 
 @pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_memory_of_weights_that_are_widened_is_predicted(kind: str, tmp_path: Path) -> None:
+    config, shape = middle_config(kind), (1, 90, 120)
+    write_fp8(tmp_path / "fp8", dict(random_dit(config).state_dict()))
+    dit = load_dit(tmp_path / "fp8", dtype=torch.bfloat16)
+    assert isinstance(dit, FastDit)
+    dit(*random_inputs(config, (1, 2, 2), dtype=torch.bfloat16), 1000.0)
+    dit.release()
+    latent, text = random_inputs(config, shape, text=20, dtype=torch.bfloat16)
+    with Allocations() as found:
+        dit(latent, text, 1000.0)
+    predicted = forward_bytes(config, shape, 20, "bfloat16", "cpu", widened=True)
+    assert found.peak_bytes <= predicted <= 1.3 * found.peak_bytes
+    assert found.peak_bytes > forward_bytes(config, shape, 20, "bfloat16", "cpu")
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
 @pytest.mark.parametrize("blocks", [0, 1, 2])
 def test_weights_on_the_device_are_predicted(kind: str, blocks: int, tmp_path: Path) -> None:
     """What is resident and the buffers; a file in half precision, computed in bfloat16."""
@@ -142,7 +159,7 @@ def test_blocks_fit_the_budget_and_one_more_does_not(
 ) -> None:
     config, each, budget = SIZED[kind], FORMAT_BYTES[kind_of_file], gigabytes * GB
     blocks = blocks_on_device(config, each, budget, latent)
-    forward = forward_bytes(config, latent)
+    forward = forward_bytes(config, latent, widened=each < 2)
     if blocks is None:
         assert resident_bytes(config, each, 0) + forward > budget
         return
