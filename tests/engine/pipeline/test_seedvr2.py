@@ -112,14 +112,18 @@ def test_no_clip_goes_across_a_cut(
     assert any(isinstance(event, TileDone) for event in events)
 
 
-def test_a_shot_knows_nothing_of_the_one_before(
+def test_a_shot_comes_out_as_if_it_were_alone(
     files: SeedVr2Files, film: Path, tmp_path: Path
 ) -> None:
-    """The second shot alone comes out as it does inside the film, but for its noise."""
-    settings = lossless(files, strength=0, colour="none")
-    out = tmp_path / "out.mkv"
-    run(plan_of(film, out, settings), tmp_path / "job")
-    assert len(planes_of(out)) == 40
+    settings = lossless(files, noise_order="reference")
+    alone = tmp_path / "second shot.mkv"
+    cut = "trim=start_frame=11:end_frame=18,setpts=PTS-STARTPTS"
+    ffmpeg(*("-i", film, "-vf", cut, "-c:v", "ffv1", alone))
+    for source in (film, alone):
+        run(plan_of(source, tmp_path / f"{source.stem} out.mkv", settings), tmp_path / source.stem)
+    inside = planes_of(tmp_path / "three shots out.mkv")[11:18]
+    by_itself = planes_of(tmp_path / "second shot out.mkv")
+    assert all(np.array_equal(a, b) for a, b in zip(inside, by_itself, strict=True))
 
 
 @pytest.mark.parametrize("stop_after", [1, 2])
