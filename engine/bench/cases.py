@@ -69,6 +69,12 @@ def _optimisations(bench: Bench) -> Iterator[Row]:
     return optimisation_rows(bench.options)
 
 
+def _dit_optimisations(bench: Bench) -> Iterator[Row]:
+    from engine.bench.optimisations_case import dit_optimisation_rows
+
+    return dit_optimisation_rows(bench.options)
+
+
 def _kernels(bench: Bench) -> Iterator[Row]:
     from engine.bench.kernels_case import measure_bandwidth
     from engine.bench.vae_work import device_of
@@ -100,12 +106,17 @@ CASES: dict[str, Case] = {
     "dit-3b": _dit("3b"),
     "dit-7b": _dit("7b"),
     "seedvr2": Case(_seedvr2, is_usual=False),
-    "optimisations": Case(_optimisations, is_usual=False),
+    "optimisations-vae": Case(_optimisations, is_usual=False),
+    "optimisations-dit": Case(_dit_optimisations, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
     "attention": Case(_attention, is_usual=False),
     "products": Case(_products, is_usual=False),
 }
-GROUPS = {"vae": ("vae-encode", "vae-decode"), "dit": ("dit-3b", "dit-7b")}
+GROUPS = {
+    "vae": ("vae-encode", "vae-decode"),
+    "dit": ("dit-3b", "dit-7b"),
+    "optimisations": ("optimisations-vae", "optimisations-dit"),
+}
 
 
 def run(

@@ -130,18 +130,21 @@ def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
 
 
 def _random(run: DitRun) -> SeedVr2Dit:
-    """What goes through keeps about its size."""
+    """What goes through keeps about its size; the same numbers in every type, but for rounding."""
     with torch.device("meta"):
         dit = SeedVr2Dit(run.config).to(run.torch_dtype)
     dit.to_empty(device=run.device)
     generator = torch.Generator(run.device).manual_seed(_SEED)
     with torch.no_grad():
         for name, value in dit.named_parameters():
-            value.normal_(generator=generator)
-            if value.ndim > 1:
-                value.div_(value.shape[-1] ** 0.5)
-            elif "norm" in name or name.endswith("scale"):
-                value.mul_(0.3).add_(1)
-            else:
-                value.mul_(0.3)
+            noise = torch.randn(value.shape, generator=generator, device=run.device)
+            value.copy_(noise * _spread(value) + _middle(name, value))
     return dit.eval().requires_grad_(False)
+
+
+def _spread(value: Tensor) -> float:
+    return float(value.shape[-1] ** -0.5) if value.ndim > 1 else 0.3
+
+
+def _middle(name: str, value: Tensor) -> float:
+    return 1.0 if value.ndim == 1 and ("norm" in name or name.endswith("scale")) else 0.0

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from engine.bench import optimisations_case
-from engine.bench.optimisations_case import optimisation_rows
+from engine.bench.optimisations_case import dit_optimisation_rows, optimisation_rows
 from engine.bench.options import BenchOptions
 from engine.geometry import Size
-from engine.optimisations import VAE_OPTIMISATIONS, VaeSwitches
+from engine.optimisations import VAE_OPTIMISATIONS, DitSwitches, VaeSwitches
 from tests.helpers.tiny import tiny_config
+from tests.helpers.tiny_dit import tiny_dit_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(), size=Size(16, 16), frames=(5, 1), quick=True, device="cpu"
@@ -54,3 +56,18 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without == {"of_decode_1": 0.25, "error": 0.0}
     added = lab.compare(VaeSwitches().changed("temporal_winograd", True), added=True)
     assert added == {"of_decode_1": 0.5, "error": 0.0}
+
+
+def test_every_switch_of_the_transformer_has_a_line() -> None:
+    options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64))
+    rows = {row["switch"]: row for row in dit_optimisation_rows(options)}
+    names = [entry.name for entry in DitSwitches.TABLE]
+    assert list(rows) == ["(defaults)", "(all off)", *names]
+    for entry in DitSwitches.TABLE:
+        row = rows[entry.name]
+        assert row["exactness"] == entry.exactness
+        if "cpu" in entry.devices:
+            assert row["of_forward_5"] > 0
+            assert 0 <= row["error"] < 1e-4
+        else:
+            assert row["note"] == "not on this processor"

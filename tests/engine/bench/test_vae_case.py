@@ -155,17 +155,21 @@ from engine.cli import bench, main, parser
 from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.models.seedvr2.config import VaeConfig
+from engine.models.seedvr2.dit_config import DitConfig
+dit = DitConfig(dim=16, heads=1, head_dim=16, rope_dim=16, layers=2, separate_layers=1,
+                mlp_hidden=16, text_in_dim=8)
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
-                       memory=False, calibrate=False, threads=1)
-rows = api.bench(["vae", "optimisations"], options=options)
+                       memory=False, calibrate=False, threads=1, dit=dit)
+rows = api.bench(["vae", "dit", "optimisations"], options=options)
 print(json.dumps([row["case"] for row in rows]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     cases = json.loads(done.stdout)
     assert cases[0] == "machine"
-    assert set(cases[1:]) == {"vae-encode", "vae-decode", "optimisations"}
+    models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
+    assert set(cases[1:]) == models | {"optimisations-vae", "optimisations-dit"}
 
 
 @pytest.mark.gpu
