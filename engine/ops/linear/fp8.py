@@ -7,18 +7,16 @@ found on the device, which never waits for the processor. Not yet run on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from engine.ops.linear.twin import ProductLinear, TwinLinear, row_spans
+from engine.ops.linear.twin import ProductLinear, TwinLinear
 
 FORMATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 _E4M3 = torch.float8_e4m3fn
 _LARGEST = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _TINY = 1e-30  # stands for the largest value where all are zero
-_RESULTS = (torch.float16, torch.bfloat16, torch.float32)
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 class Fp8Linear(TwinLinear):
@@ -77,21 +75,24 @@ class Fp8Product(ProductLinear):
         """The weight [out_features, in_features] as numbers of `dtype`."""
         return (self.weight.float() * self.weight_scale).to(dtype)
 
-    def multiply(self, x: Tensor) -> Iterator[Tensor]:
-        """Products of x [N, in_features] with the weight, some rows after the other."""
-        if not len(x):
-            return
-        scale = _scale(x)
-        dtype = x.dtype if x.dtype in _RESULTS else torch.float32
-        for part in row_spans(x):
-            yield torch._scaled_mm(
-                _rounded(part, scale),
-                self.weight.t(),
-                scale,
-                self.weight_scale,
-                out_dtype=dtype,
-                use_fast_accum=True,
-            )
+    def scale_of(self, x: Tensor) -> Tensor:
+        """One for all of it."""
+        return _scale(x)
+
+    def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        """Write the product of some rows."""
+        scale = _scale(x) if scale is None else scale
+        fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
+        product = torch._scaled_mm(
+            _rounded(x, scale),
+            self.weight.t(),
+            scale,
+            self.weight_scale,
+            bias=self.bias if fused else None,
+            out_dtype=out.dtype if out.dtype in _HALVES else torch.float32,
+            use_fast_accum=True,
+        )
+        out.copy_(product if fused or self.bias is None else product.add_(self.bias))
 
 
 def _scale(x: Tensor) -> Tensor:

@@ -6,13 +6,11 @@ processors too, and there in less time than float32. Not yet run on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.ops.linear.twin import ProductLinear, row_spans
+from engine.ops.linear.twin import ProductLinear
 
 _LARGEST = 127
 _TINY = 1e-30  # stands for the largest value where all are zero
@@ -50,17 +48,20 @@ class Int8Product(ProductLinear):
         """The weight [out_features, in_features] as numbers of `dtype`."""
         return (self.weight * self.weight_scale[:, None]).to(dtype)
 
-    def multiply(self, x: Tensor) -> Iterator[Tensor]:
-        """Products of x [N, in_features] with the weight, float32, some rows after the other."""
-        for part in row_spans(x):
-            rounded, scale = _rounded(part)
-            missing = max(0, _FEWEST_ROWS - len(part))
-            sums = torch._int_mm(F.pad(rounded, (0, 0, 0, missing)), self.weight.t())
-            yield sums[: len(part)].float().mul_(scale).mul_(self.weight_scale)
+    def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        """Write the product of some rows; every token is rounded by itself."""
+        rounded, scale = _rounded(x)
+        missing = max(0, _FEWEST_ROWS - len(x))
+        sums = torch._int_mm(F.pad(rounded, (0, 0, 0, missing)), self.weight.t())
+        scaled = sums[: len(x)] * scale
+        if self.bias is None:
+            torch.mul(scaled, self.weight_scale, out=out)
+        else:
+            torch.addcmul(self.bias.float(), scaled, self.weight_scale, out=out)
 
 
 def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers [N, K] and what they have to be multiplied with, [N, 1] float32."""
     low, high = torch.aminmax(x, dim=1, keepdim=True)
     scale = torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST)
-    return x.float().div(scale).round_().to(torch.int8), scale
+    return (x / scale).round_().to(torch.int8), scale

@@ -7,7 +7,6 @@ is rounded by torch's own operators, in many passes. Not yet run on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import ScalingType, SwizzleType
 
-from engine.ops.linear.twin import ProductLinear, row_spans
+from engine.ops.linear.twin import ProductLinear
 
 GROUP = 16  # numbers that share a scale
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -80,25 +79,25 @@ class NvFp4Product(ProductLinear):
         packed = Packed(self.weight, self.weight_scales, self.weight_scale)
         return unpack(packed).to(dtype)
 
-    def multiply(self, x: Tensor) -> Iterator[Tensor]:
-        """Products of x [N, in_features] with the weight, some rows after the other."""
-        if not len(x):
-            return
-        scale = _scale(x)
-        dtype = torch.bfloat16 if x.dtype == torch.bfloat16 else torch.float32
-        for part in row_spans(x):
-            packed = pack(part, scale)
-            yield F.scaled_mm(
-                packed.codes.view(torch.float4_e2m1fn_x2),
-                self.weight.view(torch.float4_e2m1fn_x2).t(),
-                [packed.scales, packed.scale],
-                _RECIPE,
-                [self.weight_scales, self.weight_scale],
-                _RECIPE,
-                swizzle_a=_SWIZZLE,
-                swizzle_b=_SWIZZLE,
-                output_dtype=dtype,
-            )
+    def scale_of(self, x: Tensor) -> Tensor:
+        """One for all of it, beside that of each group."""
+        return _scale(x)
+
+    def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        """Write the product of some rows."""
+        packed = pack(x, scale)
+        product = F.scaled_mm(
+            packed.codes.view(torch.float4_e2m1fn_x2),
+            self.weight.view(torch.float4_e2m1fn_x2).t(),
+            [packed.scales, packed.scale],
+            _RECIPE,
+            [self.weight_scales, self.weight_scale],
+            _RECIPE,
+            swizzle_a=_SWIZZLE,
+            swizzle_b=_SWIZZLE,
+            output_dtype=torch.bfloat16 if out.dtype == torch.bfloat16 else torch.float32,
+        )
+        out.copy_(product if self.bias is None else product.add_(self.bias))
 
 
 def pack(x: Tensor, scale: Tensor | None = None) -> Packed:

@@ -77,8 +77,18 @@ class ProductLinear(TwinLinear):
         """Round a weight [out_features, in_features] and keep that, on its device."""
         raise NotImplementedError
 
-    def multiply(self, x: Tensor) -> Iterator[Tensor]:
-        """Products of x [N, in_features] with the weight: some rows after the other, in order."""
+    def scale_of(self, x: Tensor) -> Tensor | None:
+        """What all rows of x [N, in_features] are rounded with; None: each has its own scale."""
+        return None
+
+    def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        """Write the product of some rows with the weight, bias included.
+
+        Args:
+            x: [n, in_features].
+            scale: By `scale_of`, of all rows.
+            out: [n, out_features].
+        """
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,11 +98,10 @@ class ProductLinear(TwinLinear):
         """
         rows = x.reshape(-1, self.in_features)
         out = x.new_empty(len(rows), self.out_features)
-        begin = 0
-        for part in self.multiply(rows):
-            target = out[begin : begin + len(part)]
-            begin += len(part)
-            target.copy_(part if self.bias is None else part.add_(self.bias))
+        scale = self.scale_of(rows) if len(rows) else None
+        for begin in range(0, len(rows), _ROWS):
+            part = slice(begin, begin + _ROWS)
+            self.multiply(rows[part], scale, out[part])
         return out.view(*x.shape[:-1], self.out_features)
 
 
@@ -118,9 +127,3 @@ def widened(module: nn.Module, without: str = "") -> Iterator[None]:
     finally:
         for twin in twins:
             twin._keeps, twin._wide = False, None
-
-
-def row_spans(x: Tensor) -> Iterator[Tensor]:
-    """Rows of x [N, K], some after the other; none when there are none."""
-    for begin in range(0, len(x), _ROWS):
-        yield x[begin : begin + _ROWS]

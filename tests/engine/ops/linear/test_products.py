@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.errors import FeatureMissing
-from engine.ops.linear import products
+from engine.ops.linear import products, twin
 from engine.ops.linear.int8 import Int8Product
 from engine.ops.linear.products import PRODUCTS, require, rounded, working
 from tests.helpers.compare import relative_rms
@@ -35,6 +35,17 @@ def test_a_product_is_that_of_the_rounded_numbers(kind: str) -> None:
     x = torch.randn(80, 64)
     wanted = F.linear(rounded(kind, x), layer.dense_weight(torch.float64), layer.bias.double())
     assert relative_rms(layer(x), wanted) < 1e-5
+    layer.bias.data = layer.bias.data.bfloat16()
+    assert relative_rms(layer(x.bfloat16()), wanted) < 0.02
+
+
+def test_many_tokens_share_the_scale_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = PRODUCTS["fp8"](64, 48, bias=False)
+    layer.take(torch.randn(48, 64))
+    x = torch.randn(70, 64) * torch.logspace(-3, 3, 70)[:, None]
+    wanted = layer(x)
+    monkeypatch.setattr(twin, "_ROWS", 16)
+    assert torch.equal(layer(x), wanted)
 
 
 @pytest.mark.parametrize("kind", PRODUCTS)
@@ -54,8 +65,8 @@ def test_scales_are_buffers_in_float32_and_nothing_wants_a_gradient(kind: str) -
 
 
 def test_a_product_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(layer: Int8Product, x: Tensor) -> Iterator[Tensor]:
-        yield torch.full((len(x), layer.out_features), torch.nan)
+    def wrong(layer: Int8Product, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        out.fill_(torch.nan)
 
     monkeypatch.setattr(Int8Product, "multiply", wrong)
     assert "int8" not in working("cpu")
