@@ -26,7 +26,19 @@ __all__ = [
     "parameters",
     "resident_bytes",
     "streamed_bytes",
+    "streams",
 ]
+
+
+def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
+    """Whether anything comes and goes; a processor, which is the host, keeps the text's share.
+
+    Args:
+        config: Of the model.
+        blocks: That stay on the device; None: all, and all of them.
+        device: Kind of the torch device.
+    """
+    return blocks is not None and (blocks < config.layers or device != "cpu")
 
 
 def resident_bytes(
@@ -36,8 +48,9 @@ def resident_bytes(
     *,
     dtype: str = "bfloat16",
     buffers: int = 2,
+    device: str = "cuda",
 ) -> int:
-    """Of weights on a card.
+    """Of weights on the device.
 
     Args:
         config: Of the model.
@@ -46,9 +59,10 @@ def resident_bytes(
             text's share of all of them where it has its own in every block. None: all stay.
         dtype: Of biases and vectors.
         buffers: For those.
+        device: Kind of the torch device.
     """
     ends, each, text = _weights(config, bytes_per_weight, dtype)
-    if blocks is None:
+    if blocks is None or not streams(config, blocks, device):
         return ends + sum(each)
     stay = resident_blocks(config.layers, blocks)
     own_text = config.separate_layers == config.layers

@@ -16,6 +16,7 @@ from engine.models.load import assign, check_filled, check_keys, check_numbers, 
 from engine.models.recognise import REPACKAGED, SEEDVR2_TRANSFORMERS, recognise
 from engine.models.seedvr2.dit import SeedVr2Dit
 from engine.models.seedvr2.dit_config import DitConfig, infer_dit_config
+from engine.models.seedvr2.dit_cost import streams
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.keymap import DIT_KEYS
 from engine.models.seedvr2.load_text import load_text_embedding
@@ -104,10 +105,11 @@ def load_dit(
         with torch.device("meta"):
             plain = form == "plain"
             dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
-        reading = _Reading(file, where, dtype, streams=_streams(options, config, where))
+        streamed = streams(config, options.blocks_on_device, where.type)
+        reading = _Reading(file, where, dtype, streamed)
         reading.prepare(dit, options.products)
         reading.fill(dit)
-    if reading.streams:
+    if streamed:
         _stream(dit, options, where, dtype)
     if isinstance(dit, FastDit):
         dit.finish_loading()
@@ -141,13 +143,13 @@ class _Reading:
     """What is read, and where it goes.
 
     Attributes:
-        streams: Whether tensors of the blocks stay on the host.
+        streamed: Whether tensors of the blocks stay on the host.
     """
 
     file: WeightsFile
     device: torch.device
     dtype: torch.dtype
-    streams: bool
+    streamed: bool
 
     def prepare(self, dit: SeedVr2Dit, products: str) -> None:
         """Check that the file fits, and put the right kinds of layers in their places."""
@@ -168,7 +170,7 @@ class _Reading:
         for ours, name in self._published().items():
             path, _, leaf = ours.rpartition(".")
             owner = dit.get_submodule(path)
-            host = self.streams and ours.startswith("blocks.")
+            host = self.streamed and ours.startswith("blocks.")
             if leaf != "weight" or not isinstance(owner, TwinLinear):
                 assign(dit, ours, self._plain(name, host))
             elif isinstance(owner, ProductLinear):
@@ -210,12 +212,6 @@ class _Reading:
 def _filled(module: nn.Module) -> list[tuple[str, Tensor]]:
     own = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
     return [(leaf, value) for leaf, value in own if not value.is_meta]
-
-
-def _streams(options: LoadOptions, config: DitConfig, device: torch.device) -> bool:
-    """A processor needs no stream when everything stays: it is the host."""
-    resident = options.blocks_on_device
-    return resident is not None and (resident < config.layers or device.type != "cpu")
 
 
 def _stream(

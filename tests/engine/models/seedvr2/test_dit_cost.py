@@ -138,6 +138,13 @@ def test_weights_on_the_device_are_predicted(kind: str, blocks: int, tmp_path: P
     assert whole <= resident_bytes(config, FORMAT_BYTES["fp16"], None) <= 1.01 * whole
 
 
+def test_a_processor_keeps_all_when_all_blocks_stay() -> None:
+    for config in (DIT_3B, DIT_7B):
+        whole = resident_bytes(config, 2, None)
+        assert resident_bytes(config, 2, config.layers, device="cpu") == whole
+    assert resident_bytes(DIT_7B, 2, 36) < resident_bytes(DIT_7B, 2, 36, device="cpu")
+
+
 def test_bytes_of_the_published_files() -> None:
     """As FORMAT_BYTES has them: fp16 6.8 and 16.5 GB, the text's share of the 7B 8.2 GB."""
     assert resident_bytes(DIT_3B, 2, None) == pytest.approx(6.78 * GB, rel=0.01)
