@@ -14,10 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import torch
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from torch import Tensor
 
 Shape = tuple[int, ...]
@@ -61,6 +59,8 @@ def write_gguf(
         cut_rows: Cut such matrices into rows of 256 and say so in the metadata, where they can be.
         metadata: More of it.
     """
+    import gguf
+
     pool = _Pool()
     writer = gguf.GGUFWriter(path, "seedvr2")
     for name, text in (metadata or {}).items():
@@ -71,10 +71,10 @@ def write_gguf(
         found, shape = kinds[name]
         if shape != _shape(tensor):
             writer.add_array(f"comfy.gguf.orig_shape.{prefix}{name}", list(_shape(tensor)))
-        values, size = GGML_QUANT_SIZES[GGMLQuantizationType[found]]
+        values, size = _sizes(found)
         rows = (*shape[:-1], shape[-1] // values * size)
         bytes_ = np.dtype(np.uint8)
-        raw = GGMLQuantizationType[found]
+        raw = gguf.GGMLQuantizationType[found]
         writer.add_tensor_info(prefix + name, rows, bytes_, math.prod(rows), raw)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -148,6 +148,14 @@ class _Pool:
         return torch.cat([pool[begin:], *[pool] * (times - 1)])[:count].clone()
 
 
+def _sizes(kind: str) -> tuple[int, int]:
+    """Values and bytes of a block; the package is needed for GGUF files only."""
+    import gguf
+
+    found: tuple[int, int] = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    return found
+
+
 def _shape(tensor: Tensor | Shape) -> Shape:
     return tuple(tensor.shape) if isinstance(tensor, Tensor) else tensor
 
@@ -155,7 +163,7 @@ def _shape(tensor: Tensor | Shape) -> Shape:
 def _stored(name: str, shape: Shape, kind: Format, cut_rows: bool) -> tuple[str, Shape]:
     """Format and shape in a GGUF file."""
     found = kind if isinstance(kind, str) else kind(name, shape)
-    values = GGML_QUANT_SIZES[GGMLQuantizationType[found]][0]
+    values = _sizes(found)[0]
     if len(shape) < 2:
         return "F32", shape or (1,)
     if shape[-1] % values == 0:
@@ -178,16 +186,19 @@ def _numbers(name: str, tensor: Tensor | Shape, pool: _Pool) -> Tensor:
 def _packed(name: str, tensor: Tensor | Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]:
     if kind in _RANDOM_BLOCKS and not (kind == "Q8_0" and isinstance(tensor, Tensor)):
         return _random_blocks(_shape(tensor), kind, pool)
+    import gguf
+
     numbers = _numbers(name, tensor, pool)
     if kind in _TORCH:
         return np.frombuffer(_bytes(numbers.to(_TORCH[kind])), np.uint8)
-    flat = numbers.float().reshape(-1, GGML_QUANT_SIZES[GGMLQuantizationType[kind]][0])
-    parts = [gguf.quantize(part.numpy(), GGMLQuantizationType[kind]) for part in flat.split(2**16)]
+    flat = numbers.float().reshape(-1, _sizes(kind)[0])
+    known = gguf.GGMLQuantizationType[kind]
+    parts = [gguf.quantize(part.numpy(), known) for part in flat.split(2**16)]
     return np.concatenate(parts)
 
 
 def _random_blocks(shape: Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]:
-    values, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    values, size = _sizes(kind)
     spread, lowest, place = _RANDOM_BLOCKS[kind]
     count = math.prod(shape) // values
     raw = pool.bits(count * size).view(count, size)

@@ -8,23 +8,10 @@ import torch.nn.functional as F
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from engine.ops.linear import gguf as ours
 from engine.ops.linear.gguf import BLOCKS, GgufLinear, dequantise
-
-SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # bytes of half numbers
-
-
-def random_blocks(kind: str, count: int, seed: int = 1) -> Tensor:
-    """Any bits at all, with finite scales of either sign."""
-    generator = torch.Generator().manual_seed(seed)
-    raw = torch.randint(0, 256, (count, BLOCKS[kind].bytes), generator=generator)
-    raw = raw.to(torch.uint8)
-    for place in SCALES.get(kind, (0, 2)):
-        scales = torch.randn(count, 1, generator=generator).half()
-        raw[:, place : place + 2] = scales.view(torch.uint8)
-    return raw
+from tests.helpers.random_blocks import random_blocks
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -92,12 +79,3 @@ def test_the_weight_and_the_bias_are_all_there_is() -> None:
     layer = GgufLinear(512, 24, "Q4_K", bias=True)
     assert set(layer.state_dict()) == {"weight", "bias"}
     assert not any(parameter.requires_grad for parameter in layer.parameters())
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_a_card_gives_the_same_values(kind: str) -> None:
-    raw = random_blocks(kind, 300)
-    wanted = dequantise(raw, kind, (300, BLOCKS[kind].values))
-    found = dequantise(raw.cuda(), kind, (300, BLOCKS[kind].values))
-    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-6, atol=1e-6)
