@@ -280,12 +280,21 @@ def _dit_weights(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
 
 
 def _forward(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
-    size = _grid(plan)
-    return dit_cost.forward_bytes(dit, size, files.TEXT_TOKENS, model.dtype, model.device)
+    stored = _bytes_per_weight(dit, plan, model)
+    return dit_cost.forward_bytes(
+        dit,
+        _grid(plan),
+        files.TEXT_TOKENS,
+        model.dtype,
+        model.device,
+        widened=plan.products == "none" and stored < ITEM[model.dtype],
+    )
 
 
 def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> float:
-    """As stored on the device: packed formats stay packed, others take the transformer's type."""
+    """As kept on the device: packed formats stay packed, others take the transformer's type."""
+    if plan.products != "none":
+        return dit_cost.FORMAT_BYTES[plan.products]
     numbers = dit_cost.parameters(dit)
     stored = plan.dit.bytes / numbers if plan.dit.bytes else 2.0
     wide = ITEM[model.dtype]

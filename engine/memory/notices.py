@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.geometry import Size
+from engine.hardware import features
 from engine.media import MediaInfo
 from engine.memory import diffusion
 from engine.memory.budget import Budget
@@ -76,6 +77,16 @@ def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
             f"{bytes_text(budget.vram_bytes)} may be used.",
             hint="Close other programs or choose a smaller result.",
             params={"needed": str(device), "allowed": str(budget.vram_bytes)},
+        )
+    offered = features.products(budget.capability)
+    if plan.model.device == "cuda" and found.products not in ("none", *offered):
+        nearest = offered[0] if offered else "none"
+        yield Notice(
+            code="feature-missing",
+            severity="refusal",
+            message=f"This card cannot multiply {found.products} numbers.",
+            hint=f"Choose products={nearest}.",
+            params={"feature": found.products, "nearest": nearest},
         )
     if plan.model.device == "cpu":
         yield Notice(

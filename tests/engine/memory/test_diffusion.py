@@ -120,3 +120,27 @@ def test_the_processor_is_slow_and_says_so() -> None:
     assert plan.peak_bytes < 24 * GIB
     longer = replace(plan.model, diffusion=replace(diffusion_of(plan), clip=21))
     assert diffusion.needs(longer).transformer > diffusion.needs(plan.model).transformer
+
+
+@pytest.mark.parametrize(
+    ("capability", "product", "refused"),
+    [
+        ((7, 5), "fp8", True),
+        ((7, 5), "int8", False),
+        ((8, 9), "fp8", False),
+        ((8, 9), "nvfp4", True),
+        ((12, 0), "nvfp4", False),
+    ],
+)
+def test_products_that_a_card_lacks_are_refused_with_another(
+    capability: tuple[int, int], product: str, refused: bool
+) -> None:
+    budget = a_budget(cuda=True, vram_bytes=16 * GIB, capability=capability)
+    wanted = JobSettings(model="seedvr2-3b", products=product)
+    plan = plan_job(Request(media=a_media(size=HD), settings=wanted), budget, Rates())
+    found = [notice for notice in plan.notices if notice.code == "feature-missing"]
+    assert bool(found) == refused
+    assert plan.model.dtype == ("float16" if capability < (8, 0) else "bfloat16")
+    if refused:
+        assert found[0].hint
+        assert found[0].params["nearest"] != product
