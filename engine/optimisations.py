@@ -254,7 +254,7 @@ DIT_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=(CPU,),
-        does="Multiplies float32 matrices by the library that torch keeps for convolutions.",
+        does="Multiplies float32 matrices, activation included, by the library for convolutions.",
     ),
 )
 

@@ -22,7 +22,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in 
 
     Weights are read again where they are; other tensors are replaced by one of the same shape and
     layout, so that a recording takes little memory. What packages for attention do without
-    operators of torch is not seen.
+    operators of torch is not seen. An activation inside a product is left out.
 
     Args:
         weights: Tensors that stay themselves.
@@ -51,6 +51,8 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in 
         elif name in _PRODUCTS:
             found = result if isinstance(result, Tensor) else result[0]
             self.flops += 2 * prod(found.shape) * self._inner(name, args)
+            if name == "_linear_pointwise":
+                args = (*args[:3], "none", *args[4:])
             self._note(func, args, kwargs)
         return result
 

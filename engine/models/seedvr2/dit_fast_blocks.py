@@ -25,7 +25,7 @@ from engine.models.seedvr2.dit_modulation import LayerVectors
 from engine.models.seedvr2.dit_steps import Shifts, Steps, Triple
 from engine.ops.attention.attend import attend
 from engine.ops.linear.twin import ProductLinear, TwinLinear
-from engine.ops.products import onednn_product, onednn_serves, product
+from engine.ops.products import Activation, onednn_product, onednn_serves, product
 from engine.ops.rows import work_dtype
 from engine.ops.workspace import Workspace
 from engine.optimisations import DitSwitches
@@ -76,24 +76,27 @@ class Tools:
         """Tokens that are projected at a time, of so many."""
         return self._chunk if self.switches.token_chunks else max(1, count)
 
-    def project(self, linear: nn.Module, x: Tensor, purpose: str) -> Tensor:
+    def project(
+        self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
+    ) -> Tensor:
         """The product of a linear layer, in a buffer where the layer can write into one."""
         if isinstance(linear, TwinLinear) and not isinstance(linear, ProductLinear):
             weight = linear.wide_weight(x.dtype)
         elif type(linear) is nn.Linear:
             weight = linear.weight
         else:
-            return torch.as_tensor(linear(x))
-        if self._by_onednn(x):
-            return onednn_product(x, weight, linear.bias)
+            return self.steps.activated(torch.as_tensor(linear(x)), activation)
+        if self.by_onednn(x):
+            return onednn_product(x, weight, linear.bias, activation)
         out = self.rows(purpose, len(x), linear.out_features)
-        return product(x, weight, linear.bias, out)
+        return self.steps.activated(product(x, weight, linear.bias, out), activation)
 
     def sums_in_products(self, x: Tensor) -> bool:
         """Whether a product may add to what is there."""
-        return self.switches.in_place_residual and not self._by_onednn(x)
+        return self.switches.in_place_residual and not self.by_onednn(x)
 
-    def _by_onednn(self, x: Tensor) -> bool:
+    def by_onednn(self, x: Tensor) -> bool:
+        """Whether plain products go through oneDNN, activation included."""
         return self.switches.onednn_products and onednn_serves(x)
 
 
@@ -199,11 +202,14 @@ class FastBlock:
         tools, by = self._tools, vectors.shifts[stream, MLP]
         mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
         normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
-        if isinstance(mlp, SwigluMlp):
+        if isinstance(mlp, GeluMlp):
+            hidden = tools.project(mlp.proj_in, normed, "wide", "gelu")
+        elif tools.by_onednn(normed):
+            hidden = tools.project(mlp.proj_in_gate, normed, "gate", "swish")
+            hidden = hidden.mul_(tools.project(mlp.proj_in, normed, "wide"))
+        else:
             gate = tools.project(mlp.proj_in_gate, normed, "gate")
             hidden = tools.steps.gated(gate, tools.project(mlp.proj_in, normed, "wide"))
-        else:
-            hidden = tools.steps.activated(tools.project(mlp.proj_in, normed, "wide"))
         self._add(rows, mlp.proj_out, hidden, by.gate)
 
     def _add(self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit_blocks import rms_norm
 from engine.ops.modulate import add_gated, rms_modulate
+from engine.ops.products import Activation
 from engine.ops.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.rows import work_dtype
 from engine.ops.swiglu import swiglu
@@ -76,8 +77,12 @@ class Steps:
             return F.silu(gate) * value
         return swiglu(gate, value, out=gate, kernels=self._kernels)
 
-    def activated(self, hidden: Tensor) -> Tensor:
-        """gelu(hidden) by its approximation with tanh; may overwrite it."""
+    def activated(self, hidden: Tensor, activation: Activation) -> Tensor:
+        """What a product gave behind its activation; may overwrite it."""
+        if activation == "none":
+            return hidden
+        if activation == "swish":
+            return F.silu(hidden, inplace=self._fused)
         if not self._fused:
             return F.gelu(hidden, approximate="tanh")
         in_place: Any = torch.ops.aten.gelu_

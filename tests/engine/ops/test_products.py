@@ -36,13 +36,25 @@ def test_only_float32_on_a_processor_is_given_to_onednn() -> None:
 
 
 def test_an_operator_that_is_gone_or_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def gone(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "") -> Tensor:
         raise AttributeError("no such operator")
 
-    def wrong(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return x @ weight.t()  # forgets the bias
+    def wrong(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "") -> Tensor:
+        return x @ weight.t() if bias is None else x @ weight.t() + bias  # does not activate
 
     for operator in (gone, wrong):
         products._works.cache_clear()
         monkeypatch.setattr(products, "onednn_product", operator)
         assert not products.onednn_serves(torch.zeros(1))
+
+
+def test_activations_are_those_of_the_models() -> None:
+    x, weight, bias = torch.randn(40, 12), torch.randn(30, 12), torch.randn(30)
+    if not products.onednn_serves(x):
+        pytest.skip("this torch has no such operator")
+    plain = torch.nn.functional.linear(x, weight, bias)
+    gelu = torch.nn.functional.gelu(plain, approximate="tanh")
+    found = products.onednn_product(x, weight, bias, "gelu")
+    assert torch.allclose(found, gelu, atol=1e-5)
+    found = products.onednn_product(x, weight, bias, "swish")
+    assert torch.allclose(found, torch.nn.functional.silu(plain), atol=1e-5)

@@ -142,6 +142,19 @@ def test_half_precision_is_as_exact_as_the_plain_form(kind: str, dtype: torch.dt
 
 
 @KINDS
+@pytest.mark.parametrize("onednn", [True, False])
+def test_float32_is_as_exact_as_the_plain_form(kind: str, onednn: bool) -> None:
+    """On a processor its products may come from another library, which sums in another order."""
+    exact = random_dit(tiny_dit_config(kind, dim=64, mlp_hidden=192)).float().double()
+    plain = random_dit(exact.config).float()
+    fast = fast_of(plain, DitSwitches(onednn_products=onednn))
+    latent, text = random_inputs(exact.config, (2, 24, 44), text=6, dtype=torch.float32)
+    truth = exact(latent.double(), text.double(), T)
+    errors = [(form(latent, text, T) - truth).square().mean() for form in (plain, fast)]
+    assert 0 < float(errors[1]) ** 0.5 <= 1.5 * float(errors[0]) ** 0.5
+
+
+@KINDS
 def test_windows_of_one_shape_attend_in_one_call(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
