@@ -14,6 +14,7 @@ from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_cost import forward_bytes, resident_bytes
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.load_dit import FORMS, Form, LoadOptions, load_dit
+from tests.helpers.quant_files import write_fp8, write_gguf
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
 
 pytestmark = pytest.mark.gpu
@@ -51,14 +52,12 @@ def test_streamed_is_resident_bit_for_bit(
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 @pytest.mark.parametrize("narrow", ["fp8", "Q8_0"])
 def test_narrow_weights_stream_too(kind: str, narrow: str, tmp_path: Path) -> None:
-    pytest.importorskip("gguf")
-    from tests.helpers.quant_files import write_fp8, write_gguf
-
     config = config_of(kind)
     tensors = dict(random_dit(config, dtype=torch.float32).state_dict())
     if narrow == "fp8":
         write_fp8(tmp_path / "dit", tensors)
     else:
+        pytest.importorskip("gguf")
         write_gguf(tmp_path / "dit", tensors, narrow)
     latent, text = (x.cuda() for x in random_inputs(config, (2, 30, 46), dtype=torch.bfloat16))
     found = [
