@@ -59,7 +59,7 @@ class DiffusionPlan:
     decode_tile: Size | None = None
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     vae_dtype: str = "float32"
-    blocks_on_device: int = 0
+    blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # of main memory, for copies of the other blocks
     attention: str = "auto"
     products: str = "none"

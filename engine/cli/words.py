@@ -153,7 +153,8 @@ def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
         _part("decodes", plan.decode_tile),
     ]
     if model.device == "cuda":
-        parts.append(f"{plan.blocks_on_device} blocks on the card")
+        blocks = "all" if plan.blocks_on_device is None else plan.blocks_on_device
+        parts.append(f"{blocks} blocks on the card")
     if plan.strength < 100:
         parts.append(f"strength {plan.strength} %")
     return ", ".join(parts)

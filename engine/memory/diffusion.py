@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from engine.cost import Cost
 from engine.geometry import Size
@@ -76,7 +76,6 @@ def choose(
     layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
     clip = _clip_latents(settings, where.device)
     whole = _in_frames(clip, settings) if settings.join != "latents" else (clip, _shared(clip))
-    blocks = found.dit_config.layers
     diffusion = DiffusionPlan(
         dit=found.dit,
         vae=found.vae,
@@ -91,7 +90,7 @@ def choose(
         decode_tile=_edge(settings.decode_tile, layout.padded),
         warm_up=0 if where.device == "cuda" else WARM_UP,  # there is one memory
         vae_dtype=_vae_dtype(settings, where.device),
-        blocks_on_device=blocks if settings.blocks_on_device < 0 else settings.blocks_on_device,
+        blocks_on_device=None if settings.blocks_on_device < 0 else settings.blocks_on_device,
         attention=settings.attention,
         products=settings.products,
         strength=settings.strength,
@@ -136,7 +135,9 @@ def smaller(model: ModelPlan) -> ModelPlan | None:
     )
     steps = [step for _, step in order]
     # the stages take turns: only less of the largest one helps, or less beside all of them
-    steps.insert(0 if now.weights > order[0][0] else 1, _fewer_blocks)
+    layers = files.configs(model.model, plan)[0].layers
+    fewer = partial(_fewer_blocks, layers=layers)
+    steps.insert(0 if now.weights > order[0][0] else 1, fewer)
     for step in steps:
         less = step(plan)
         if less is not None:
@@ -206,14 +207,13 @@ def fitted(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
 def _pinned(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
     """With copies of streamed weights in main memory, as far as there is room for them."""
     plan = model.diffusion
-    if plan is None or model.device != "cuda":
+    if plan is None or plan.blocks_on_device is None or model.device != "cuda":
         return model
     dit, _ = files.configs(model.model, plan)
     stored = _bytes_per_weight(dit, plan, model)
-    whole = dit_cost.resident_bytes(dit, stored, dit.layers, dtype=model.dtype)
-    here = dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
+    streamed = dit_cost.streamed_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
     room = budget.ram_bytes - host_bytes - needs(model).host
-    pinned = max(0, min(whole - here, room, int(PINNED_SHARE * budget.ram_bytes)))
+    pinned = max(0, min(streamed, room, int(PINNED_SHARE * budget.ram_bytes)))
     return replace(model, diffusion=replace(plan, pin_bytes=pinned))
 
 
@@ -276,7 +276,9 @@ def _vae_weights(vae: VaeConfig, plan: DiffusionPlan) -> int:
 
 def _dit_weights(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
     stored = _bytes_per_weight(dit, plan, model)
-    return dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
+    return dit_cost.resident_bytes(
+        dit, stored, plan.blocks_on_device, dtype=model.dtype, device=model.device
+    )
 
 
 def _forward(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
@@ -417,7 +419,10 @@ def _shorter(plan: DiffusionPlan) -> DiffusionPlan | None:
     return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
 
 
-def _fewer_blocks(plan: DiffusionPlan) -> DiffusionPlan | None:
+def _fewer_blocks(plan: DiffusionPlan, layers: int) -> DiffusionPlan | None:
+    """All but the text's weights, then fewer and fewer whole blocks."""
+    if plan.blocks_on_device is None:
+        return replace(plan, blocks_on_device=layers)
     if plan.blocks_on_device == 0:
         return None
-    return replace(plan, blocks_on_device=plan.blocks_on_device * 3 // 4)
+    return replace(plan, blocks_on_device=min(plan.blocks_on_device, layers) * 3 // 4)

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,7 +161,8 @@ def _restore_shots(
     shots = ShotReader(reader, detector, slice_frames=model.slice_frames)
     slices = workers.stream(QUEUE_CLIPS, ShotSlice)
     workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
-    Shots(model, context, beginning).run(slices, ready)
+    with closing(model):
+        Shots(model, context, beginning).run(slices, ready)
 
 
 def _shrink(context: Context, why: str, error: BaseException) -> None:

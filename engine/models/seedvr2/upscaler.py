@@ -25,6 +25,7 @@ from engine.models.seedvr2.sampler import (
 )
 from engine.models.seedvr2.shot import ClippedShot, Restored, Shot, ShotOptions
 from engine.models.seedvr2.stream import DecodedTile, Tiling, Watch
+from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.colour import blend_strength, correct_colour
 from engine.ops.resize import resize
 from engine.plan import DiffusionPlan, ModelPlan
@@ -70,6 +71,14 @@ class SeedVr2:
     def is_pooled(self) -> bool:
         """Whether colours are corrected over all frames of a block together."""
         return self._plan.colour in _POOLED
+
+    def close(self) -> None:
+        """Give back buffers and pinned memory; the model is of no use afterwards."""
+        stream = getattr(self._dit, "stream", None)
+        if stream is not None:
+            stream.close()
+        if isinstance(self._vae, FastVae):
+            self._vae.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
         """The frame to begin reading at, so that `wanted` and all behind it come out right.

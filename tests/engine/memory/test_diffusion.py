@@ -38,10 +38,14 @@ def diffusion_of(plan: Plan) -> Any:
     return plan.model.diffusion
 
 
+def blocks_of(found: Any) -> int:
+    return 99 if found.blocks_on_device is None else found.blocks_on_device
+
+
 def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
     plan = plan_of(64)
     found = diffusion_of(plan)
-    assert (found.encode_tile, found.decode_tile, found.blocks_on_device) == (None, None, 32)
+    assert (found.encode_tile, found.decode_tile, found.blocks_on_device) == (None, None, None)
     assert (found.clip, found.shared, found.pin_bytes) == (21, 2, 0)
     assert (plan.model.device, plan.model.dtype, found.vae_dtype) == (
         "cuda",
@@ -89,7 +93,7 @@ def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
     assert diffusion.needs(small.model).device <= vram * GIB or not small.fits
     a, b = diffusion_of(small), diffusion_of(large)
     assert a.clip <= b.clip
-    assert a.blocks_on_device <= b.blocks_on_device
+    assert blocks_of(a) <= blocks_of(b)
 
 
 def test_an_overflow_makes_the_vae_wider_once() -> None:
