@@ -10,6 +10,8 @@ SEEDVR2_VAE = "a SeedVR2 VAE"
 SEEDVR2_TRANSFORMERS = ("a SeedVR2 transformer (3B)", "a SeedVR2 transformer (7B)")
 REPACKAGED = "a repackaged SeedVR2 transformer"  # under names whose meaning nobody published
 
+# What ComfyUI's model keeps beside the published tensors; nothing else of its files is known.
+_CONDITIONING = {"positive_conditioning", "negative_conditioning"}
 _PREFIX = "model.diffusion_model."  # some tools put it before the names of a transformer
 
 
@@ -33,7 +35,7 @@ def recognise(shapes: Shapes) -> str:
 
 def _seedvr2_transformer(names: set[str]) -> str:
     """Only the 3B kind shares weights between picture and text (".all.")."""
-    if not any(name.startswith("blocks.") for name in names):
+    if not any(name.startswith("blocks.") for name in names) or _CONDITIONING & names:
         return REPACKAGED
     return SEEDVR2_TRANSFORMERS[not any(".proj_qkv.all." in name for name in names)]
 

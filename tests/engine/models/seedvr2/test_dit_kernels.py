@@ -49,7 +49,9 @@ def test_every_pass_fits_its_kernel(
     launched, asked = stand_in(monkeypatch, folder), watch(monkeypatch)
     found = fast(*inputs, 1000.0)
     steps = {"rms_modulate", "add_gated", "gather_qk"}
-    assert set(launched) == (steps | {"swiglu"} if kind == "3b" else steps)
+    # in float32 the processor that plays the card does the activation inside the product
+    assert set(launched) - {"swiglu"} == steps
+    assert ("swiglu" in launched) == (kind == "3b" and dtype != torch.float32)
     assert None not in asked
     error = (found - wanted).double().square().mean().sqrt()
     assert error <= 2 * torch.finfo(dtype).eps * wanted.double().square().mean().sqrt()

@@ -270,9 +270,12 @@ def test_files_of_other_models_are_named(what: str, path: Path) -> None:
 
 
 def test_repackaged_files_are_refused(config: DitConfig, path: Path) -> None:
-    save_file({f"diffusion.{name}": t for name, t in tensors_of(config).items()}, path)
-    with pytest.raises(WrongModel, match="looks like a SeedVR2 transformer that was repackaged"):
-        load_dit(path)
+    tensors = tensors_of(config)
+    with_text = {**tensors, "positive_conditioning": torch.zeros(5, config.text_in_dim)}
+    for renamed in ({f"diffusion.{name}": t for name, t in tensors.items()}, with_text):
+        save_file(renamed, path)
+        with pytest.raises(WrongModel, match="looks like a SeedVR2 transformer that was repack"):
+            load_dit(path)
 
 
 def test_files_that_are_not_whole(config: DitConfig, path: Path) -> None:
