@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QEvent
@@ -15,12 +16,13 @@ from app.application import Program
 from app.state.job_row import JobState
 from app.ui_state import UiState
 from engine.api import Engine, probe
+from engine.models.seedvr2.upscaler import SeedVr2
 from engine.settings.schema import SEEDVR2
 from engine.weights import catalogue
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.published import published
-from tests.helpers.seedvr2_files import write_seedvr2
+from tests.helpers.seedvr2_files import make_three_shots, write_seedvr2
 
 _PATIENCE_MS = 90_000
 
@@ -67,6 +69,32 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
 
 def wait(qtbot: QtBot, condition: Callable[[], bool]) -> None:
     qtbot.waitUntil(condition, timeout=_PATIENCE_MS)
+
+
+def test_no_clip_of_a_film_goes_across_a_cut(
+    program: Program, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    real = SeedVr2.shot
+
+    def shot(self: SeedVr2, start: int, wanted: int, watch: Any) -> Any:
+        begun.append(start)
+        return real(self, start, wanted, watch)
+
+    monkeypatch.setattr(SeedVr2, "shot", shot)
+    source = make_three_shots(tmp_path / "three shots.mkv", (5, 3, 6), "48x32")
+    files = write_seedvr2(tmp_path / "mine")
+    row = program.queue.find(program.controller.add_file(source))
+    assert row is not None
+    wait(qtbot, lambda: row.plan is not None)
+    named = {"dit": str(files.dit), "vae": str(files.vae), "text_embedding": str(files.text)}
+    program.window.choices.choose({"model": "seedvr2-3b", **named})
+    wait(qtbot, lambda: row.plan is not None and row.plan.model.diffusion is not None)
+    program.window.do("start")
+    wait(qtbot, lambda: row.state is JobState.DONE)
+    assert {0, 5, 8} <= set(begun)  # a cut too many costs nothing
+    assert row.report is not None
+    assert probe(row.report.output).video.frame_count == 14
 
 
 def test_a_film_gets_its_model_and_runs(

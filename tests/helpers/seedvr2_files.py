@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from engine.settings.schema import JobSettings
+from tests.helpers.program import ffmpeg
 from tests.helpers.tiny import tiny_config, tiny_vae
 from tests.helpers.tiny_dit import tiny_dit_config, write_dit
 
@@ -52,3 +53,18 @@ def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:
     generator = torch.Generator().manual_seed(11)
     torch.save(torch.randn(5, config.text_in_dim, generator=generator).bfloat16(), files.text)
     return files
+
+
+def make_three_shots(path: Path, frames: tuple[int, int, int], size: str) -> Path:
+    """A lossless film of three scenes of so many frames, hard cuts between them."""
+    scenes = ("testsrc2", "mandelbrot", "smptebars")
+    inputs = [
+        word
+        for scene, count in zip(scenes, frames, strict=True)
+        for word in (
+            *("-f", "lavfi", "-i"),
+            f"{scene}=size={size}:rate=25,trim=end_frame={count},format=yuv420p",
+        )
+    ]
+    ffmpeg(*inputs, "-filter_complex", "concat=n=3", "-c:v", "ffv1", path)
+    return path

@@ -44,6 +44,7 @@ class FastDit(SeedVr2Dit):
 
     Attributes:
         stream: Brings the blocks' weights to the device when they are used; None: they are there.
+        between: Called before each layer; may wait, or raise to stop in between.
         trace: Called with "blocks.N.vid" and, where it changes, "blocks.N.txt" behind each layer:
             [tokens, dim] in the order time, height, width.
     """
@@ -53,6 +54,7 @@ class FastDit(SeedVr2Dit):
         self.switches = switches = switches or DitSwitches()
         self.stream: WeightStream | None = None
         self.trace: Callable[[str, Tensor], None] | None = None
+        self.between: Callable[[], None] | None = None
         self._layouts = Layouts(config) if switches.cached_layout else Layouts(config, kept=0)
         self._modulations = Modulations(kept=switches.constant_modulation)
         self._text = KeptText(kept=switches.constant_text)
@@ -95,6 +97,8 @@ class FastDit(SeedVr2Dit):
         """All layers: rows in the order of the first become rows in the order of the last."""
         words = self._text.tokens(text, self.txt_in)
         for layer, block in enumerate(cast(Iterable[Block], self.blocks)):
+            if self.between is not None:
+                self.between()
             work = FastBlock(block, self._tools, text_is_read=self._text_is_read(layer))
             way = self._way(layer, layout, picture)
             with self._weights(layer), widened(block, without="txt"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.frame_layout import FrameLayout
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
 from engine.models.seedvr2.load_vae import Vae, load_vae
@@ -71,6 +72,14 @@ class SeedVr2:
     def is_pooled(self) -> bool:
         """Whether colours are corrected over all frames of a block together."""
         return self._plan.colour in _POOLED
+
+    def check_between(self, check: Callable[[], None]) -> None:
+        """Call something before each layer of the transformer, which may wait or raise.
+
+        A clip can take minutes, and nobody should have to wait for that.
+        """
+        if isinstance(self._dit, FastDit):
+            self._dit.between = check
 
     def close(self) -> None:
         """Give back buffers and pinned memory; the model is of no use afterwards."""

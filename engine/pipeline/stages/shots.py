@@ -33,6 +33,7 @@ class Shots:
         self._model = model
         self._context = context
         self._beginning = beginning
+        model.check_between(context.control.check)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours(context.media.video, context.plan.model.device)
         self._running: RunningShot | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from engine.video.decode import FrameReader
 from engine.video.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
-from tests.helpers.seedvr2_files import SeedVr2Files, write_seedvr2
+from tests.helpers.seedvr2_files import SeedVr2Files, make_three_shots, write_seedvr2
 
 pytestmark = NEEDS_FFMPEG
 
@@ -53,20 +54,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> SeedVr2Files:
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three shots of 11, 7 and 22 frames."""
-    path = tmp_path_factory.mktemp("films") / "three shots.mkv"
-    parts = [
-        ("testsrc2=size=64x48:rate=25", 11),
-        ("mandelbrot=size=64x48:rate=25", 7),
-        ("smptebars=size=64x48:rate=25,rotate=0.4+t", 22),
-    ]
-    inputs = [
-        word
-        for graph, frames in parts
-        for word in ("-f", "lavfi", "-i", f"{graph},trim=end_frame={frames},format=yuv420p")
-    ]
-    join = f"concat=n={len(parts)}"
-    ffmpeg(*inputs, "-filter_complex", join, "-c:v", "ffv1", path)
-    return path
+    return make_three_shots(
+        tmp_path_factory.mktemp("films") / "three shots.mkv", (11, 7, 22), "64x48"
+    )
 
 
 def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
@@ -185,6 +175,40 @@ def test_a_picture_is_a_shot_of_one_frame(files: SeedVr2Files, tmp_path: Path) -
     plan = plan_of(picture, tmp_path / "large.png", files.settings())
     run(plan, tmp_path / "job")
     assert probe(plan.output).video.size == probe(picture).video.size.scaled(2)
+
+
+def test_a_job_can_be_cancelled_inside_a_clip(
+    files: SeedVr2Files, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control()
+    asked = []
+
+    def check(self: Control) -> None:
+        real(self)
+        if threading.current_thread() is threading.main_thread():
+            asked.append(self)
+
+    real = Control.check
+    monkeypatch.setattr(Control, "check", check)
+    plan = plan_of(film, tmp_path / "out.mkv", lossless(files))
+    context = Context(
+        job_id="job", media=probe(film), plan=plan, control=control, events=Events(control)
+    )
+
+    def restored(self: SeedVr2, latents: Any, shot: int, first: int) -> Any:
+        control.cancel()
+        before = len(asked)
+        try:
+            return whole(self, latents, shot, first)
+        finally:
+            assert len(asked) == before, "it went on to the next layer"
+
+    whole = SeedVr2.restored
+    monkeypatch.setattr(SeedVr2, "restored", restored)
+    (tmp_path / "job").mkdir()
+    with pytest.raises(Cancelled):
+        run_job(context, Checkpoint(tmp_path / "job"), overwrite=True)
+    assert not plan.output.exists()
 
 
 def test_memory_that_runs_out_makes_the_plan_smaller(
