@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.geometry import Size
 from engine.hardware import features
 from engine.media import MediaInfo
-from engine.memory import diffusion
+from engine.memory import diffusion_needs
 from engine.memory.budget import Budget
 from engine.memory.request import Request
 from engine.plan import Notice, Plan
@@ -68,7 +68,7 @@ def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
             hint=f"Get it with `models download {missing[0].published}`, or in the list of models.",
             params={"files": ",".join(weights.published for weights in missing), "names": names},
         )
-    device = diffusion.needs(plan.model).device
+    device = diffusion_needs.needs(plan.model).device
     if plan.model.device == "cuda" and device > budget.vram_bytes:
         yield Notice(
             code="plan-does-not-fit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.media import MediaInfo
-from engine.memory import diffusion
+from engine.memory import diffusion_needs
 from engine.memory import rates as r
 from engine.memory.rates import Rates
 from engine.models import registry
@@ -35,7 +35,7 @@ def tiles_per_frame(plan: Plan) -> int:
     """How many tiles a frame is cut into."""
     model = plan.model
     if model.diffusion is not None:
-        return diffusion.tiles(model)
+        return diffusion_needs.tiles(model)
     if model.model == "none":
         return 1
     return len(tile_grid(plan.source_size, model.tile, model.overlap))
@@ -91,7 +91,7 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
         cost = lite_cost(config, model.tile, frames=clip, dtype_bytes=_DTYPE_BYTES[model.dtype])
         upscale += cost.peak_bytes + (2 * clip * large if model.tile != plan.source_size else 0)
     if model.diffusion is not None:
-        found = diffusion.needs(model)
+        found = diffusion_needs.needs(model)
         upscale += found.host + (found.device if model.device == "cpu" else 0)
     encoder = output_px * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
     return {
@@ -112,7 +112,8 @@ def _cpu_seconds(plan: Plan) -> dict[str, float]:
         rate = r.LITE_BF16 if model.dtype == "bfloat16" else r.LITE
         upscale = source * rate[model.scale] * redone
     elif model.diffusion is not None:
-        upscale = diffusion.work(model, plan.frames) / r.DIFFUSION_FLOPS[model.device, model.dtype]
+        rate_of = r.DIFFUSION_FLOPS[model.device, model.dtype]
+        upscale = diffusion_needs.work(model, plan.frames) / rate_of
         if model.device == "cuda":  # the card works once, however many cores there are
             upscale *= min(max(model.threads, 1), _MOST_CORES)
     return {

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.seedvr2.decode_stream import DecodeStream, Watch
+from engine.models.seedvr2.encode_stream import EncodeStream
 from engine.models.seedvr2.frame_layout import appended
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.prepare import join, overlap_weights
-from engine.models.seedvr2.stream import DecodeStream, EncodeStream, Tiling, Watch
+from engine.models.seedvr2.tiling import Tiling
 from engine.models.slicing import slices
 from engine.tiling.slices import (
     FROM_START,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.seedvr2.decode_stream import DecodedTile, Watch
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.frame_layout import FrameLayout
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
@@ -25,7 +26,7 @@ from engine.models.seedvr2.sampler import (
     seeded_noise,
 )
 from engine.models.seedvr2.shot import ClippedShot, Restored, Shot, ShotOptions
-from engine.models.seedvr2.stream import DecodedTile, Tiling, Watch
+from engine.models.seedvr2.tiling import Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.colour import blend_strength, correct_colour
 from engine.ops.resize import resize

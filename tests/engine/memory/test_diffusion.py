@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.geometry import Size
-from engine.memory import diffusion
+from engine.memory.diffusion_needs import needs
 from engine.memory.planner import plan_job, smaller_model, wider_model
 from engine.memory.rates import Rates
 from engine.memory.request import Request
@@ -58,7 +58,7 @@ def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
 @pytest.mark.parametrize("vram", [7, 11, 15, 23, 31])
 def test_full_hd_fits_every_card(model: str, vram: int) -> None:
     plan = plan_of(vram, model=model)
-    assert diffusion.needs(plan.model).device <= vram * GIB
+    assert needs(plan.model).device <= vram * GIB
     assert {n.code for n in plan.notices if n.severity == "refusal"} == {"weights-missing"}
 
 
@@ -90,7 +90,7 @@ def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, jo
 @given(st.integers(5, 30), st.integers(1, 20))
 def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
     small, large = plan_of(vram), plan_of(vram + more)
-    assert diffusion.needs(small.model).device <= vram * GIB or not small.fits
+    assert needs(small.model).device <= vram * GIB or not small.fits
     a, b = diffusion_of(small), diffusion_of(large)
     assert a.clip <= b.clip
     assert blocks_of(a) <= blocks_of(b)
@@ -123,7 +123,7 @@ def test_the_processor_is_slow_and_says_so() -> None:
     assert plan.seconds > 3600
     assert plan.peak_bytes < 24 * GIB
     longer = replace(plan.model, diffusion=replace(diffusion_of(plan), clip=21))
-    assert diffusion.needs(longer).transformer > diffusion.needs(plan.model).transformer
+    assert needs(longer).transformer > needs(plan.model).transformer
 
 
 @pytest.mark.parametrize(
