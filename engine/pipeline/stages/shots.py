@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 
 from engine.geometry import Box
+from engine.models.seedvr2.decode_stream import DecodedTile
 from engine.models.seedvr2.shot import Restored
-from engine.models.seedvr2.stream import DecodedTile
 from engine.models.seedvr2.upscaler import RunningShot, SeedVr2
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
