@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from engine.geometry import Size
 from engine.media import VideoInfo
@@ -12,7 +13,7 @@ from engine.memory.budget import Budget
 from engine.memory.diffusion_needs import STEP, latents_of, needs, streamed_bytes
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.frame_layout import layout_of, reference_layout
-from engine.plan import DiffusionPlan, ModelPlan, PicturePlan
+from engine.plan import DiffusionPlan, Join, ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
@@ -50,7 +51,7 @@ def choose(
         reflected=layout.reflected,
         clip=whole[0],
         shared=whole[1],
-        join=settings.join,  # type: ignore[arg-type]  # one of the setting's choices
+        join=cast(Join, settings.join),  # one of the choices of that setting
         encode_tile=_edge(settings.encode_tile, layout.padded),
         decode_tile=_edge(settings.decode_tile, layout.padded),
         warm_up=0 if where.device == "cuda" else WARM_UP,  # there is one memory

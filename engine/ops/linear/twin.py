@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 _ROWS = 2048  # tokens at a time: enough for any device, and what they need is bounded
 
 
-class TwinLinear(nn.Module):
+class TwinLinear(nn.Module, ABC):
     """A linear layer whose weight is widened each time it is used.
 
     Everything that it has is a parameter or a buffer, so that it can be loaded and streamed as any
@@ -40,9 +41,9 @@ class TwinLinear(nn.Module):
         self._keeps = False
         self._wide: Tensor | None = None
 
+    @abstractmethod
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] as numbers of `dtype`, a copy."""
-        raise NotImplementedError
 
     def wide_weight(self, dtype: torch.dtype) -> Tensor:
         """The same for reading only; inside `widened` it is made once."""
@@ -73,14 +74,15 @@ class ProductLinear(TwinLinear):
 
     multiple = 1
 
+    @abstractmethod
     def take(self, weight: Tensor) -> None:
         """Round a weight [out_features, in_features] and keep that, on its device."""
-        raise NotImplementedError
 
     def scale_of(self, x: Tensor) -> Tensor | None:
         """What all rows of x [N, in_features] are rounded with; None: each has its own scale."""
         return None
 
+    @abstractmethod
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
         """Write the product of some rows with the weight, bias included.
 
@@ -89,7 +91,6 @@ class ProductLinear(TwinLinear):
             scale: By `scale_of`, of all rows.
             out: [n, out_features].
         """
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the dtype of x.
