@@ -154,8 +154,8 @@ def _bench(add: Any) -> None:
         nargs="*",
         metavar="CASE",
         help="lite, pipeline, colour, read, write, which are the default; vae (vae-encode, "
-        "vae-decode), dit (dit-3b, dit-7b), optimisations, kernels, attention and products, which "
-        "take minutes on a processor",
+        "vae-decode), dit (dit-3b, dit-7b), seedvr2, optimisations, kernels, attention and "
+        "products, which take minutes on a processor",
     )
     command.add_argument(
         "--quick",
