@@ -259,10 +259,10 @@ DIT_OPTIMISATIONS: tuple[Optimisation, ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Switches:
     """What switches of every model can do; a field that is no line of the table is a choice."""
 
-    __slots__ = ()
     TABLE: ClassVar[tuple[Optimisation, ...]]
 
     @classmethod
@@ -277,7 +277,7 @@ class _Switches:
             KeyError: There is no such optimisation.
         """
         change: dict[str, Any] = {find(name, self.TABLE).name: on}
-        return replace(self, **change)  # type: ignore[type-var]  # every one is a dataclass
+        return replace(self, **change)
 
     @classmethod
     def known(cls, names: Iterable[str]) -> tuple[str, ...]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from engine.errors import WeightsMissing, WeightsTruncated, WeightsUnreadable
+from engine.errors import WeightsError, WeightsMissing, WeightsTruncated, WeightsUnreadable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+H = TypeVar("H")
 AGAIN = "Download or copy the file again."
 
 
@@ -47,6 +48,22 @@ class FileMap:
             raise _missing(path) from err
         except OSError as err:
             raise unreadable(path) from err
+
+    def head(self, read: Callable[[BinaryIO, Path], H]) -> H:
+        """What `read` makes of the file's beginning; the file is closed when it refuses.
+
+        Raises:
+            WeightsUnreadable: The disk fails.
+            WeightsError: What `read` has to say of it.
+        """
+        try:
+            return read(self.file, self.path)
+        except OSError as err:
+            self.close()
+            raise unreadable(self.path) from err
+        except WeightsError:
+            self.close()
+            raise
 
     @contextmanager
     def window(self, begin: int, end: int) -> Iterator[Tensor]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from engine.errors import WeightsError, WrongNumbers
-from engine.weights.file_map import FileMap, unreadable
+from engine.errors import WrongNumbers
+from engine.weights.file_map import FileMap
 from engine.weights.safetensors_head import Entry, read_head
 
 if TYPE_CHECKING:
@@ -43,14 +43,7 @@ class SafetensorsFile:
         """
         self.path = path
         self._map = FileMap(path)
-        try:
-            head = read_head(self._map.file, path)
-        except OSError as err:
-            self.close()
-            raise unreadable(path) from err
-        except WeightsError:
-            self.close()
-            raise
+        head = self._map.head(read_head)
         self._entries = head.entries
         self.metadata = head.metadata
         self.shapes = {name: entry.shape for name, entry in head.entries.items()}
