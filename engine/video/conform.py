@@ -31,14 +31,14 @@ class Conformer:
                 f"back to {video.size}."
             )
             frame = frame.reformat(
-                width=video.size.width, height=video.size.height, format=self._target
+                width=video.size.width, height=video.size.height, format=self._target, threads=1
             )
         elif frame.format.name != video.pixel_format and not self._is_alike(frame):
             self._tell(
                 f"The pixel format changes to {frame.format.name} on the way; it was converted "
                 f"to {video.pixel_format}."
             )
-            frame = frame.reformat(format=self._target)
+            frame = frame.reformat(format=self._target, threads=1)
         return planes_of(frame, alpha=video.has_alpha)
 
     @property

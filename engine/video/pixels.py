@@ -301,8 +301,9 @@ def planar_format(layout: Layout) -> str:
 
 
 def _read_through_swscale(frame: VideoFrame, layout: Layout) -> tuple[Plane, ...]:
+    # TRAP: in several threads swscale (FFmpeg 8.1) now and then loses a row; so does it elsewhere.
     target = planar_format(layout)
-    planes = planes_of(frame.reformat(format=target), alpha=layout.has_alpha)
+    planes = planes_of(frame.reformat(format=target, threads=1), alpha=layout.has_alpha)
     have = layout_of(target).bit_depth
     if have == layout.bit_depth:
         return planes

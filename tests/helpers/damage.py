@@ -132,7 +132,7 @@ def _write_pictures(new: Any, stream: Any, frames: list[Any], how: Damage) -> No
     step = frames[1].pts - frames[0].pts if len(frames) > 1 else 1
     before = None
     for number, shown in enumerate(shows):
-        frame = frames[shown].reformat(context.width, context.height, format="yuv420p")
+        frame = frames[shown].reformat(context.width, context.height, format="yuv420p", threads=1)
         if number in how.black or number in how.spoilt:
             frame = _flat(frame, 16) if number in how.black else _noise(frame)
         for key, value in _numbers(how, frames[0]).items():

@@ -61,7 +61,7 @@ def frames_of(media: MediaInfo, plan: Plan) -> Iterator[tuple[Any, int, int]]:
             time = pts * base - media.start
             if (plan.start or 0) <= time and (plan.stop is None or time < plan.stop):
                 if frame.format.name != plan.picture.pixel_format:
-                    frame = frame.reformat(format=plan.picture.pixel_format)
+                    frame = frame.reformat(format=plan.picture.pixel_format, threads=1)
                 planes = planes_of(frame, alpha=plan.picture.has_alpha)
                 yield planes, pts, frame.duration or 0
 

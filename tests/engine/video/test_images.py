@@ -64,7 +64,8 @@ def test_sixteen_bits_are_exact(tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     values = draw.integers(0, 65536, (20, 30, 3)).astype(np.uint16)
     for name, form in (("a.png", "rgb48be"), ("a.tif", "rgb48le")):
-        frame = av.VideoFrame.from_ndarray(values, format="rgb48le").reformat(format=form)
+        frame = av.VideoFrame.from_ndarray(values, format="rgb48le")
+        frame = frame.reformat(format=form, threads=1)
         context = av.CodecContext.create("png" if name == "a.png" else "tiff", "w")
         context.width, context.height, context.pix_fmt = 30, 20, form
         context.time_base = 1
