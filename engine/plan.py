@@ -78,6 +78,48 @@ class DiffusionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WanPlan:
+    """How Wan 2x enlarges a film: shot by shot, encoded and decoded twice as large."""
+
+    vae: WeightsPlan
+    size: Size  # of the source's pictures, as stored
+    padded: Size  # of the frames that are encoded
+    factor: int = 2  # of both sides, from the encoded frames to the decoded ones
+    slice_frames: int = 4  # that the encoder takes at a time
+    encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
+    decode_tile: Size | None = None  # px of the result, halo included
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    shot_sensitivity: int | None = None  # %; None looks for no cuts
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the pictures that the model makes."""
+        return self.size.scaled(self.factor)
+
+    @property
+    def weights(self) -> tuple[WeightsPlan, ...]:
+        """The files that are needed."""
+        return (self.vae,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentPlan:
+    """How a source of latents becomes pictures, once, before anything else is done."""
+
+    vae: WeightsPlan
+    model: str  # "wan21-vae" or "wan22-vae"
+    normalised: bool  # whether the numbers are to be brought to the VAE's scale first
+    device: str = "cpu"
+    dtype: str = "float32"
+    decode_tile: Size | None = None  # px, halo included; None for whole frames
+
+    @property
+    def weights(self) -> tuple[WeightsPlan, ...]:
+        """The files that are needed."""
+        return (self.vae,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPlan:
     """How the picture is redrawn."""
 
@@ -94,6 +136,19 @@ class ModelPlan:
     tiles: int = 1  # per frame
     threads: int = 1
     diffusion: DiffusionPlan | None = None  # of SeedVR2
+    wan: WanPlan | None = None  # of Wan 2x
+
+    @property
+    def weights_files(self) -> tuple[WeightsPlan, ...]:
+        """Files with numbers that are no part of the program."""
+        parts = (self.diffusion, self.wan)
+        return tuple(file for part in parts if part is not None for file in part.weights)
+
+    @property
+    def shot_sensitivity(self) -> int | None:
+        """How readily a cut is seen, %; None where no cuts are looked for."""
+        part = self.diffusion or self.wan
+        return None if part is None else part.shot_sensitivity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +205,7 @@ class Plan:
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
     model: ModelPlan
+    latent: LatentPlan | None = None  # where the source is a file of latents
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120

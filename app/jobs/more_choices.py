@@ -81,7 +81,9 @@ class MoreChoices(QWidget):
         """Show only what a family of models looks at, and what all do."""
         about = schema.describe(schema.JobSettings)
         for heading, names in self._groups.items():
-            shown = [name for name in names if about[name].family in ("", family)]
+            shown = [
+                name for name in names if not about[name].families or family in about[name].families
+            ]
             self._headings[heading].setVisible(bool(shown))
             for name in names:
                 self.editors[name].setVisible(name in shown)

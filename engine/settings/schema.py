@@ -16,7 +16,8 @@ from engine.geometry import Size
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
-MODELS = ("auto", "lite", *SEEDVR2, "none")
+WAN_UPSCALERS = ("wan-2x",)
+MODELS = ("auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
 ATTENTION = (
     "auto",
@@ -45,7 +46,9 @@ class Setting:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    family: str = ""  # the models that look at it: "lite", "seedvr2"; "" for all
+    families: tuple[
+        str, ...
+    ] = ()  # that look at it: "lite", "seedvr2", "wan", "latents"; () for all
 
 
 def setting(default: Any, description: str, **details: Any) -> Any:
@@ -67,29 +70,34 @@ class JobSettings:
         "auto",
         "Lite: keep a clean source as it is, or also remove compression and noise.",
         choices=("auto", "faithful", "restore"),
-        family="lite",
+        families=("lite",),
     )
     precision: str = setting(
         "auto",
         "Which file of the model: smaller ones need less memory and are a little less exact.",
         choices=("auto", "fp16", "fp8", "q8", "q4"),
-        family="seedvr2",
+        families=("seedvr2",),
     )
     strength: int = setting(
-        100, "How much of the restoration is taken.", unit="%", low=0, high=100, family="seedvr2"
+        100,
+        "How much of the restoration is taken.",
+        unit="%",
+        low=0,
+        high=100,
+        families=("seedvr2",),
     )
     seed: int = setting(
         42,
         "Which noise the model starts from; the same seed gives the same result.",
         low=0,
         high=2**31 - 1,
-        family="seedvr2",
+        families=("seedvr2",),
     )
     colour: str = setting(
         "two-scale",
         "How colours are held to the source's.",
         choices=COLOURS,
-        family="seedvr2",
+        families=("seedvr2",),
     )
     clip_frames: int = setting(
         0,
@@ -97,13 +105,13 @@ class JobSettings:
         unit="frames",
         low=0,
         high=241,
-        family="seedvr2",
+        families=("seedvr2",),
     )
     join: str = setting(
         "latents",
         "How neighbouring clips of a shot are joined.",
         choices=("latents", "frames", "none"),
-        family="seedvr2",
+        families=("seedvr2",),
     )
     join_frames: int = setting(
         4,
@@ -111,43 +119,43 @@ class JobSettings:
         unit="frames",
         low=1,
         high=32,
-        family="seedvr2",
+        families=("seedvr2",),
     )
     shots: str = setting(
         "auto",
         "Find cuts, so that no clip goes across one.",
         choices=("auto", "off"),
-        family="seedvr2",
+        families=("seedvr2", "wan"),
     )
     shot_sensitivity: int = setting(
-        60, "How readily a cut is seen.", unit="%", low=0, high=100, family="seedvr2"
+        60, "How readily a cut is seen.", unit="%", low=0, high=100, families=("seedvr2", "wan")
     )
     padding: str = setting(
         "reflect",
         "What stands beside a picture whose sides are no multiple of 16.",
         choices=("reflect", "black"),
-        family="seedvr2",
+        families=("seedvr2",),
     )
     input_noise: int = setting(
-        0, "Noise added to the frames.", unit="%", low=0, high=100, family="seedvr2"
+        0, "Noise added to the frames.", unit="%", low=0, high=100, families=("seedvr2",)
     )
     latent_noise: int = setting(
-        0, "Noise added to what the model sees.", unit="%", low=0, high=100, family="seedvr2"
+        0, "Noise added to what the model sees.", unit="%", low=0, high=100, families=("seedvr2",)
     )
     noise_order: str = setting(
         "per-latent",
         "In which order noise is drawn; reference draws it anew for every clip.",
         choices=("per-latent", "reference"),
-        family="seedvr2",
+        families=("seedvr2",),
     )
     attention: str = setting(
-        "auto", "Which attention kernels are used.", choices=ATTENTION, family="seedvr2"
+        "auto", "Which attention kernels are used.", choices=ATTENTION, families=("seedvr2",)
     )
     products: str = setting(
         "none",
         "Number format of the transformer's matrix products; all but none are less exact.",
         choices=("none", "fp8", "int8", "nvfp4"),
-        family="seedvr2",
+        families=("seedvr2",),
     )
     blocks_on_device: int = setting(
         -1,
@@ -155,7 +163,7 @@ class JobSettings:
         "many as fit.",
         low=-1,
         high=64,
-        family="seedvr2",
+        families=("seedvr2",),
     )
     encode_tile: int = setting(
         0,
@@ -163,7 +171,7 @@ class JobSettings:
         unit="px",
         low=0,
         high=16384,
-        family="seedvr2",
+        families=("seedvr2", "wan"),
     )
     decode_tile: int = setting(
         0,
@@ -171,23 +179,42 @@ class JobSettings:
         unit="px",
         low=0,
         high=16384,
-        family="seedvr2",
+        families=("seedvr2", "wan"),
     )
     vae_precision: str = setting(
         "auto",
         "Number format of the VAE.",
         choices=("auto", "float16", "bfloat16", "float32"),
-        family="seedvr2",
+        families=("seedvr2", "wan"),
     )
-    dit: str = setting("", "File of a SeedVR2 transformer of your own.", family="seedvr2")
-    vae: str = setting("", "File of a SeedVR2 VAE of your own.", family="seedvr2")
-    text_embedding: str = setting("", "File of a text embedding of your own.", family="seedvr2")
+    dit: str = setting("", "File of a SeedVR2 transformer of your own.", families=("seedvr2",))
+    vae: str = setting("", "File of the model's VAE of your own.", families=("seedvr2", "wan"))
+    text_embedding: str = setting(
+        "", "File of a text embedding of your own.", families=("seedvr2",)
+    )
+    latents: str = setting(
+        "auto",
+        "How the numbers of a .latent file are meant; auto looks at them.",
+        choices=("auto", "raw", "normalised"),
+        families=("latents",),
+    )
+    latent_rate: float = setting(
+        0.0,
+        "Frames a second of a .latent file; 0 as the model was made for.",
+        unit="frames/s",
+        low=0.0,
+        high=240.0,
+        families=("latents",),
+    )
+    latent_vae: str = setting(
+        "", "File of a Wan VAE of your own, for .latent files.", families=("latents",)
+    )
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
     tile: int = setting(
-        0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096, family="lite"
+        0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096, families=("lite",)
     )
     overlap: int = setting(
-        16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256, family="lite"
+        16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256, families=("lite",)
     )
     codec: str = setting("auto", "Codec of the picture.", choices=CODECS)
     encoder: str = setting(
