@@ -139,6 +139,11 @@ class ModelPlan:
     wan: WanPlan | None = None  # of Wan 2x
 
     @property
+    def takes_shots(self) -> bool:
+        """Whether frames depend on those before, so that the model is fed shot by shot."""
+        return self.diffusion is not None or self.wan is not None
+
+    @property
     def weights_files(self) -> tuple[WeightsPlan, ...]:
         """Files with numbers that are no part of the program."""
         parts = (self.diffusion, self.wan)

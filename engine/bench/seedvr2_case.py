@@ -31,7 +31,7 @@ _STAGES = ("encode", "transformer", "decode", "colour")
 _FRAMES = 21
 _SIZE_ON_CARD = Size(1920, 1080)
 _SIZE_ON_CPU = Size(128, 80)
-_SCALE = 2.0
+_SCALE = 2
 _GIB = 2**30
 
 
@@ -147,11 +147,10 @@ def _shot(model: SeedVr2, clock: _Clock, size: Size, frames: int) -> None:
         fed = 0
         while fed < frames:
             count = min(frames - fed, model.slice_frames + (fed == 0))
-            pictures = torch.rand((count, 3, size.height, size.width), generator=generator)
+            shape = (count, 3, size.height // _SCALE, size.width // _SCALE)
             fed += count
-            for part in shot.push(model.picture(pictures), last=fed == frames):
-                source = torch.zeros_like(part.frames[..., : size.height, : size.width])
-                finished(part.frames, source, _SCALE)
+            for part in shot.push(torch.rand(shape, generator=generator), last=fed == frames):
+                finished(part.frames, torch.zeros((len(part.frames), *shape[1:])))
 
 
 def _flops(

@@ -1,6 +1,6 @@
 """The models there are: what they are called, which files they need, what they cost.
 
-Loads without torch; `build` imports a model's module when it is called.
+Loads without torch; a model's module is imported when the model is asked for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 from engine.errors import UnknownKeys, WeightsMissing
 from engine.paths import resource
-from engine.plan import ModelPlan
+from engine.plan import ModelPlan, WeightsPlan
 
 if TYPE_CHECKING:
-    from engine.models.contracts import FrameUpscaler
-    from engine.models.seedvr2.upscaler import SeedVr2
+    from engine.models.contracts import FrameUpscaler, ShotModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,8 @@ SEEDVR2 = (
     ModelSpec(id="seedvr2-7b", title="SeedVR2 7B", scales=(1,)),
     ModelSpec(id="seedvr2-7b-sharp", title="SeedVR2 7B sharp", scales=(1,)),
 )
-SPECS = {spec.id: spec for spec in (LITE, *SEEDVR2, NONE)}
+WAN_2X = ModelSpec(id="wan-2x", title="Wan 2x", scales=(2,))
+SPECS = {spec.id: spec for spec in (LITE, *SEEDVR2, WAN_2X, NONE)}
 
 
 def is_seedvr2(model: str) -> bool:
@@ -92,27 +92,43 @@ def weights_shapes(name: str) -> dict[str, tuple[int, ...]]:
 
 def has_changed(plan: ModelPlan) -> bool:
     """Whether the numbers of a model are others than those that a job began with."""
-    if plan.diffusion is not None:
-        from engine.models.seedvr2.files import is_unchanged
-
-        return not all(is_unchanged(weights) for weights in plan.diffusion.weights)
+    if plan.weights_files:
+        return any(map(is_changed, plan.weights_files))
     return weights_sha256(plan.weights) != plan.weights_sha256
 
 
-def build(plan: ModelPlan) -> FrameUpscaler | SeedVr2 | None:
-    """The model of a plan, on its device, ready to run; None for "none".
+def is_changed(weights: WeightsPlan) -> bool:
+    """Whether a file is another one than when a job was planned, or gone."""
+    try:
+        about = weights.path.stat()
+    except OSError:
+        return True
+    return (about.st_size, about.st_mtime_ns) != (weights.bytes, weights.modified_ns)
+
+
+def shot_model(plan: ModelPlan) -> ShotModel:
+    """The model of a plan that takes shots, on its device, ready to run.
 
     Raises:
         WeightsError: The numbers are not there or not right.
         FeatureMissing: The device cannot do what the plan says.
     """
-    if plan.model == NONE.id:
-        return None
-    if plan.diffusion is not None:
-        from engine.models.seedvr2.upscaler import load_seedvr2
+    if plan.wan is not None:
+        from engine.models.wan.upscaler import load_wan_upscaler
 
-        return load_seedvr2(plan)
-    return lite(plan)
+        return load_wan_upscaler(plan)
+    from engine.models.seedvr2.upscaler import load_seedvr2
+
+    return load_seedvr2(plan)
+
+
+def frame_model(plan: ModelPlan) -> FrameUpscaler | None:
+    """The model of a plan that takes frames one by one; None for "none".
+
+    Raises:
+        WeightsMissing, UnknownKeys: The numbers are not there or not right.
+    """
+    return None if plan.model == NONE.id else lite(plan)
 
 
 def lite(plan: ModelPlan) -> FrameUpscaler:

@@ -7,7 +7,8 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,8 +21,7 @@ from engine.memory.oom import is_out_of_memory
 from engine.memory.planner import smaller_model, wider_model
 from engine.memory.predict import QUEUE_CLIPS, kind
 from engine.models import registry
-from engine.models.contracts import FrameUpscaler
-from engine.models.seedvr2.upscaler import SeedVr2
+from engine.models.contracts import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.output import part_path, publish
 from engine.pipeline.segments import SegmentLog, SegmentRecord
@@ -33,7 +33,7 @@ from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, Workers
 from engine.pipeline.verify import verify
 from engine.pipeline.weights import check_weights
-from engine.plan import Notice
+from engine.plan import ModelPlan, Notice
 from engine.report import Report
 from engine.video.decode import FrameReader
 from engine.video.mux import SegmentFile, mux
@@ -107,10 +107,21 @@ def _make_segments(context: Context, segments: SegmentLog) -> None:
             _shrink(context, why, err)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One way through what is left of a source: who reads, where finished clips go."""
+
+    context: Context
+    finished: list[SegmentRecord]
+    reader: FrameReader
+    workers: Workers
+    ready: Stream[DoneClip]
+
+
 def _make_with(context: Context, segments: SegmentLog) -> None:
     plan = context.plan
     torch.set_num_threads(plan.model.threads)
-    model = registry.build(plan.model)
+    work = _work_of(plan.model)
     write = Write(context, segments)
     with (
         FrameReader(
@@ -120,49 +131,42 @@ def _make_with(context: Context, segments: SegmentLog) -> None:
     ):
         ready = workers.stream(QUEUE_CLIPS, DoneClip)
         workers.start("write", lambda: write.run(ready))
-        if isinstance(model, SeedVr2):
-            _restore_shots(model, context, list(segments.records), reader, workers, ready)
-        else:
-            _enlarge(model, context, list(segments.records), reader, workers, ready)
+        work(_Pass(context, list(segments.records), reader, workers, ready))
     for problem in reader.problems:
         notice = Notice(code="source-damaged", severity="warning", message=problem)
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _enlarge(
-    model: FrameUpscaler | None,
-    context: Context,
-    finished: list[SegmentRecord],
-    reader: FrameReader,
-    workers: Workers,
-    ready: Stream[DoneClip],
-) -> None:
+def _work_of(plan: ModelPlan) -> Callable[[_Pass], None]:
+    """What is done with frames, with the model of a plan ready to run."""
+    if plan.takes_shots:
+        return partial(_through_shots, registry.shot_model(plan))
+    return partial(_frame_by_frame, registry.frame_model(plan))
+
+
+def _frame_by_frame(model: FrameUpscaler | None, run: _Pass) -> None:
     """Read and work where frames are enlarged one by one."""
-    clips = workers.stream(QUEUE_CLIPS, Clip)
-    workers.start("read", lambda: read(reader, context.plan, finished, clips, context.control))
+    context, finished = run.context, run.finished
+    clips = run.workers.stream(QUEUE_CLIPS, Clip)
+    run.workers.start(
+        "read", lambda: read(run.reader, context.plan, finished, clips, context.control)
+    )
     done = sum(record.frames for record in finished)
-    Device(model, context).run(clips, ready, done)
+    Device(model, context).run(clips, run.ready, done)
 
 
-def _restore_shots(
-    model: SeedVr2,
-    context: Context,
-    finished: list[SegmentRecord],
-    reader: FrameReader,
-    workers: Workers,
-    ready: Stream[DoneClip],
-) -> None:
-    """Read and work where whole shots are restored."""
-    diffusion = context.plan.model.diffusion
-    sensitivity = None if diffusion is None else diffusion.shot_sensitivity
+def _through_shots(model: ShotModel, run: _Pass) -> None:
+    """Read and work where the model takes whole shots."""
+    context, finished = run.context, run.finished
     done = sum(record.frames for record in finished)
     beginning = beginning_of(model, done, finished[-1].shot if finished else 0)
+    sensitivity = context.plan.model.shot_sensitivity
     detector = ShotDetector(context.media.video, sensitivity=sensitivity)
-    shots = ShotReader(reader, detector, slice_frames=model.slice_frames)
-    slices = workers.stream(QUEUE_CLIPS, ShotSlice)
-    workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
+    shots = ShotReader(run.reader, detector, slice_frames=model.slice_frames)
+    slices = run.workers.stream(QUEUE_CLIPS, ShotSlice)
+    run.workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
     with closing(model):
-        Shots(model, context, beginning).run(slices, ready)
+        Shots(model, context, beginning).run(slices, run.ready)
 
 
 def _shrink(context: Context, why: str, error: BaseException) -> None:

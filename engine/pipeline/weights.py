@@ -6,6 +6,7 @@ from engine.errors import CheckpointMismatch
 from engine.events import StageProgress, StageStarted
 from engine.models import registry
 from engine.pipeline.context import Context, Throttle
+from engine.plan import Plan, WeightsPlan
 from engine.weights.store import Store
 
 _MB = 10**6
@@ -22,8 +23,8 @@ def check_weights(context: Context) -> None:
         CheckpointMismatch: A file is another one than when the job was planned.
         Cancelled: The user did.
     """
-    diffusion = context.plan.model.diffusion
-    if diffusion is None:
+    files = files_of(context.plan)
+    if not files:
         return
     context.events.emit(StageStarted(job_id=context.job_id, stage="weights"))
     store, due = Store(), Throttle(0.1)
@@ -36,13 +37,18 @@ def check_weights(context: Context) -> None:
             context.events.emit(progress)
 
     is_other = False  # a better copy has come since; the plan's own was perhaps never read
-    for weights in diffusion.weights:
+    for weights in files:
         if weights.published:
             path = store.ready(weights.published, tell=tell, control=context.control)
             is_other |= path != weights.path
-    if is_other or registry.has_changed(context.plan.model):
+    if is_other or any(map(registry.is_changed, files)):
         raise CheckpointMismatch(
             "A model file has changed since the job was planned.",
             hint="Remove the job and add it again.",
             what="weights",
         )
+
+
+def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
+    """Files with numbers that a job needs and that are no part of the program."""
+    return (*(plan.latent.weights if plan.latent else ()), *plan.model.weights_files)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.errors import NumericOverflow
 from engine.geometry import Box, Size
+from engine.models.contracts import DecodedTile, Watch
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.split_decode import parked
 from engine.models.seedvr2.split_grid import split_tiles
@@ -21,28 +21,6 @@ from engine.ops.leave import TileSink
 from engine.tiling.blend import shares
 
 _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedTile:
-    """Some frames of one tile, just decoded: for people who watch.
-
-    Attributes:
-        frame: Number of its last frame.
-        index: Of the tile.
-        tiles: How many a frame has.
-        box: Where it lies on the padded frame.
-        picture: Its last frame [3, h, w], in [-1, 1].
-    """
-
-    frame: int
-    index: int
-    tiles: int
-    box: Box
-    picture: Tensor
-
-
-Watch = Callable[[DecodedTile], None]
 
 
 class DecodeStream:

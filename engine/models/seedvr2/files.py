@@ -88,15 +88,6 @@ def configs(model: str, plan: DiffusionPlan) -> tuple[DitConfig, VaeConfig]:
     )
 
 
-def is_unchanged(weights: WeightsPlan) -> bool:
-    """True while a file is the one that a job began with."""
-    try:
-        about = weights.path.stat()
-    except OSError:
-        return False
-    return (about.st_size, about.st_mtime_ns) == (weights.bytes, weights.modified_ns)
-
-
 def _published(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
     """The files of the catalogue; without a wish the most exact ones that are here."""
     if precision == "auto":

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
-from engine.models.seedvr2.decode_stream import DecodeStream, Watch
+from engine.models.contracts import Restored, Watch
+from engine.models.seedvr2.decode_stream import DecodeStream
 from engine.models.seedvr2.encode_stream import EncodeStream
 from engine.models.seedvr2.frame_layout import appended
 from engine.models.seedvr2.load_vae import Vae
@@ -61,22 +62,6 @@ class ShotOptions:
     grid: ClipGrid
     encode: Tiling | None = None
     decode: Tiling | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """Some frames of a shot.
-
-    Attributes:
-        first: Number of the first one, counted from the start of the shot.
-        frames: [n, 3, H, W] float32, nominally [-1, 1], padded.
-        ends_block: The next ones belong to another stretch of latents; where stretches lie
-            depends on the shot alone, not on where a job was interrupted.
-    """
-
-    first: int
-    frames: Tensor
-    ends_block: bool
 
 
 class LatentJoin:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
-from engine.models.seedvr2.decode_stream import DecodedTile, Watch
+from engine.models.contracts import DecodedTile, Restored, ShotModel, Watch
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.frame_layout import FrameLayout
 from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
@@ -25,7 +25,7 @@ from engine.models.seedvr2.sampler import (
     sample,
     seeded_noise,
 )
-from engine.models.seedvr2.shot import ClippedShot, Restored, Shot, ShotOptions
+from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
 from engine.models.seedvr2.tiling import Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.colour import blend_strength, correct_colour
@@ -45,7 +45,7 @@ class Transformer(Protocol):
         ...
 
 
-class SeedVr2:
+class SeedVr2(ShotModel):
     """VAE, transformer and text embedding of one job.
 
     Args:
@@ -68,6 +68,11 @@ class SeedVr2:
     def slice_frames(self) -> int:
         """Frames that shots are fed in, the first slice apart, which has one more."""
         return self._vae.usual_slice_frames
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the finished pictures."""
+        return self._plan.size
 
     @property
     def is_pooled(self) -> bool:
@@ -107,13 +112,9 @@ class SeedVr2:
 
         return RunningShot(self._shot(shot, wanted, told), self, shot)
 
-    def picture(self, frames: Tensor) -> Tensor:
-        """Source frames [T, 3, h, w] at the size of the result."""
-        return resize(frames.to(self._device), self._plan.size)
-
-    def placed(self, pictures: Tensor, shot: int, first: int) -> Tensor:
-        """Pictures [T, 3, H, W] in [0, 1] as the VAE takes them, in [-1, 1]."""
-        frames = place(pictures, self._layout)
+    def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
+        """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""
+        frames = place(self._resized(source), self._layout)
         share = self._plan.input_noise / 100
         if not share:
             return frames
@@ -121,7 +122,7 @@ class SeedVr2:
         noise = seeded_noise(_four(shape), self._plan.seed + 2, shot=shot, first=first)
         return noisy_frames(frames, share, noise.to(frames))
 
-    def finished(self, frames: Tensor, pictures: Tensor, scale: float) -> Tensor:
+    def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
         The model knows nothing beyond black and white. What a source has there (whiter than
@@ -129,9 +130,10 @@ class SeedVr2:
 
         Args:
             frames: Of the decoder.
-            pictures: The source at the size of the result, nominally [0, 1].
-            scale: How many times larger than the source that is.
+            source: The same frames of the source [T, 3, h, w], nominally [0, 1].
         """
+        pictures = self._resized(source)
+        scale = pictures.shape[-1] / source.shape[-1]
         inside = pictures.clamp(0, 1)
         result = cut_out(frames, self._plan.size).add(1).mul_(0.5)
         result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp(0, 1)
@@ -144,6 +146,10 @@ class SeedVr2:
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         return sample(self._predict, noise, condition(latents), self._text)
+
+    def _resized(self, source: Tensor) -> Tensor:
+        """Frames of the source at the size of the result."""
+        return resize(source.to(self._device), self._plan.size)
 
     def _noises(self, shape: _Four, shot: int, first: int) -> tuple[Tensor, Tensor]:
         """What sampling starts from, and what is added to the condition where that is wanted."""
@@ -188,11 +194,11 @@ class RunningShot:
         self._shot, self._model, self._start = shot, model, start
         self._fed = start + shot.first
 
-    def push(self, pictures: Tensor, *, last: bool) -> Iterator[Restored]:
-        """Take the next pictures [T, 3, H, W] in [0, 1]; see `Shot.push`."""
-        frames = self._model.placed(pictures, self._start, self._fed - self._start)
-        self._fed += len(pictures)
-        for part in self._shot.push(frames, last=last):
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next frames of the source; see `Shot.push`."""
+        placed = self._model.placed(frames, self._start, self._fed - self._start)
+        self._fed += len(frames)
+        for part in self._shot.push(placed, last=last):
             yield replace(part, first=part.first + self._start)
 
 
@@ -234,6 +240,3 @@ def _tiling(tile: Size | None, warm_up: int) -> Tiling | None:
 def _four(shape: torch.Size | tuple[int, ...]) -> _Four:
     first, second, third, fourth = shape
     return first, second, third, fourth
-
-
-__all__ = ["DecodedTile", "RunningShot", "SeedVr2", "Transformer", "load_seedvr2"]

@@ -1,4 +1,4 @@
-"""Everything that runs on the device where a model restores shots: SeedVR2."""
+"""Everything that runs on the device where a model takes whole shots: SeedVR2, Wan 2x."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from dataclasses import replace
 import torch
 
 from engine.geometry import Box
-from engine.models.seedvr2.decode_stream import DecodedTile
-from engine.models.seedvr2.shot import Restored
-from engine.models.seedvr2.upscaler import RunningShot, SeedVr2
+from engine.models.contracts import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
 from engine.pipeline.stages.read_shots import Beginning, ShotSlice
@@ -29,7 +27,7 @@ class Shots:
     decoder has given: a clip and a slice.
     """
 
-    def __init__(self, model: SeedVr2, context: Context, beginning: Beginning) -> None:
+    def __init__(self, model: ShotModel, context: Context, beginning: Beginning) -> None:
         self._model = model
         self._context = context
         self._beginning = beginning
@@ -58,7 +56,7 @@ class Shots:
         self._waiting += enumerate(piece.frames, piece.first)
         with torch.inference_mode():
             rgb, _ = self._colours.rgb(piece.frames)
-            parts = self._running.push(self._model.picture(rgb), last=piece.ends)
+            parts = self._running.push(rgb, last=piece.ends)
             for part in self._whole(parts):
                 self._context.control.check()
                 count = len(part.frames)
@@ -86,9 +84,7 @@ class Shots:
     def _finished(self, part: Restored, shot: int, ended: bool) -> DoneClip:
         frames = self._sources(part.first, len(part.frames))
         rgb, alpha = self._colours.rgb(frames)
-        pictures = self._model.picture(rgb)
-        scale = pictures.shape[-1] / rgb.shape[-1]
-        restored = self._model.finished(part.frames, pictures, scale)
+        restored = self._model.finished(part.frames, rgb)
         planes, result = self._restore.run(restored, alpha)
         last = part.first + len(frames) - 1
         show_preview(self._context, frames[-1], last, rgb[-1], result[-1])
@@ -101,10 +97,7 @@ class Shots:
         return tuple(self._waiting.popleft()[1] for _ in range(count))
 
     def _show(self, tile: DecodedTile) -> None:
-        diffusion = self._context.plan.model.diffusion
-        if diffusion is None:
-            return
-        size, box = diffusion.size, tile.box
+        size, box = self._model.canvas, tile.box
         inside = Box(
             box.x,
             box.y,
@@ -123,7 +116,7 @@ class Shots:
         )
 
 
-def beginning_of(model: SeedVr2, finished: int, shot: int) -> Beginning:
+def beginning_of(model: ShotModel, finished: int, shot: int) -> Beginning:
     """Where a job begins that has `finished` frames; `shot` is where the next one's shot began."""
     needed = model.first_needed(shot, finished)
     return Beginning(shot=shot, wanted=finished, needed=needed)

@@ -25,17 +25,18 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return store
 
 
-def job(path: Path, heard: list[Event] | None = None) -> Any:
+def job(path: Path, heard: list[Event] | None = None, *, of_latents: bool = False) -> Any:
     """A job that was planned with the file as it is now."""
     about = path.stat()
     planned = WeightsPlan(
         path=path, published="tiny", bytes=about.st_size, modified_ns=about.st_mtime_ns
     )
-    model = SimpleNamespace(diffusion=SimpleNamespace(weights=(planned,)))
-    said = SimpleNamespace(emit=(heard if heard is not None else []).append)
-    return SimpleNamespace(
-        job_id="a", plan=SimpleNamespace(model=model), events=said, control=Control()
+    plan = SimpleNamespace(
+        model=SimpleNamespace(weights_files=() if of_latents else (planned,)),
+        latent=SimpleNamespace(weights=(planned,)) if of_latents else None,
     )
+    said = SimpleNamespace(emit=(heard if heard is not None else []).append)
+    return SimpleNamespace(job_id="a", plan=plan, events=said, control=Control())
 
 
 def test_a_file_that_nobody_has_read_is_read_before_the_first_frame(store: Store) -> None:
@@ -48,10 +49,11 @@ def test_a_file_that_nobody_has_read_is_read_before_the_first_frame(store: Store
     assert not any(isinstance(event, StageProgress) for event in heard), "it was read already"
 
 
-def test_a_corrupted_file_is_never_loaded(store: Store) -> None:
+@pytest.mark.parametrize("of_latents", [False, True])
+def test_a_corrupted_file_is_never_loaded(store: Store, of_latents: bool) -> None:
     store.target("tiny.safetensors").write_bytes(CONTENT[:-1] + b"?")
     with pytest.raises(HashMismatch):
-        check_weights(job(store.target("tiny.safetensors")))
+        check_weights(job(store.target("tiny.safetensors"), of_latents=of_latents))
 
 
 def test_a_file_that_has_gone_or_changed_since_the_plan_is_said(store: Store) -> None:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.contracts import DecodedTile, Restored
 from engine.models.seedvr2.config import VAE, VaeConfig
-from engine.models.seedvr2.decode_stream import DecodedTile
 from engine.models.seedvr2.encode_stream import EncodeStream
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.reach import decoder_reach, encoder_reach
-from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Restored, Shot, ShotOptions
+from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
 from engine.models.seedvr2.tiling import Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
