@@ -111,6 +111,19 @@ class ShowFrame(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLatent(Command):
+    """What is in a .latent file, for people who are to choose how it is meant; no job comes of it.
+
+    Answered by LatentRead and LatentShown, or by LatentRefused in the place of either. A later
+    one takes the place of one that waits.
+    """
+
+    path: Path
+    vae: str = ""  # file of the user's own instead of the published one
+    longest_side: int = 512  # px of the pictures; larger ones are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsCommand(Command):
     """Something about files with numbers of models; jobs go on meanwhile.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
 from typing import Protocol
 
 from engine.errors import ErrorInfo
 from engine.geometry import Box, Size
-from engine.media import MediaInfo
+from engine.media import MediaInfo, Reading
 from engine.plan import Notice, Plan
 from engine.published import Phase, PublishedState
 from engine.report import Report
@@ -89,7 +91,7 @@ class JobStarted(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStarted(JobEvent):
-    """A stage begins: "prepare", "run", "mux" or "verify"."""
+    """A stage begins: "prepare", "decode", "run", "mux" or "verify"."""
 
     stage: str
 
@@ -98,7 +100,7 @@ class StageStarted(JobEvent):
 class StageProgress(JobEvent):
     """How far a stage is."""
 
-    stage: str  # "read", "upscale", "write", "mux", "verify"
+    stage: str  # "decode", "read", "upscale", "write", "mux", "verify"
     done: int  # units of this stage: frames, or bytes for "mux"
     total: int  # 0 while unknown
     frames_per_second: float = 0.0
@@ -119,11 +121,14 @@ class TileDone(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReady(JobEvent):
-    """Source beside result of one frame; `result` is None where it is not made yet."""
+    """Source beside result of one frame; `result` is None where it is not made yet.
+
+    `source` is None where latents are not decoded yet, or the decoded ones have gone with the job.
+    """
 
     frame: int
     seconds: float  # time stamp of the frame in the source
-    source: Picture
+    source: Picture | None
     result: Picture | None = None
 
 
@@ -195,6 +200,41 @@ class Telemetry(Event):
     ram_ours_mb: int
     ram_others_mb: int
     cpu_percent: float  # of all cores, whole machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentRead(Event):
+    """What a .latent file says of itself; its first picture follows with LatentShown."""
+
+    path: Path
+    model: str  # "wan21-vae" or "wan22-vae", told by its channels
+    channels: int
+    size: Size  # of the decoded pictures
+    frames: int  # of the film
+    frame_rate: Fraction  # that the model was made for, frames/s
+    guess: Reading
+    is_sure: bool  # False where the numbers would suit both readings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShown(Event):
+    """The first picture of a .latent file, or the middle of it, in both readings."""
+
+    path: Path
+    raw: Picture
+    normalised: Picture
+    is_whole: bool  # False where it is only the middle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentRefused(Event):
+    """A .latent file cannot be used, or not be shown yet; after LatentRead the file itself is good.
+
+    The error "weights-missing" names the missing file of the catalogue in its param `file`.
+    """
+
+    path: Path
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

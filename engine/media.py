@@ -13,6 +13,7 @@ Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
 StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
 MediaKind = Literal["video", "image", "sequence"]
+Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
