@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from engine.cost import Cost
 from engine.geometry import Size
+from engine.models.cost_ledger import ITEM
 from engine.models.seedvr2 import cost, dit_cost, files, flops
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.cost_ledger import ITEM
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.split_grid import split_tiles
 from engine.optimisations import VaeSwitches

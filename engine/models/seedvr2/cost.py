@@ -8,26 +8,18 @@ another way, which takes more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
 from engine.cost import Cost
 from engine.geometry import Size
+from engine.models.cost_ledger import ITEM, Kind, Ledger, Work
+from engine.models.parts import Attention, Conv
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.cost_ledger import ITEM, Kind, Ledger, Work
 from engine.models.seedvr2.cost_walk import Slice, Walk
-from engine.models.seedvr2.parts import (
-    Attention,
-    Conv,
-    Part,
-    Up,
-    convolutions,
-    decoder_parts,
-    encoder_parts,
-    norm_widths,
-)
+from engine.models.seedvr2.parts import Part, Up, decoder_parts, encoder_parts
+from engine.models.work import slices
 from engine.optimisations import VaeSwitches
 
 __all__ = [
@@ -111,7 +103,7 @@ def encode_peak(config: VaeConfig, work: Work) -> Peak:
     """The highest moment of encoding, weights apart."""
     way = _Way(
         parts=encoder_parts(config),
-        slices=list(_slices(work.frames, work.slice_frames)),
+        slices=list(slices(work.frames, work.slice_frames)),
         size=work.size,
         channels=config.in_channels,
         total=1 + (work.frames - 1) // config.temporal_factor,
@@ -166,7 +158,7 @@ def weights_bytes(
     if decoder:
         parts += chain(*decoder_parts(config))
     numbers = sum(_numbers(part, switches, image=image) for part in parts)
-    norms = sum(2 * width for part in parts for width in norm_widths(part))
+    norms = sum(2 * width for part in parts for width in part.norm_widths)
     return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
@@ -188,20 +180,11 @@ def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> _Way:
     each = None if work.slice_frames is None else max(1, work.slice_frames // step)
     return _Way(
         parts=parts,
-        slices=list(_slices(1 + (work.frames - 1) // step, each)),
+        slices=list(slices(1 + (work.frames - 1) // step, each)),
         size=Size(work.size.width // factor, work.size.height // factor),
         channels=config.latent_channels,
         total=work.frames,
     )
-
-
-def _slices(steps: int, size: int | None) -> Iterator[tuple[bool, int]]:
-    """Whether it is the first, and how many steps it has, of each slice."""
-    end = steps if size is None else min(steps, 1 + size)
-    yield True, end
-    while size is not None and end < steps:
-        yield False, min(size, steps - end)
-        end += size
 
 
 def _peak(way: _Way, work: Work) -> Peak:
@@ -229,7 +212,7 @@ def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:
         return 4 * part.width * (part.width + 1)
     if isinstance(part, Up) and switches.upsampler_fold:
         return _folded_numbers(part)
-    return sum(_table_numbers(conv, switches, image=image) for conv in convolutions(part))
+    return sum(_table_numbers(conv, switches, image=image) for conv in part.convolutions)
 
 
 def _folded_numbers(up: Up) -> int:

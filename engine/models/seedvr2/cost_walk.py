@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.geometry import Size
-from engine.models.seedvr2.cost_ledger import Kind, Ledger, Work
-from engine.models.seedvr2.parts import Attention, Block, Conv, Entry, Exit, Part, Up
+from engine.models.cost_ledger import Kind, Ledger, Work
+from engine.models.parts import Attention, Block, Conv, Entry, Exit
+from engine.models.seedvr2.parts import Part, Up
 
 _PHASE_BYTES = 96 * 2**20  # as in fast_resample
 _SCORES_BYTES = 64 * 2**20  # as in single_head

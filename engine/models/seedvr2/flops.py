@@ -6,55 +6,19 @@ activations do not. A tap that lies on padding counts, as it does for those who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from engine.geometry import Size
 from engine.models.seedvr2.config import VaeConfig
-from engine.optimisations import VaeSwitches
+from engine.models.work import Flops, Work, slices
+
+__all__ = ["Flops", "Work", "decode_flops", "encode_flops"]
 
 _TAPS = 3  # per axis
-
-
-@dataclass(frozen=True, slots=True)
-class Flops:
-    """Floating-point operations of one call."""
-
-    convolutions: int
-    attention: int  # the mid block's projections and products
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.convolutions + self.attention
-
-    def __add__(self, other: Flops) -> Flops:
-        return Flops(self.convolutions + other.convolutions, self.attention + other.attention)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What is asked of the VAE.
-
-    Attributes:
-        frames: Of the clip, 1 + n * temporal_factor.
-        size: Of a frame in px, a multiple of the spatial factor.
-        switches: Those that save operations are counted; all off is the published data flow.
-        slice_frames: None takes the clip at once. Slices cost the same; they only leave
-            `temporal_winograd` fewer pairs of frames. (Convolutions as sums in float32 do a
-            clip's first slice without it.)
-    """
-
-    frames: int
-    size: Size
-    switches: VaeSwitches
-    slice_frames: int | None = None
 
 
 def encode_flops(config: VaeConfig, work: Work) -> Flops:
     """Operations of encoding a clip."""
     total = Flops(0, 0)
-    for first, frames in _slices(work.frames, work.slice_frames):
+    for first, frames in slices(work.frames, work.slice_frames):
         count = _Count(work, first, frames, work.size)
         _encode(config, count)
         total += count.flops
@@ -66,19 +30,11 @@ def decode_flops(config: VaeConfig, work: Work) -> Flops:
     step = config.temporal_factor
     grid = Size(work.size.width // config.spatial_factor, work.size.height // config.spatial_factor)
     total = Flops(0, 0)
-    for first, frames in _slices(work.frames, work.slice_frames):
+    for first, frames in slices(work.frames, work.slice_frames):
         count = _Count(work, first, (frames - first) // step + first, grid)
         _decode(config, count)
         total += count.flops
     return total
-
-
-def _slices(frames: int, size: int | None) -> Iterator[tuple[bool, int]]:
-    """Whether it is the first, and how many frames it has, for each slice of a clip."""
-    head = frames if size is None else min(frames, 1 + size)
-    yield True, head
-    for start in range(head, frames, size or 1):
-        yield False, min(size or 1, frames - start)
 
 
 def _encode(config: VaeConfig, count: _Count) -> None:

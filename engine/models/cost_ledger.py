@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.models.seedvr2 import flops
+from engine.models import work
 
 Kind = Literal["stream", "inner", "phases", "result", "window", "sums", "carry"]
 
@@ -16,7 +16,7 @@ ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work(flops.Work):
+class Work(work.Work):
     """What is asked of the fast form, and where.
 
     Attributes:
