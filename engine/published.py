@@ -25,13 +25,15 @@ class PublishedState:
     title: str  # "SeedVR2 3B, fp16"
     kind: Kind
     models: tuple[str, ...]  # ids of the models that it serves
-    precision: str  # "fp16", "fp8", "q8", "q4"; "bf16" for a text embedding
+    precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "fp8", "q8", "q4"
     filename: str
     bytes: int = 0  # of the whole file; 0 while unknown
     about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
     sha256: str = ""
     licence: str = ""  # "Apache-2.0"; "" for a file of the user's own
     repository: str = ""  # "numz/SeedVR2_comfyUI"
+    also: tuple[str, ...] = ()  # other repositories with the same file
+    place: str = ""  # path in them; "" for the filename
     state: State = "missing"
     path: Path | None = None  # where it lies, also a part of it or a damaged one
     done_bytes: int = 0  # what is there of it

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine import commands as c
 from engine.cli.context import CANCELLED, DONE, Context
 from engine.cli.weights_talk import WeightsTalk, talk
-from engine.errors import UnknownWeights
 from engine.published import ImportMode, PublishedState
 from engine.units import bytes_text
+from engine.weights.catalogue import best_vae
 
 _EXAMPLES = """examples:
   python -m engine models list
   python -m engine models download seedvr2-3b              the most exact 3B, and what it needs
   python -m engine models download seedvr2-7b-q4           a smaller file of the 7B
+  python -m engine models download wan-2x                  as wan21-vae and wan22-vae
   python -m engine models import D:/ComfyUI/models/SEEDVR2/seedvr2_ema_3b_fp16.safetensors --link
   python -m engine models verify                           read every file that is here
 
@@ -110,22 +111,18 @@ def _agreed(args: argparse.Namespace, file: PublishedState, context: Context) ->
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _known(file_id: str, files: Iterable[PublishedState]) -> PublishedState:
+def _known(file_id: str, files: Sequence[PublishedState]) -> PublishedState:
     """The file of that id; a model stands for its most exact published transformer.
+
+    A model without one stands for its VAE: the published file that is here, else the first.
 
     Raises:
         UnknownWeights: The id is neither a file nor a model.
     """
-    for file in files:
-        if file.id == file_id or (
-            file.kind == "dit" and not file.is_own and file_id in file.models
-        ):
-            return file
-    raise UnknownWeights(
-        f"There is no model file {file_id!r}.",
-        hint="`python -m engine models list` names them.",
-        file=file_id,
-    )
+    named = [file for file in files if file.id == file_id]
+    published = [file for file in files if not file.is_own and file_id in file.models]
+    named += [file for file in published if file.kind == "dit"]
+    return named[0] if named else best_vae(file_id, published)
 
 
 def _wanted(

@@ -35,6 +35,7 @@ class PublishedFile:
     bytes: int = 0  # 0 while unknown
     about_bytes: int = 0
     also: tuple[str, ...] = ()  # other repositories with the same file
+    place: str = ""  # path in the repository; "" for the filename
 
     def state(self) -> PublishedState:
         """The file as the window and the command line see it while it is not on this machine."""
@@ -50,6 +51,8 @@ class PublishedFile:
             sha256=self.sha256,
             licence=self.licence,
             repository=self.repository,
+            also=self.also,
+            place=self.place,
         )
 
 
@@ -78,7 +81,9 @@ class Catalogue:
         """Where a file can be asked for, the first place first."""
         return tuple(
             self.hosts[file.host].format(
-                repository=repository, revision=file.revision, filename=file.filename
+                repository=repository,
+                revision=file.revision,
+                filename=file.place or file.filename,
             )
             for repository in (file.repository, *file.also)
         )
@@ -149,6 +154,20 @@ def best_present(
     ]
     dit, vae, text = chosen
     return None if dit is None or vae is None or text is None else (dit, vae, text)
+
+
+def best_vae(model_id: str, states: Iterable[PublishedState]) -> PublishedState:
+    """The VAE of a model that needs nothing else: the first one that is here, else the first.
+
+    Published files come before files of the user's own.
+
+    Raises:
+        UnknownWeights: There is no such model.
+    """
+    mine = [state for state in states if state.kind == "vae" and model_id in state.models]
+    if not mine:
+        raise unknown(model_id)
+    return min(mine, key=lambda state: (not state.is_here, state.is_own))
 
 
 def _rank(state: PublishedState) -> tuple[bool, int]:

@@ -71,7 +71,7 @@ def _published(shelf: Shelf, file: PublishedState, records: Sequence[Record]) ->
 def _paths(shelf: Shelf, file: PublishedState, records: Sequence[Record]) -> list[Path]:
     read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
     here = [path for path in (shelf.target(file.filename), *read) if path.is_file()]
-    elsewhere = places.borrowed(file.repository, file.filename, file.sha256)
+    elsewhere = places.borrowed(file)
     return list(dict.fromkeys([*here, *elsewhere]))
 
 

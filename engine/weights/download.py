@@ -55,7 +55,7 @@ def addresses(file: PublishedFile, store: Store) -> tuple[str, ...]:
     if endpoint:
         published = tuple(url.replace(_HUB, f"{endpoint}/", 1) for url in published)
     mirror = os.environ.get("UPREEL_MIRROR", "").rstrip("/")
-    path = f"{file.repository}/resolve/{file.revision}/{file.filename}"
+    path = f"{file.repository}/resolve/{file.revision}/{file.place or file.filename}"
     return (f"{mirror}/{path}", *published) if mirror else published
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.published import PublishedState
+
 _IN_COMFYUI = ("SEEDVR2", "diffusion_models", "unet", "vae", "checkpoints", "text_encoders")
 _USUAL_COMFYUI = ("ComfyUI", "Documents/ComfyUI", "comfy/ComfyUI", "Desktop/ComfyUI")
 
@@ -39,12 +41,19 @@ def hub_cache() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "huggingface" / "hub"
 
 
-def borrowed(repository: str, filename: str, sha256: str) -> Iterator[Path]:
+def borrowed(file: PublishedState) -> Iterator[Path]:
     """Files elsewhere that may be this published one, by name or by the hub's own hash."""
     for folder in comfyui_folders():
-        if (folder / filename).is_file():
-            yield folder / filename
-    kept = hub_cache() / ("models--" + repository.replace("/", "--"))
-    yield from (path for path in sorted(kept.glob(f"snapshots/*/{filename}")) if path.is_file())
-    if re.fullmatch(r"[0-9a-f]{64}", sha256) and (kept / "blobs" / sha256).is_file():
-        yield kept / "blobs" / sha256
+        if (folder / file.filename).is_file() and _spelled(folder, file.filename):
+            yield folder / file.filename
+    for repository in (file.repository, *file.also):
+        kept = hub_cache() / ("models--" + repository.replace("/", "--"))
+        found = kept.glob(f"snapshots/*/{file.place or file.filename}")
+        yield from (path for path in sorted(found) if path.is_file())
+        if re.fullmatch(r"[0-9a-f]{64}", file.sha256) and (kept / "blobs" / file.sha256).is_file():
+            yield kept / "blobs" / file.sha256
+
+
+def _spelled(folder: Path, filename: str) -> bool:
+    """Names that differ in capitals only are those of two files: Windows takes them for one."""
+    return any(path.name == filename for path in folder.iterdir())

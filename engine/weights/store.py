@@ -74,6 +74,14 @@ class Store:
         """Transformer, VAE and text embedding to take, or None when one is not here."""
         return catalogue.best_present(model_id, self._standing())
 
+    def best_vae(self, model_id: str) -> PublishedState:
+        """The VAE of a model that needs nothing else, one that is here where there is one.
+
+        Raises:
+            UnknownWeights: There is no such model.
+        """
+        return catalogue.best_vae(model_id, self._standing())
+
     def path_of(self, file_id: str) -> Path:
         """Where a file lies, without reading it; before it is loaded ask `ready`.
 

@@ -65,6 +65,23 @@ def test_only_takes_the_file_alone(server: FaultyServer) -> None:
     assert [path for path, _ in server.asked] == [PLACE]
 
 
+def test_a_model_that_is_a_vae_comes_alone(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
+) -> None:
+    server.files["/some/body/main/vae/other.pt"] = b"vae"
+    first = published(
+        b"vae", id="big", kind="vae", models=("wan-2x",), filename="big.pt", place="vae/other.pt"
+    )
+    second = published(b"vae2", id="small", kind="vae", models=("wan-2x",), filename="small.pt")
+    store = store_of(tmp_path / "models", server, first, second)
+    monkeypatch.setattr("engine.weights.catalogue.catalogue", lambda: store.catalogue)
+    assert main(["models", "download", "wan-2x"]) == 0
+    assert "big is here" in capsys.readouterr().out
+    assert [file.state for file in store.states()] == ["here", "missing"]
+    assert main(["models", "download", "wan-3x"]) == 1
+    assert "error[unknown-weights]" in capsys.readouterr().err
+
+
 def test_the_list_as_data(capsys: Output) -> None:
     assert main(["models", "list", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

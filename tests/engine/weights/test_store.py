@@ -147,6 +147,33 @@ def test_a_link_of_the_hub_is_followed(
     assert store.ready("tiny").read_bytes() == CONTENT
 
 
+def test_the_hub_keeps_folders_of_a_repository(
+    tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    file = published(also=("some/other",), place="split_files/vae/named.safetensors")
+    store = store_of(tmp_path / "models", server, file)
+    path = tmp_path / "hub" / "models--some--other" / "snapshots" / "abc" / file.place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert store.ready("tiny") == path
+
+
+def test_capitals_make_another_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows both names open it: wan2.2_vae is not Wan2.2_VAE."""
+    monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path))
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "vae" / "Tiny.safetensors").write_bytes(CONTENT)
+    monkeypatch.setattr(
+        Path,
+        "is_file",
+        lambda path: path.name.lower() == "tiny.safetensors" and "vae" in path.parts,
+    )
+    assert store.state("tiny").state == "missing"
+
+
 def test_our_own_copy_comes_before_a_borrowed_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
