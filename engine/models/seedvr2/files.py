@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from engine.errors import WeightsMissing
+from engine.models.planned_files import named, planned
 from engine.models.seedvr2.config import VAE, VaeConfig, infer_vae_config
 from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
 from engine.plan import DiffusionPlan, WeightsPlan
@@ -47,13 +47,11 @@ def files_of(model: str, settings: JobSettings, store: Store | None = None) -> M
         WeightsError: A file is none of this kind.
     """
     store = store or Store()
-    named = (settings.dit, settings.vae, settings.text_embedding)
-    states: tuple[PublishedState | None, ...] = (None, None, None)
-    if not all(named):
-        states = _published(model, settings.precision, store)
+    own = (settings.dit, settings.vae, settings.text_embedding)
+    listed = () if all(own) else _published(model, settings.precision, store)
     dit, vae, text = (
-        _named(Path(path)) if path else _planned(state, store)
-        for path, state in zip(named, states, strict=True)
+        named(Path(path)) if path else planned(listed[place], store)
+        for place, path in enumerate(own)
     )
     return ModelFiles(
         dit=dit,
@@ -72,7 +70,7 @@ def model_of(dit: Path) -> str:
         WeightsMissing: There is no such file.
         WeightsError: It is none of SeedVR2.
     """
-    config = _dit_config(_named(dit))
+    config = _dit_config(named(dit))
     return "seedvr2-3b" if config.mlp == "swiglu" else "seedvr2-7b"
 
 
@@ -96,29 +94,6 @@ def _published(model: str, precision: str, store: Store) -> tuple[PublishedState
             return present
         precision = catalogue.precisions_of(model)[0]
     return tuple(store.standing_of(file) for file in catalogue.files_of(model, precision))
-
-
-def _planned(state: PublishedState | None, store: Store) -> WeightsPlan:
-    if state is None:
-        raise ValueError("neither a name nor a published file")
-    if not state.is_here or state.path is None:
-        return WeightsPlan(path=store.target(state.filename), published=state.id)
-    return _at(state.path, "" if state.is_own else state.id)
-
-
-def _named(path: Path) -> WeightsPlan:
-    if not path.is_file():
-        raise WeightsMissing(
-            f"There is no model file {path}.", hint="Choose a file that is there.", file=str(path)
-        )
-    return _at(path.absolute(), "")
-
-
-def _at(path: Path, published: str) -> WeightsPlan:
-    about = path.stat()
-    return WeightsPlan(
-        path=path, published=published, bytes=about.st_size, modified_ns=about.st_mtime_ns
-    )
 
 
 def _published_config(model: str) -> DitConfig:

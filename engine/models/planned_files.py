@@ -1,0 +1,37 @@
+"""Files of weights as a plan keeps them: which one it is, whether it is here. Loads no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.errors import WeightsMissing
+from engine.plan import WeightsPlan
+from engine.published import PublishedState
+from engine.weights.store import Store
+
+
+def named(path: Path) -> WeightsPlan:
+    """A file of the user's own.
+
+    Raises:
+        WeightsMissing: It is not there.
+    """
+    if not path.is_file():
+        raise WeightsMissing(
+            f"There is no model file {path}.", hint="Choose a file that is there.", file=str(path)
+        )
+    return _at(path.absolute(), "")
+
+
+def planned(state: PublishedState, store: Store) -> WeightsPlan:
+    """A file of the list, where it lies or would lie."""
+    if not state.is_here or state.path is None:
+        return WeightsPlan(path=store.target(state.filename), published=state.id)
+    return _at(state.path, "" if state.is_own else state.id)
+
+
+def _at(path: Path, published: str) -> WeightsPlan:
+    about = path.stat()
+    return WeightsPlan(
+        path=path, published=published, bytes=about.st_size, modified_ns=about.st_mtime_ns
+    )

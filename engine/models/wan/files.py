@@ -1,0 +1,107 @@
+"""Which file a Wan VAE is loaded from, and what its head says. Loads no torch.
+
+Safetensors files tell their head without it; an original .pth needs torch to be read at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from engine.errors import UnknownWeights, WrongModel
+from engine.models.planned_files import named, planned
+from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
+from engine.plan import WeightsPlan
+from engine.weights.open_weights import open_weights
+from engine.weights.store import Store
+
+WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
+
+PUBLISHED: dict[str, WanConfig] = {"wan-2x": WAN2X, "wan21-vae": WAN21, "wan22-vae": WAN22}
+TITLES = {"wan-2x": "Wan 2x", "wan21-vae": "Wan 2.1 VAE", "wan22-vae": "Wan 2.2 VAE"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanFiles:
+    """The VAE of a job; `missing` holds its id in the catalogue while it is not here.
+
+    The configuration of a file that is missing is that of the published one.
+    """
+
+    vae: WeightsPlan
+    config: WanConfig
+    missing: tuple[str, ...] = ()
+
+
+def files_of_wan(model: str, vae: str = "", store: Store | None = None) -> WanFiles:
+    """The file for a model: the user's own where it is named, else one of the catalogue's.
+
+    Of several published files with the same numbers one that is here is taken.
+
+    Args:
+        model: "wan-2x", "wan21-vae" or "wan22-vae".
+        vae: File of the user's own; "" for none.
+        store: Where model files are kept; None for the user's.
+
+    Raises:
+        UnknownWeights: There is no such model.
+        WeightsMissing: The file that the user named is not there.
+        WeightsError: The file is none of this kind.
+    """
+    _known(model)
+    if vae:
+        weights = named(Path(vae))
+    else:
+        store = store or Store()
+        weights = planned(store.best_vae(model), store)
+    missing = () if weights.is_here else (weights.published,)
+    return WanFiles(vae=weights, config=wan_config(weights, model), missing=missing)
+
+
+def wan_config(weights: WeightsPlan, model: str) -> WanConfig:
+    """What the head of a planned file says; of one that is not here, what the published one would.
+
+    Raises:
+        UnknownWeights: There is no such model.
+        WrongModel: It is another one of the Wan VAEs, or no Wan VAE at all.
+        WeightsError: The file has gone, or cannot be read.
+    """
+    wanted = _known(model)
+    if not weights.is_here:
+        return wanted
+    config = _read(weights)
+    if (config.layout, config.upscale) != (wanted.layout, wanted.upscale):
+        raise WrongModel(
+            f"{weights.path.name} is a {TITLES[model_of(config)]}, not a {TITLES[model]}.",
+            hint="Choose another file, or another model.",
+            path=str(weights.path),
+            found=model_of(config),
+        )
+    return config
+
+
+def model_of(config: WanConfig) -> str:
+    """Which published model a file resembles."""
+    if config.layout == "2.2":
+        return "wan22-vae"
+    return "wan-2x" if config.upscale > 1 else "wan21-vae"
+
+
+def _known(model: str) -> WanConfig:
+    if model not in PUBLISHED:
+        raise UnknownWeights(
+            f"There is no Wan model {model!r}.",
+            hint=f"Choose among: {', '.join(PUBLISHED)}.",
+            file=model,
+        )
+    return PUBLISHED[model]
+
+
+@cache
+def _read(weights: WeightsPlan) -> WanConfig:
+    from engine.models.wan.load_vae import wan_config_of
+
+    with open_weights(weights.path) as file:
+        return wan_config_of(file)
