@@ -1,0 +1,331 @@
+"""Files of latents as ComfyUI saves them (.latent): read piece by piece, and written. No pickle.
+
+Safetensors with one tensor, the raw latent, and an empty one that only marks the version of the
+format; without that mark the numbers are those of the oldest version, times 0.18215. Loads no
+torch before numbers are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
+
+from engine.errors import (
+    InputError,
+    SourceMissing,
+    SourceUnreadable,
+    TruncatedMedia,
+    UnreadableMedia,
+    UnsupportedMedia,
+    WeightsError,
+    WeightsMissing,
+    WeightsTruncated,
+    WeightsUnreadable,
+)
+from engine.geometry import Size
+from engine.models.wan.latents import SPACES, TEMPORAL_FACTOR, Guess, LatentSpace, guess
+from engine.weights.safetensors_file import SafetensorsFile
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUFFIX = ".latent"
+LARGEST_SIDE = 16384  # px, of the pictures
+_TENSOR = "latent_tensor"
+_MARKER = "latent_format_version_0"
+_OLDEST_SCALE = 1 / 0.18215
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_AT_ONCE = 4_000_000  # numbers that are looked at together
+_OTHERS = {
+    4: "Stable Diffusion or SDXL",
+    12: "Mochi",
+    64: "Stable Audio",
+    128: "LTX-Video",
+}
+_KNOWN = " and ".join(f"{space.channels} ({space.title})" for space in SPACES.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentHead:
+    """What a file of latents says of itself.
+
+    Attributes:
+        space: Which VAE it belongs to, told by its channels.
+        length: Latents, one after the other in time.
+        grid: Positions across and down.
+        scale: What its numbers are to be multiplied with.
+        metadata: Free text that came with it.
+    """
+
+    space: LatentSpace
+    length: int
+    grid: Size
+    scale: float
+    metadata: Mapping[str, str]
+
+    @property
+    def frames(self) -> int:
+        """Frames of the film."""
+        return TEMPORAL_FACTOR * (self.length - 1) + 1
+
+    @property
+    def size(self) -> Size:
+        """Of the pictures, px."""
+        return self.grid.scaled(self.space.factor)
+
+
+class LatentFile:
+    """An open file of latents; a context manager.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        SourceMissing, SourceUnreadable: It is not there, or may not be read.
+        UnreadableMedia, TruncatedMedia: It is empty, of another kind, damaged, or cut off.
+        UnsupportedMedia: Its numbers are of no model here, or more than one film.
+
+    Memory: what is asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = SafetensorsFile(path)
+        except WeightsError as err:
+            raise _translated(err, path) from err
+        try:
+            self.head = _head(self._file)
+        except InputError:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+    def latents(self, start: int, stop: int) -> Tensor:
+        """Latents [C, n, h, w] float32 from `start` (inside) to `stop` (outside), in time.
+
+        Raises:
+            UnreadableMedia: Some are no numbers, or infinite.
+            TruncatedMedia, SourceUnreadable: The file was changed, or the disk fails.
+        """
+        head = self.head
+        try:
+            whole = self._file.raw(_TENSOR)
+        except WeightsError as err:
+            raise _translated(err, self.path) from err
+        whole = whole.reshape(head.space.channels, head.length, head.grid.height, head.grid.width)
+        found = whole[:, start:stop].float()
+        if not bool(found.isfinite().all()):
+            raise UnreadableMedia(
+                f"{self.path.name} holds numbers that are infinite or none (NaN).",
+                hint="What made it has failed: run it again there, perhaps with another precision.",
+                path=self.path,
+            )
+        return found * head.scale if head.scale != 1 else found.clone()
+
+    def pieces(self) -> Iterator[Tensor]:
+        """All latents [C, n, h, w] in order, some millions of numbers at a time."""
+        each = max(1, _AT_ONCE // (self.head.space.channels * self.head.grid.pixels))
+        for start in range(0, self.head.length, each):
+            yield self.latents(start, min(self.head.length, start + each))
+
+    def guess(self) -> Guess:
+        """Which numbers they seem to be; looks at all of them, and so at whether they are numbers.
+
+        Raises:
+            InputError: As `latents`.
+        """
+        import torch
+
+        count = self.head.length * self.head.grid.pixels
+        sums = torch.zeros(2, self.head.space.channels, dtype=torch.float64)
+        for piece in self.pieces():
+            numbers = piece.double().flatten(1)
+            sums += torch.stack([numbers.sum(1), numbers.square().sum(1)])
+        mean = sums[0] / count
+        deviation = (sums[1] / count - mean.square()).clamp_min(0).sqrt()
+        return guess(mean.tolist(), deviation.tolist())
+
+
+def _head(file: SafetensorsFile) -> LatentHead:
+    shape = file.shapes.get(_TENSOR)
+    if shape is None:
+        raise UnreadableMedia(
+            f"{file.path.name} holds no latent.",
+            hint="Choose a file that ComfyUI's node Save Latent wrote.",
+            path=file.path,
+        )
+    if file.dtypes[_TENSOR] not in _FLOATS:
+        _unsupported(
+            file.path, f"has numbers in the format {file.dtypes[_TENSOR]}, which no latent has"
+        )
+    channels, length, height, width = _four(file.path, shape)
+    space = SPACES.get(channels)
+    if space is None:
+        _wrong_channels(file.path, channels)
+    head = LatentHead(
+        space=space,
+        length=length,
+        grid=Size(width, height),
+        scale=1.0 if _MARKER in file.shapes else _OLDEST_SCALE,
+        metadata=file.metadata,
+    )
+    if max(head.size.width, head.size.height) > LARGEST_SIDE:
+        _unsupported(file.path, f"would be a picture of {head.size} pixels, which is too large")
+    return head
+
+
+def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Channels, latents, height and width of [1, C, t, h, w], or of a picture's [1, C, h, w]."""
+    if len(shape) == 4:
+        shape = (*shape[:2], 1, *shape[2:])
+    if len(shape) != 5:
+        sides = "x".join(map(str, shape)) or "no"
+        _unsupported(path, f"holds {sides} numbers, which is the shape of no film or picture")
+    batch, channels, length, height, width = shape
+    if not math.prod(shape):
+        raise UnreadableMedia(
+            f"{path.name} holds an empty latent.", hint="Save it again from ComfyUI.", path=path
+        )
+    if batch > 1:
+        raise UnsupportedMedia(
+            f"{path.name} holds {batch} films at once.",
+            hint="Save them one by one: ComfyUI's node Latent From Batch takes one out.",
+            path=path,
+            batch=batch,
+        )
+    return channels, length, height, width
+
+
+def _wrong_channels(path: Path, channels: int) -> NoReturn:
+    other = f", as those of {_OTHERS[channels]}" if channels in _OTHERS else ""
+    raise UnsupportedMedia(
+        f"{path.name} holds latents of {channels} channels{other}; Wan has {_KNOWN}.",
+        hint="Decode it in the program that made it, and open the film here.",
+        path=path,
+        channels=channels,
+    )
+
+
+def _unsupported(path: Path, what: str) -> NoReturn:
+    raise UnsupportedMedia(
+        f"{path.name} {what}.",
+        hint="Choose a latent of Wan 2.1, Wan 2.2 5B or Qwen-Image.",
+        path=path,
+    )
+
+
+def _translated(error: WeightsError, path: Path) -> InputError:
+    """What is wrong with a file, as of a source and not as of a model."""
+    again = "The copy may have failed; get the file again."
+    if isinstance(error, WeightsMissing):
+        return SourceMissing(f"There is no file {path}.", hint="Check the name.", path=path)
+    if isinstance(error, WeightsUnreadable):
+        return SourceUnreadable(error.message, hint=error.hint, path=path)
+    if isinstance(error, WeightsTruncated):
+        return TruncatedMedia(f"{path.name} ends too early.", hint=again, path=path)
+    return UnreadableMedia(
+        error.message.replace("a safetensors file", "a file of latents"), hint=again, path=path
+    )
+
+
+class LatentWriter:
+    """Writes a file of latents piece by piece, however long it becomes.
+
+    Args:
+        path: Of the file; what is there is replaced.
+        channels: Of the latents.
+        grid: Positions across and down.
+        metadata: Free text to go with it.
+
+    Memory: a piece. On the disk everything lies twice while `close` runs.
+    """
+
+    def __init__(
+        self, path: Path, channels: int, grid: Size, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        self._path, self._channels, self._grid = path, channels, grid
+        self._metadata = dict(metadata or {})
+        self._length = 0
+        self._spool_path = path.with_name(path.name + ".spool")
+        self._spool: BinaryIO = self._spool_path.open("w+b")
+
+    @property
+    def length(self) -> int:
+        """Latents so far."""
+        return self._length
+
+    def add(self, latents: Tensor) -> None:
+        """Take the next latents [C, n, h, w]."""
+        wanted = (self._channels, latents.shape[1], self._grid.height, self._grid.width)
+        if tuple(latents.shape) != wanted:
+            raise ValueError(f"latents of {tuple(latents.shape)} instead of {wanted}")
+        numbers = latents.movedim(1, 0).float().contiguous().cpu().numpy()
+        self._spool.write(numbers.astype("<f4", copy=False).tobytes())
+        self._length += latents.shape[1]
+
+    def close(self) -> int:
+        """Complete the file, on the disk.
+
+        Returns:
+            Its size in bytes.
+        """
+        if not self._length:
+            self.discard()
+            raise ValueError("a file of latents needs one")
+        try:
+            with self._path.open("wb") as file:
+                file.write(self._head())
+                for channel in range(self._channels):
+                    self._copy(channel, file)
+                file.flush()
+                os.fsync(file.fileno())
+                return file.tell()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Give up what was not completed; nothing happens after `close`."""
+        self._spool.close()
+        self._spool_path.unlink(missing_ok=True)
+
+    def _copy(self, channel: int, file: BinaryIO) -> None:
+        """One channel of all latents: the file has channels outside, the spool inside."""
+        plane = 4 * self._grid.pixels
+        for index in range(self._length):
+            self._spool.seek((index * self._channels + channel) * plane)
+            file.write(self._spool.read(plane))
+
+    def _head(self) -> bytes:
+        size = 4 * self._channels * self._length * self._grid.pixels
+        shape = [1, self._channels, self._length, self._grid.height, self._grid.width]
+        head = {
+            _TENSOR: {"dtype": "F32", "shape": shape, "data_offsets": [0, size]},
+            _MARKER: {"dtype": "F32", "shape": [0], "data_offsets": [size, size]},
+        }
+        if self._metadata:
+            head["__metadata__"] = dict(self._metadata)
+        text = json.dumps(head, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text
