@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from engine.geometry import Box, Size
+from engine.tiling.grid import Span, cells_of_axis
 
 WHOLE_ROWS, WHOLE_COLUMNS = 255, 257
 WHOLE = WHOLE_ROWS * WHOLE_COLUMNS
 """All weights of a pixel together: 65535, the white of 16 bits."""
-
-Span = tuple[int, int]  # first pixel inside, first pixel outside
 
 
 class Blender:
@@ -111,42 +108,20 @@ def shares(canvas: Size, boxes: Sequence[Box], *, blend: int) -> list[Share]:
         blend: Pixels that the ramp across a seam is wide; 0 cuts hard. Tiles that share
             `2 * margin + blend` pixels never show the outermost `margin` of them.
     """
-    columns = _axis_weights(_spans(boxes, "x"), canvas.width, blend, WHOLE_COLUMNS)
-    rows = _axis_weights(_spans(boxes, "y"), canvas.height, blend, WHOLE_ROWS)
+    columns = _axis_weights(cells_of_axis(boxes, "x", canvas.width), blend, WHOLE_COLUMNS)
+    rows = _axis_weights(cells_of_axis(boxes, "y", canvas.height), blend, WHOLE_ROWS)
     return [_share(columns[box.x], rows[box.y]) for box in boxes]
 
 
-def cells(canvas: Size, boxes: Sequence[Box]) -> list[Box]:
-    """The box of each tile that belongs to it alone: together they are the canvas, each px once."""
-    columns = _between_seams(_spans(boxes, "x"), canvas.width)
-    rows = _between_seams(_spans(boxes, "y"), canvas.height)
-    pairs = [(columns[box.x], rows[box.y]) for box in boxes]
-    return [Box(x[0], y[0], x[1] - x[0], y[1] - y[0]) for x, y in pairs]
+def _axis_weights(cells: dict[int, Span], blend: int, whole: int) -> dict[int, tuple[int, Tensor]]:
+    """Start of each tile -> first pixel that counts, weights from there on.
 
-
-def _spans(boxes: Sequence[Box], axis: Literal["x", "y"]) -> list[Span]:
-    if axis == "x":
-        return sorted({(box.x, box.right) for box in boxes})
-    return sorted({(box.y, box.bottom) for box in boxes})
-
-
-def _between_seams(spans: list[Span], length: int) -> dict[int, Span]:
-    """Start of each span -> its own part: from seam to seam."""
-    seams = [(left[1] + right[0]) // 2 for left, right in pairwise(spans)]
-    edges = [0, *seams, length]
-    return {span[0]: cell for span, cell in zip(spans, pairwise(edges), strict=True)}
-
-
-def _axis_weights(
-    spans: list[Span], length: int, blend: int, whole: int
-) -> dict[int, tuple[int, Tensor]]:
-    """Start of each span -> first pixel that counts, weights from there on.
-
-    The weight of a span is the ramp that rises at its left seam less the one that rises at its
-    right seam. Each ramp is subtracted from one span and added to the next, so the sum is exact.
+    The weight of a tile is the ramp that rises at its left seam less the one that rises at its
+    right seam. Each ramp is subtracted from one tile and added to the next, so the sum is exact.
     """
     parts = {}
-    for start, (left, right) in _between_seams(spans, length).items():
+    length = max(right for _left, right in cells.values())
+    for start, (left, right) in cells.items():
         weights = _rise(left, length, blend, whole) - _rise(right, length, blend, whole)
         counts = weights.nonzero()[:, 0]
         first, last = int(counts[0]), int(counts[-1])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil
+from typing import Literal
 
 from engine.geometry import Box, Size
+
+Span = tuple[int, int]  # first pixel inside, first pixel outside
 
 
 def tile_grid(frame: Size, tile: Size, overlap: int) -> list[Box]:
@@ -30,6 +35,39 @@ def tile_grid(frame: Size, tile: Size, overlap: int) -> list[Box]:
     return [Box(x, y, width, height) for y in rows for x in columns]
 
 
+def snug(frame: Size, tile: Size, shared: int) -> Size:
+    """The smallest tile that needs no more of them than `tile` does.
+
+    Args:
+        frame: Size of the whole picture.
+        tile: Largest tile.
+        shared: Pixels shared with a neighbour.
+    """
+    return Size(_snug(frame.width, tile.width, shared), _snug(frame.height, tile.height, shared))
+
+
+def cells(frame: Size, boxes: Sequence[Box]) -> list[Box]:
+    """The box of each tile that belongs to it alone: together they are the frame, each px once.
+
+    Seams run through the middle of what neighbours share.
+    """
+    columns = cells_of_axis(boxes, "x", frame.width)
+    rows = cells_of_axis(boxes, "y", frame.height)
+    pairs = [(columns[box.x], rows[box.y]) for box in boxes]
+    return [Box(x[0], y[0], x[1] - x[0], y[1] - y[0]) for x, y in pairs]
+
+
+def cells_of_axis(boxes: Sequence[Box], axis: Literal["x", "y"], length: int) -> dict[int, Span]:
+    """Start of each tile on an axis of `length` px -> its own part, from seam to seam."""
+    if axis == "x":
+        spans = sorted({(box.x, box.right) for box in boxes})
+    else:
+        spans = sorted({(box.y, box.bottom) for box in boxes})
+    seams = [(left[1] + right[0]) // 2 for left, right in pairwise(spans)]
+    edges = [0, *seams, length]
+    return {span[0]: cell for span, cell in zip(spans, pairwise(edges), strict=True)}
+
+
 def _starts(length: int, tile: int, overlap: int) -> list[int]:
     if tile >= length:
         return [0]
@@ -37,3 +75,10 @@ def _starts(length: int, tile: int, overlap: int) -> list[int]:
         raise ValueError(f"an overlap of {overlap} leaves nothing of a tile of {tile}")
     count = ceil((length - overlap) / (tile - overlap))
     return [round(i * (length - tile) / (count - 1)) for i in range(count)]
+
+
+def _snug(length: int, tile: int, shared: int) -> int:
+    if tile >= length or tile <= 2 * shared:
+        return tile
+    count = ceil((length - shared) / (tile - shared))
+    return max(2 * shared + 1, ceil((length + (count - 1) * shared) / count))

@@ -45,7 +45,8 @@ from engine.models.seedvr2.split_grid import SplitTiles, split_tiles
 from engine.models.slicing import slices
 from engine.ops.conv3d import Carry
 from engine.ops.leave import Sink
-from engine.tiling.blend import cells, shares
+from engine.tiling.blend import shares
+from engine.tiling.grid import cells
 
 TileStatistics = Literal["tile", "frame"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.geometry import Box, Size
 from engine.models.seedvr2.config import VaeConfig
-from engine.tiling.grid import tile_grid
+from engine.tiling.grid import snug, tile_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +89,6 @@ def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> Spli
         raise ValueError(f"a tile of {tile} pixels is no multiple of {factor}")
     features = latent.scaled(config.spatial_factor // factor)
     shared = 2 * halo(config) + -(-blend // factor)
-    snug = Size(
-        _snug(features.width, tile.width // factor, shared),
-        _snug(features.height, tile.height // factor, shared),
-    )
-    boxes = tile_grid(features, snug, shared)
+    most = Size(tile.width // factor, tile.height // factor)
+    boxes = tile_grid(features, snug(features, most, shared), shared)
     return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
-
-
-def _snug(length: int, tile: int, shared: int) -> int:
-    """The smallest side of a tile that needs no more of them than `tile` does."""
-    if tile >= length or tile <= 2 * shared:
-        return tile
-    count = -(-(length - shared) // (tile - shared))
-    return max(2 * shared + 1, -(-(length + (count - 1) * shared) // count))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.geometry import Size
-from engine.tiling.blend import WHOLE, Blender, cells, shares
+from engine.tiling.blend import WHOLE, Blender, shares
 from engine.tiling.grid import tile_grid
 
 
@@ -68,19 +68,6 @@ def test_shares_of_all_tiles_make_the_whole_at_every_pixel(grid, blend):
         assert weight is None or weight.min() >= 0
         total[box.y : box.bottom, box.x : box.right] += WHOLE if weight is None else weight
     assert torch.equal(total, torch.full_like(total, 65535))
-
-
-@settings(max_examples=25, deadline=None)
-@given(grid=grids)
-def test_cells_partition_the_frame_and_lie_in_their_tiles(grid):
-    frame, tile, overlap = grid
-    boxes = tile_grid(frame, tile, overlap)
-    times = torch.zeros(frame.height, frame.width)
-    for cell, box in zip(cells(frame, boxes), boxes, strict=True):
-        assert box.x <= cell.x < cell.right <= box.right
-        assert box.y <= cell.y < cell.bottom <= box.bottom
-        times[cell.y : cell.bottom, cell.x : cell.right] += 1
-    assert torch.equal(times, torch.ones_like(times))
 
 
 @settings(max_examples=25, deadline=None)

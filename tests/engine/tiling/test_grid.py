@@ -1,11 +1,12 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.geometry import Size
-from engine.tiling.grid import tile_grid
+from engine.tiling.grid import cells, snug, tile_grid
 
 sizes = st.builds(Size, st.integers(1, 400), st.integers(1, 400))
 
@@ -28,6 +29,46 @@ def test_tiles_cover_every_pixel_stay_inside_and_share_one_shape(frame, tile, ov
         assert spans[-1][1] == length
         assert all(a[1] - b[0] >= overlap for a, b in itertools.pairwise(spans))
     assert len(boxes) == len(columns) * len(rows)
+
+
+GRIDS = {
+    "frame": sizes,
+    "tile": st.builds(Size, st.integers(9, 200), st.integers(9, 200)),
+    "overlap": st.integers(0, 4),
+}
+
+
+@given(**GRIDS)
+def test_cells_partition_the_frame_and_keep_off_the_inner_edges(frame, tile, overlap):
+    boxes = tile_grid(frame, tile, overlap)
+    own = cells(frame, boxes)
+    for cell, box in zip(own, boxes, strict=True):
+        assert box.x == 0 or cell.x - box.x >= overlap // 2
+        assert box.y == 0 or cell.y - box.y >= overlap // 2
+        assert box.right == frame.width or box.right - cell.right >= overlap // 2
+        assert box.bottom == frame.height or box.bottom - cell.bottom >= overlap // 2
+    columns = sorted({(cell.x, cell.right) for cell in own})
+    rows = sorted({(cell.y, cell.bottom) for cell in own})
+    assert len(own) == len(columns) * len(rows)
+    for spans, length in ((columns, frame.width), (rows, frame.height)):
+        assert [0, *(end for _, end in spans)] == [*(start for start, _ in spans), length]
+
+
+@given(**GRIDS)
+def test_snug_tiles_are_as_many_and_no_smaller_ones_would_do(frame, tile, overlap):
+    fitted = snug(frame, tile, overlap)
+    count = len(tile_grid(frame, tile, overlap))
+    assert len(tile_grid(frame, fitted, overlap)) == count
+    for axis in ("width", "height"):
+        least = getattr(fitted, axis)
+        if 2 * overlap + 1 < least < getattr(frame, axis):
+            smaller = replace(fitted, **{axis: least - 1})
+            assert len(tile_grid(frame, smaller, overlap)) > count
+
+
+def test_a_snug_tile_of_a_row_just_above_two_of_them():
+    assert snug(Size(41, 10), Size(22, 20), 2) == Size(22, 20)
+    assert snug(Size(43, 10), Size(42, 20), 2) == Size(23, 20)
 
 
 def test_a_tile_as_large_as_the_frame_is_the_frame():
