@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,14 +11,21 @@ from torch import Tensor
 from engine.ops import folds
 from engine.ops.taps import Form, Taps
 
+Past = Literal["copies", "zeros", "none"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvShape:
-    """How a convolution lies on its frames."""
+    """How a convolution lies on its frames.
+
+    Before a clip stand copies of its frame 0, or frames of zeros, or nothing: then the first
+    output is that of the first frames that are enough for one.
+    """
 
     padding: int = 1  # zeros on each side of height and width
     time_stride: int = 1
     space_stride: int = 1
+    past: Past = "copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +42,9 @@ class FrameConv:
     """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 on frames [T, I, H, W].
 
     Two ways in, both equal: `run` on frames that have their `history` in front; `run_first` on the
-    first frames of a clip, whose history would be copies of frame 0 and is folded into the weights
-    (docs/vae-folds.md). One frame alone then needs one convolution in two dimensions.
+    first frames of a clip, whose past is folded into the weights (docs/vae-folds.md): taps on
+    copies of frame 0 are summed, taps on zeros left out. One frame alone then needs one convolution
+    in two dimensions.
 
     Args:
         weight: On the device, in the precision in which folds are computed.
@@ -43,7 +52,7 @@ class FrameConv:
         shape: Padding and strides.
         options: Precision, form, folds.
 
-    Memory: the weights, and one tap more for the fold; one more again once an image came.
+    Memory: the weights; for the fold of copies one tap more, and again once an image came.
     """
 
     def __init__(
@@ -54,7 +63,7 @@ class FrameConv:
         self._all = self._taps(weight, self._bias)
         self._fold = options.fold
         self._image: Taps | None = None
-        self._older: Taps | None = None  # W0 + W1: what frame 0 counts while it is the past
+        self._older: Taps | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
         self._winograd: list[Taps] | None = None
         if self._all.reach == 1:
             return
@@ -62,7 +71,7 @@ class FrameConv:
         self._past = self._view(kept[:, :, :-1], None)
         self._newest = self._view(kept[:, :, -1:], self._bias)
         if options.fold and self._head == 2:
-            self._older = self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
+            self._older = self._older_taps(weight)
         if options.winograd and shape.time_stride == 1:
             tables = folds.temporal_winograd(weight).unsqueeze(3)
             self._winograd = [self._taps(table, None) for table in tables]
@@ -73,14 +82,27 @@ class FrameConv:
         return max(0, self._all.reach - self._shape.time_stride)
 
     @property
-    def copies(self) -> int:
-        """Copies of frame 0 that stand for the past of a clip where nothing is folded."""
-        return self._all.reach - 1
+    def lead(self) -> int:
+        """Frames that stand for the past of a clip where nothing is folded."""
+        return 0 if self._shape.past == "none" else self._all.reach - 1
 
     @property
     def folds(self) -> bool:
         """Whether `run_first` works."""
-        return self._fold or self._all.reach == 1
+        return self._fold or self.lead == 0
+
+    def past(self, frames: Tensor) -> Tensor:
+        """A frame [1, I, H, W] of the past of a clip that begins with these frames."""
+        if self._shape.past == "copies":
+            return frames[:1]
+        return frames.new_zeros(1, 1, 1, 1).expand(1, *frames.shape[1:])
+
+    def tail(self, window: Tensor) -> Tensor:
+        """The last `history` frames of a window, from the past where it is shorter than that."""
+        missing = self.history - window.shape[0]
+        if missing <= 0:
+            return window[window.shape[0] - self.history :]
+        return torch.cat([self.past(window).expand(missing, -1, -1, -1), window])
 
     def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
         """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
@@ -94,8 +116,8 @@ class FrameConv:
         Raises:
             ValueError: The tables of the fold were not made.
         """
-        if self._all.reach == 1:
-            return self._all.apply(frames, into)
+        if self.lead == 0:
+            return self.run(frames, into)
         if not self._fold:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
@@ -113,13 +135,16 @@ class FrameConv:
 
     @property
     def _head(self) -> int:
-        """Outputs of a clip that see copies of frame 0."""
+        """Outputs of a clip that see its past."""
         return 2 if self._shape.time_stride == 1 else 1
 
     def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
-        """The first frames by sums: what frame 0 counts as the past is the same for its outputs."""
+        """The first frames by sums; copies of frame 0 count the same for both first outputs."""
         into = self._newest.apply(frames, into)
-        into[:2].add_(older.apply(frames[:1]))
+        if self._shape.past == "copies":
+            into[:2].add_(older.apply(frames[:1]))
+        else:
+            older.apply(frames[:1], into[1:2])
         if into.shape[0] > 2:
             self._past.apply(frames[:-1], into[2:])
         return into
@@ -140,12 +165,22 @@ class FrameConv:
         return result if into is None else into.add_(result)
 
     def _image_taps(self) -> Taps:
-        """W0 + W1 + W2 for output 0, rounded once. Kept for images; a film needs it once a clip."""
+        """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
+
+        The sum is kept for images; a film needs it once a clip.
+        """
+        if self._shape.past == "zeros":
+            return self._newest
         exact = torch.promote_types(self._options.dtype, torch.float32)
         return self._taps(self._all.weight.to(exact).sum(2, keepdim=True), self._bias)
 
+    def _older_taps(self, weight: Tensor) -> Taps:
+        if self._shape.past == "zeros":
+            return self._view(self._all.weight[:, :, 1:2], None)
+        return self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
+
     def _second_taps(self, older: Taps) -> Taps:
-        """W0 + W1 and W2 for output 1, side by side so that their sum is rounded once."""
+        """Of output 1: what frame 0 counts and W2, side by side so that the sum is rounded once."""
         weight = torch.cat([older.weight, self._newest.weight], dim=2)
         return self._taps(weight, self._bias)
 

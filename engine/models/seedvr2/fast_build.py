@@ -3,63 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from engine.models.fast.conv import Conv
+from engine.models.fast.parts import Attention, Entry, Exit, Mark, ResidualBlock
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.fast_parts import Attention, Conv, Flow, Norm, ResidualBlock
+from engine.models.seedvr2.fast_parts import GroupNorm, TileFlow, TilePart
 from engine.models.seedvr2.fast_resample import Downsampler, FoldedUpsampler, Upsampler
 from engine.ops import folds
 from engine.ops.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.optimisations import VaeSwitches
-
-
-class Part(Protocol):
-    """A step of encoder or decoder."""
-
-    name: str
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        ...
-
-
-class Entry:
-    """A convolution at the start, or one of its own."""
-
-    def __init__(self, conv: Conv) -> None:
-        self.name = conv.name
-        self._conv = conv
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        flow.put(self._conv.of(flow.take(), flow), self.name)
-
-
-class Exit:
-    """Norm, SiLU and the last convolution."""
-
-    def __init__(self, norm: Norm, conv: Conv) -> None:
-        self.name = conv.name
-        self._norm, self._conv = norm, conv
-
-    def run(self, flow: Flow) -> None:
-        """Work on the stream."""
-        window = self._conv.normed(self._norm, flow.take(), flow)
-        flow.put(self._conv.over(window, flow), self.name)
-
-
-class Mark:
-    """The end of several parts that an observer knows under one name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def run(self, flow: Flow) -> None:
-        """Show the stream as it is."""
-        flow.put(flow.take(), self.name)
 
 
 class Builder:
@@ -90,10 +45,10 @@ class Builder:
         """Whether there is a part of this name."""
         return f"{name}.weight" in self._weights
 
-    def norm(self, name: str) -> Norm:
+    def norm(self, name: str) -> GroupNorm:
         """A GroupNorm."""
         affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
-        return Norm(name, affine, self._config.norm_groups, self._config.norm_eps)
+        return GroupNorm(name, affine, self._config.norm_groups, self._config.norm_eps)
 
     def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> Conv:
         """A convolution; without a shape its padding keeps the size of a frame."""
@@ -102,7 +57,7 @@ class Builder:
         conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
         return Conv(name, conv, pad=pad)
 
-    def residual(self, name: str) -> ResidualBlock:
+    def residual(self, name: str) -> ResidualBlock[TileFlow]:
         """A residual block."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
         convs = (self.conv(f"{name}.conv1"), self.conv(f"{name}.conv2"))
@@ -111,7 +66,7 @@ class Builder:
             name, norms, convs, self.conv(shortcut) if self.has(shortcut) else None
         )
 
-    def attention(self, name: str) -> Attention:
+    def attention(self, name: str) -> Attention[TileFlow]:
         """The attention of a mid block; its three projections become one."""
         parts = [f"{name}.to_{part}" for part in "qkv"]
         qkv = tuple(
@@ -149,9 +104,9 @@ class Builder:
         return self._weights[name].to(self._device, self._options.dtype)
 
 
-def encoder(build: Builder, config: VaeConfig) -> list[Part]:
+def encoder(build: Builder, config: VaeConfig) -> list[TilePart]:
     """All parts of the encoder."""
-    parts: list[Part] = [Entry(build.conv("encoder.conv_in"))]
+    parts: list[TilePart] = [Entry(build.conv("encoder.conv_in"))]
     for level in range(len(config.block_out_channels)):
         name = f"encoder.down_blocks.{level}"
         parts += _residuals(build, name, config.layers_per_block)
@@ -165,14 +120,14 @@ def encoder(build: Builder, config: VaeConfig) -> list[Part]:
     return parts
 
 
-def decoder(build: Builder, config: VaeConfig) -> tuple[list[Part], list[Part]]:
+def decoder(build: Builder, config: VaeConfig) -> tuple[list[TilePart], list[TilePart]]:
     """The decoder: low part, up to the residual blocks of the second level, and high part."""
-    low: list[Part] = []
+    low: list[TilePart] = []
     if config.post_quant_conv:
         low.append(Entry(build.conv("post_quant_conv")))
     low.append(Entry(build.conv("decoder.conv_in")))
     low += _middle(build, "decoder.mid_block")
-    high: list[Part] = []
+    high: list[TilePart] = []
     for level in range(len(config.block_out_channels)):
         name = f"decoder.up_blocks.{level}"
         parts = low if level < 2 else high
@@ -184,11 +139,11 @@ def decoder(build: Builder, config: VaeConfig) -> tuple[list[Part], list[Part]]:
     return low, high
 
 
-def _residuals(build: Builder, name: str, count: int) -> list[Part]:
+def _residuals(build: Builder, name: str, count: int) -> list[TilePart]:
     return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
 
 
-def _middle(build: Builder, name: str) -> list[Part]:
+def _middle(build: Builder, name: str) -> list[TilePart]:
     return [
         build.residual(f"{name}.resnets.0"),
         build.attention(f"{name}.attentions.0"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.fast_parts import Conv, Flow, last_frames
+from engine.models.fast.conv import Conv
+from engine.models.fast.flow import Flow
 from engine.ops.folds import UpsamplerFold
 from engine.ops.phases import PhaseBias, interleave
 from engine.ops.taps import Form, Taps
@@ -156,6 +157,11 @@ class Downsampler:
     def run(self, flow: Flow) -> None:
         """Work on the stream."""
         flow.put(self._conv.of(flow.take(), flow), self.name)
+
+
+def last_frames(frames: Tensor, count: int) -> Tensor:
+    """The last frames; where there are fewer, copies of the only one."""
+    return frames[-count:] if len(frames) >= count else frames[-1:].expand(count, -1, -1, -1)
 
 
 def _interior(bias: tuple[PhaseBias, ...]) -> Tensor:

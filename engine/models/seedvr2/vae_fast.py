@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.fast_build import Builder, Part, decoder, encoder
-from engine.models.seedvr2.fast_parts import Flow
+from engine.models.seedvr2.fast_build import Builder, decoder, encoder
+from engine.models.seedvr2.fast_parts import TileFlow, TilePart
 from engine.models.seedvr2.fast_statistics import Statistics
 from engine.models.seedvr2.form import VaeForm
 from engine.models.slicing import clamped_moments
@@ -75,7 +75,7 @@ class FastVae(VaeForm):
         with no_gradients(), exact_arithmetic():
             build = Builder(config, weights, self.device, options, self.switches)
             self._low, self._high = decoder(build, config)
-            self._parts: dict[Way, list[Part]] = {
+            self._parts: dict[Way, list[TilePart]] = {
                 "encode": encoder(build, config),
                 "decode": [*self._low, *self._high],
             }
@@ -127,7 +127,11 @@ class FastVae(VaeForm):
         self.workspace.release()
 
     def _frames(
-        self, parts: Sequence[Part], clip: Tensor, carry: Carry, statistics: Statistics | None
+        self,
+        parts: Sequence[TilePart],
+        clip: Tensor,
+        carry: Carry,
+        statistics: Statistics | None,
     ) -> tuple[Tensor, Carry]:
         if len(clip) != 1:
             raise ValueError("split decoding takes one clip at a time")
@@ -179,7 +183,7 @@ class FastVae(VaeForm):
 
     def _run(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[TilePart],
         clip: Tensor,
         carry: Carry,
         *,
@@ -187,7 +191,7 @@ class FastVae(VaeForm):
         statistics: Statistics | None = None,
     ) -> Tensor:
         """[C, T, H, W] through the parts to frames [T, C, H, W]."""
-        flow = Flow(
+        flow = TileFlow(
             carry=carry,
             workspace=self.workspace,
             switches=self.switches,

@@ -77,7 +77,7 @@ def test_first_frames_equal_the_causal_convolution(
     frames = clip(count, layout)
     wanted = of(causal, frames)
     assert_same(conv.run_first(frames), wanted)
-    copies = frames[:1].expand(conv.copies, -1, -1, -1)
+    copies = frames[:1].expand(conv.lead, -1, -1, -1)
     window = torch.cat([copies, frames]).contiguous(memory_format=layout)
     assert_same(conv.run(window), wanted)
 

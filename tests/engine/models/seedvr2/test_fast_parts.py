@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.seedvr2.fast_parts import Flow, Norm, last_frames
+from engine.models.seedvr2.fast_parts import GroupNorm, TileFlow
+from engine.models.seedvr2.fast_resample import last_frames
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.ops.conv3d import Carry
 from engine.ops.workspace import Workspace
@@ -31,10 +32,10 @@ def fast() -> FastVae:
     return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def flow(switches: VaeSwitches | None = None, carry: Carry | None = None) -> Flow:
+def flow(switches: VaeSwitches | None = None, carry: Carry | None = None) -> TileFlow:
     place = torch.device("cpu")
     workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
-    return Flow(
+    return TileFlow(
         carry=carry or Carry(), workspace=workspace, switches=switches or VaeSwitches(), batch=0
     )
 
@@ -75,7 +76,7 @@ def test_a_mean_far_from_zero_costs_no_digits(fused: bool, layout: torch.memory_
     )
     exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
     found = torch.empty_like(frames)
-    norm = Norm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
+    norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
     norm.write(frames, found, flow(VaeSwitches().changed("fused_norm", fused)), silu=False)
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
 

@@ -1,0 +1,159 @@
+"""The fast form of a video VAE: clips of a batch through lists of parts, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.models.fast.flow import Flow, Part, Trace
+from engine.models.slicing import SlicedVae
+from engine.ops.conv3d import Carry
+from engine.ops.conv_probe import choose_convolution
+from engine.ops.cuda_graph import GraphedCalls
+from engine.ops.frame_conv import ConvOptions
+from engine.ops.precision import exact_arithmetic, no_gradients
+from engine.ops.taps import Form
+from engine.ops.workspace import Workspace
+from engine.optimisations import VaeSwitches
+
+Way = Literal["encode", "decode"]
+_GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
+
+
+class Sizes(Protocol):
+    """What a configuration says of a clip's shape."""
+
+    @property
+    def spatial_factor(self) -> int:
+        """Pixels of each position of the latent, on each side."""
+        ...
+
+    @property
+    def temporal_factor(self) -> int:
+        """Frames of each latent but the first."""
+        ...
+
+
+class FastForm(SlicedVae):
+    """What runs the parts of a fast form; a family says which parts there are.
+
+    Inference only. Not for several threads at once: all parts share one workspace.
+
+    Args:
+        device: Where to work.
+        dtype: Of activations and convolutions; norms are computed in float32 (float64).
+        switches: Which optimisations to use.
+
+    Attributes:
+        config: Sizes of the model.
+        parts: Of both ways, set by the family.
+        trace: Called with the module path and a copy of the result of each part,
+            [1, C, T, H, W], of the first clip of a batch.
+    """
+
+    config: Sizes
+    parts: dict[Way, list[Part[Flow]]]
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, switches: VaeSwitches) -> None:
+        self.device, self.dtype, self.switches = device, dtype, switches
+        self.trace: Trace | None = None
+        self.workspace = Workspace(
+            device, dtype, planned=switches.planned_buffers, channels_last=switches.channels_last
+        )
+        self._graphs: dict[Way, GraphedCalls] = {}
+        if switches.cuda_graph and device.type == "cuda":
+            self._graphs = {"encode": self._graphed("encode"), "decode": self._graphed("decode")}
+
+    def conv_options(self) -> ConvOptions:
+        """How the convolutions are computed."""
+        return ConvOptions(
+            dtype=self.dtype,
+            form=_form(self.switches, self.device, self.dtype),
+            fold=self.switches.first_frame_fold or self.switches.image_mode,
+            winograd=self.switches.temporal_winograd,
+        )
+
+    def release(self) -> None:
+        """Give the memory of the buffers back; the next slice takes it again."""
+        for graph in self._graphs.values():
+            graph.forget()
+        self.workspace.release()
+
+    def run_clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """One slice [B, C, T, H, W] of all clips of a batch, through a whole way."""
+        working = carry.begin()
+        if any(working.tail((len(clips), part.name)) is not None for part in self.parts[way]):
+            raise ValueError("the carry belongs to a larger batch")
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+            results = [
+                self._clip(way, clip, working, batch).movedim(0, 1)
+                for batch, clip in enumerate(clips)
+            ]
+            found = results[0].unsqueeze(0) if len(results) == 1 else torch.stack(results)
+        return found, working.done()
+
+    def run_frames(
+        self, parts: Sequence[Part[Flow]], frames: Tensor, carry: Carry
+    ) -> tuple[Tensor, Carry]:
+        """One slice of frames [T, C, H, W] through some parts; the frames are not changed."""
+        working = carry.begin()
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+            result = self._run(parts, frames, working)
+        return result, working.done()
+
+    def _clip(self, way: Way, clip: Tensor, carry: Carry, batch: int) -> Tensor:
+        """One clip or slice of it; a short and small clip may be a recording."""
+        graph = self._graphs.get(way)
+        whole = carry.first and carry.last and self.trace is None
+        if graph is None or not whole or self._pixels(way, clip) > _GRAPH_PIXELS:
+            return self._run(self.parts[way], clip.movedim(0, 1), carry, batch)
+        return graph(clip.to(self.device, self.dtype))
+
+    def _graphed(self, way: Way) -> GraphedCalls:
+        def work(clip: Tensor) -> Tensor:
+            return self._run(self.parts[way], clip.movedim(0, 1), Carry(last=True))
+
+        return GraphedCalls(work, self.workspace.stretches)
+
+    def _pixels(self, way: Way, clip: Tensor) -> int:
+        """Pixels of all frames, on the side of the frames."""
+        count, height, width = clip.shape[1:]
+        if way == "encode":
+            return count * height * width
+        count = 1 + (count - 1) * self.config.temporal_factor
+        return count * height * width * self.config.spatial_factor**2
+
+    def _run(
+        self, parts: Sequence[Part[Flow]], frames: Tensor, carry: Carry, batch: int = 0
+    ) -> Tensor:
+        flow = Flow(
+            carry=carry,
+            workspace=self.workspace,
+            switches=self.switches,
+            trace=self._show if self.trace is not None and batch == 0 else None,
+            batch=batch,
+        )
+        last = self.switches.channels_last
+        layout = torch.channels_last if last else torch.contiguous_format
+        own = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
+        flow.put(own.clone() if own.data_ptr() == frames.data_ptr() else own)
+        del own
+        for part in parts:
+            part.run(flow)
+        return flow.take()
+
+    def _show(self, name: str, frames: Tensor) -> None:
+        if self.trace is not None:
+            frames = frames.clone(memory_format=torch.contiguous_format)
+            self.trace(name, frames.movedim(0, 1).unsqueeze(0))
+
+
+def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:
+    if switches.convolution != "auto":
+        return switches.convolution
+    if device.type == "cpu":
+        return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"
+    return choose_convolution(device, dtype).form
