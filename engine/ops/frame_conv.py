@@ -99,10 +99,12 @@ class FrameConv:
 
     def tail(self, window: Tensor) -> Tensor:
         """The last `history` frames of a window, from the past where it is shorter than that."""
-        missing = self.history - window.shape[0]
-        if missing <= 0:
-            return window[window.shape[0] - self.history :]
-        return torch.cat([self.past(window).expand(missing, -1, -1, -1), window])
+        count = self.history
+        if window.shape[0] >= count:
+            return window[window.shape[0] - count :]
+        if self._shape.past == "copies":
+            return window[:1].expand(count, -1, -1, -1)
+        return torch.cat([self.past(window), window])
 
     def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
         """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
