@@ -8,16 +8,16 @@ another way, which takes more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Literal
 
 from engine.cost import Cost
 from engine.geometry import Size
-from engine.models.cost_ledger import ITEM, Kind, Ledger, Work
+from engine.models.cost_ledger import ITEM, Work
+from engine.models.cost_peak import Peak, Way, peak_of
 from engine.models.parts import Attention, Conv
 from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.cost_walk import Slice, Walk
+from engine.models.seedvr2.cost_walk import Walk
 from engine.models.seedvr2.parts import Part, Up, decoder_parts, encoder_parts
 from engine.models.work import slices
 from engine.optimisations import VaeSwitches
@@ -35,42 +35,6 @@ __all__ = [
     "encode_peak",
     "weights_bytes",
 ]
-
-_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The highest moment of a piece of work.
-
-    Attributes:
-        moment: Name of the convolution at that moment.
-        bytes_of: What was alive: the residual "stream", "inner" frames, "phases" of an upsampler,
-            the "result", the "window" of a convolution, temporary "sums", the "carry".
-    """
-
-    moment: str
-    bytes_of: dict[Kind, int]
-
-    @property
-    def total_bytes(self) -> int:
-        """All of them."""
-        return sum(self.bytes_of.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """Parts, what goes in slice by slice, and what becomes of what comes out.
-
-    Results are joined in one of `total` steps, or listed, or passed on to somebody.
-    """
-
-    parts: list[Part]
-    slices: list[tuple[bool, int]]
-    size: Size
-    channels: int
-    gather: Literal["joined", "listed", "passed"] = "joined"
-    total: int = 0
 
 
 def encode_cost(config: VaeConfig, work: Work) -> Cost:
@@ -101,27 +65,28 @@ def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
 
 def encode_peak(config: VaeConfig, work: Work) -> Peak:
     """The highest moment of encoding, weights apart."""
-    way = _Way(
+    way = Way(
+        walk=Walk,
         parts=encoder_parts(config),
         slices=list(slices(work.frames, work.slice_frames)),
         size=work.size,
         channels=config.in_channels,
         total=1 + (work.frames - 1) // config.temporal_factor,
     )
-    return _peak(way, work)
+    return peak_of(way, work)
 
 
 def decode_peak(config: VaeConfig, work: Work) -> Peak:
     """The highest moment of decoding, weights apart."""
     low, high = decoder_parts(config)
-    return _peak(_decoding([*low, *high], config, work), work)
+    return peak_of(_decoding([*low, *high], config, work), work)
 
 
 def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:
     """As `decode_low_cost`, weights apart."""
     low, _ = decoder_parts(config)
     way = _decoding(low, config, work)
-    return _peak(replace(way, gather="passed" if park else "listed"), work)
+    return peak_of(replace(way, gather="passed" if park else "listed"), work)
 
 
 def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
@@ -132,7 +97,7 @@ def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
     slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
     width = config.block_out_channels[-2]
     way = replace(way, slices=slices, size=way.size.scaled(2), channels=width, gather="passed")
-    return _peak(way, work)
+    return peak_of(way, work)
 
 
 def weights_bytes(
@@ -163,47 +128,22 @@ def weights_bytes(
 
 
 def _cost(config: VaeConfig, work: Work, peak: Peak) -> Cost:
-    found = peak.bytes_of
-    carry = found.get("carry", 0)
-    workspace = found.get("window", 0) + found.get("sums", 0)
-    return Cost(
-        weights=weights_bytes(config, work.dtype, work.switches, image=work.frames == 1),
-        activations=peak.total_bytes - carry - workspace,
-        workspace=workspace + _SMALL_BYTES,
-        carry=carry,
-    )
+    image = work.frames == 1
+    return peak.cost(weights_bytes(config, work.dtype, work.switches, image=image))
 
 
-def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> _Way:
+def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> Way:
     """From the latent on."""
     step, factor = config.temporal_factor, config.spatial_factor
     each = None if work.slice_frames is None else max(1, work.slice_frames // step)
-    return _Way(
+    return Way(
+        walk=Walk,
         parts=parts,
         slices=list(slices(1 + (work.frames - 1) // step, each)),
         size=Size(work.size.width // factor, work.size.height // factor),
         channels=config.latent_channels,
         total=work.frames,
     )
-
-
-def _peak(way: _Way, work: Work) -> Peak:
-    """All slices through some parts."""
-    ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
-    for index, (first, frames) in enumerate(way.slices):
-        last = index == len(way.slices) - 1
-        walk = Walk(work, ledger, Slice(frames, first, last), way.size, way.channels)
-        walk.run(way.parts)
-        result = walk.stream_bytes
-        with ledger.held("result", 3 * result // 2):  # where the variances of moments are clamped
-            pass
-        if way.gather == "joined" and first and not alone:
-            ledger.take("result", result // walk.frames * way.total)
-        ledger.drop("stream", result)
-        ledger.take("result", result)
-        ledger.drop("result", waiting)
-        waiting = 0 if way.gather == "listed" else result
-    return Peak(ledger.moment, dict(ledger.peak))
 
 
 def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:

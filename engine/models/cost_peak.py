@@ -1,0 +1,79 @@
+"""The highest moment of a piece of work, found by walking through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.cost import Cost
+from engine.geometry import Size
+from engine.models.cost_ledger import Kind, Ledger, Work
+from engine.models.cost_walk import Slice, Walk
+
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest moment of a piece of work.
+
+    Attributes:
+        moment: Name of the convolution at that moment.
+        bytes_of: What was alive: the residual "stream", "inner" frames, "phases" of an upsampler,
+            the "result", the "window" of a convolution, temporary "sums", the "carry".
+    """
+
+    moment: str
+    bytes_of: dict[Kind, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """All of them."""
+        return sum(self.bytes_of.values())
+
+    def cost(self, weights: int) -> Cost:
+        """The same in the planner's terms, with the bytes of the model's weights."""
+        carry = self.bytes_of.get("carry", 0)
+        workspace = self.bytes_of.get("window", 0) + self.bytes_of.get("sums", 0)
+        return Cost(
+            weights=weights,
+            activations=self.total_bytes - carry - workspace,
+            workspace=workspace + _SMALL_BYTES,
+            carry=carry,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Parts, what goes in slice by slice, and what becomes of what comes out; how it is walked.
+
+    Results are joined in one of `total` steps, or listed, or passed on to somebody.
+    """
+
+    walk: type[Walk]
+    parts: Sequence[object]
+    slices: list[tuple[bool, int]]
+    size: Size
+    channels: int
+    gather: Literal["joined", "listed", "passed"] = "joined"
+    total: int = 0
+
+
+def peak_of(way: Way, work: Work) -> Peak:
+    """All slices through some parts."""
+    ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
+    for index, (first, frames) in enumerate(way.slices):
+        last = index == len(way.slices) - 1
+        walk = way.walk(work, ledger, Slice(frames, first, last), way.size, way.channels)
+        walk.run(way.parts)
+        result = walk.stream_bytes
+        with ledger.held("result", 3 * result // 2):  # where the variances of moments are clamped
+            pass
+        if way.gather == "joined" and first and not alone:
+            ledger.take("result", result // walk.frames * way.total)
+        ledger.drop("stream", result)
+        ledger.take("result", result)
+        ledger.drop("result", waiting)
+        waiting = 0 if way.gather == "listed" else result
+    return Peak(ledger.moment, dict(ledger.peak))
