@@ -125,3 +125,24 @@ def first_frame(latent: int, step: int) -> int:
 def padded_length(frames: int, step: int) -> int:
     """The next number of frames that whole latents hold: 1 + n * step."""
     return 1 + -(-(frames - 1) // step) * step
+
+
+def appended(frames: int, count: int) -> list[int]:
+    """Numbers of the frames of a clip made longer: mirrored at its end.
+
+    The last frame is not shown twice. A clip that is not longer than `count` goes back to frame 1
+    and then, as the reference, stays on its last frame.
+    """
+    mirrored = [frames - 1 - i for i in range(1, frames)]
+    if count >= frames:
+        mirrored = [frames - i for i in range(1, frames)]
+    return [*range(frames), *_filled(mirrored, count, frames - 1)]
+
+
+def prepended(frames: int, count: int) -> list[int]:
+    """The same with frames in front: mirrored at its start, the last frame first where short."""
+    return [*reversed(_filled([*range(1, frames)], count, frames - 1)), *range(frames)]
+
+
+def _filled(numbers: list[int], count: int, last: int) -> list[int]:
+    return [*numbers, *[last] * count][:count]

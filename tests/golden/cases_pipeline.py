@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.frame_layout import prepended
 from engine.models.seedvr2.load_dit import FORMS, load_dit
 from engine.models.seedvr2.load_vae import load_vae
 from engine.models.seedvr2.reference import (
@@ -23,6 +22,7 @@ from engine.models.seedvr2.reference import (
     reference_draw,
     upscale_as_reference,
 )
+from engine.tiling.slices import prepended
 from tests.golden import files
 from tests.golden.cases_colour import compared_ranked
 from tests.golden.outcome import Outcome, compared

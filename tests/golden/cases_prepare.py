@@ -10,9 +10,7 @@ from torch import Tensor
 
 from engine.geometry import Size
 from engine.models.seedvr2.frame_layout import (
-    appended,
     clip_length,
-    prepended,
     reference_layout,
     reference_result,
     reference_sizes,
@@ -23,6 +21,7 @@ from engine.models.seedvr2.prepare import (
     reference_overlap_weights,
     resize_as_reference,
 )
+from engine.tiling.slices import appended, prepended
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from engine.errors import NumericOverflow
 from engine.geometry import Box, Size
+from engine.models.clips import as_clip, check_finite, cut
 from engine.models.contracts import DecodedTile, Watch
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.split_decode import parked
 from engine.models.seedvr2.split_grid import split_tiles
-from engine.models.seedvr2.tiling import Tiling, as_clip, cut
+from engine.models.seedvr2.tiling import Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
 from engine.ops.conv3d import Carry
@@ -162,19 +162,3 @@ class _TiledHigh:
             yield frames
         if not self._warm_up:
             self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
-
-
-def check_finite(frames: Tensor) -> None:
-    """Refuse numbers that are infinite or none.
-
-    Raises:
-        NumericOverflow: The planner takes a wider format.
-    """
-    if bool(torch.isfinite(torch.stack(torch.aminmax(frames))).all()):
-        return
-    narrow = str(frames.dtype).removeprefix("torch.")
-    raise NumericOverflow(
-        f"The decoder's numbers grew too large for {narrow}.",
-        hint="Choose bfloat16 or float32 for the decoder.",
-        dtype=narrow,
-    )

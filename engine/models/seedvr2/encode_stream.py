@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.clips import as_clip, cut
 from engine.models.seedvr2.load_vae import Vae
-from engine.models.seedvr2.tiling import Tiling, as_clip, cut
+from engine.models.seedvr2.tiling import Tiling
 from engine.ops.conv3d import Carry
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid

@@ -18,9 +18,7 @@ from torch import Tensor
 
 from engine.geometry import Size
 from engine.models.seedvr2.frame_layout import (
-    appended,
     clip_length,
-    prepended,
     reference_layout,
     reference_result,
 )
@@ -41,6 +39,7 @@ from engine.models.seedvr2.sampler import (
     sample,
 )
 from engine.ops.colour import correct_colour
+from engine.tiling.slices import appended, prepended
 
 Trace = Callable[[str, Tensor], None]
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.models.clips import Ending
 from engine.models.contracts import Restored, Watch
 from engine.models.seedvr2.decode_stream import DecodeStream
 from engine.models.seedvr2.encode_stream import EncodeStream
-from engine.models.seedvr2.frame_layout import appended
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.prepare import join, overlap_weights
 from engine.models.seedvr2.tiling import Tiling
@@ -30,10 +30,9 @@ from engine.tiling.slices import (
     ClipGrid,
     LatentClip,
     Restart,
+    appended,
     padded_length,
 )
-
-_HISTORY = 4  # frames that may be mirrored behind the end
 
 
 class Restore(Protocol):
@@ -126,8 +125,7 @@ class Shot:
         self._kept = restart.encode_from
         self._clip = restart.clip
         self._decoded = restart.decode_from
-        self._count = self.first
-        self._history: list[Tensor] = []
+        self._ending = Ending(self._step, self.first)
 
     @property
     def first(self) -> int:
@@ -148,26 +146,13 @@ class Shot:
         Raises:
             NumericOverflow: From the decoder.
         """
-        self._count += len(frames)
-        if last:
-            frames = self._filled(frames)
-        self._history = [*self._history, *frames.unbind()][-_HISTORY:]
+        frames = self._ending.filled(frames, last=last)
         self._latents += self._encode.push(frames, last=last).unbind()
         encoded = self._kept + len(self._latents)
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
             start, final = self._join.add(clip, self._restored(clip))
             yield from self._shown(start, final, ended=last and clip.done == encoded)
-
-    def _filled(self, frames: Tensor) -> Tensor:
-        """The last frames with mirrored ones behind them, up to a whole latent."""
-        missing = padded_length(self._count, self._step) - self._count
-        if not missing:
-            return frames
-        known = [*self._history, *frames.unbind()]
-        before = self._count - len(known)
-        tail = [known[index - before] for index in appended(self._count, missing)[self._count :]]
-        return torch.cat([frames, torch.stack(tail)])
 
     def _restored(self, clip: LatentClip) -> Tensor:
         del self._latents[: max(0, clip.start - self._kept)]
@@ -184,7 +169,7 @@ class Shot:
             self._decoded = until
             frame = self._first_frame(begin)
             for frames in self._decode.push(piece, last=ended and until == end):
-                shown = frames[: max(0, self._count - frame)] if ended else frames
+                shown = frames[: max(0, self._ending.count - frame)] if ended else frames
                 frame += len(frames)
                 if begin >= self._restart.block and len(shown):
                     is_end = frame > self._step * (until - 1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from engine.geometry import Box, Size
+from engine.geometry import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +25,3 @@ class Tiling:
     tile: Size
     blend: int = 32
     warm_up: int = 0
-
-
-def as_clip(frames: Tensor) -> Tensor:
-    """[T, C, H, W] as a clip [1, C, T, H, W]."""
-    return frames.movedim(0, 1).unsqueeze(0)
-
-
-def cut(frames: Tensor, box: Box) -> Tensor:
-    """The pixels of a box, a view."""
-    return frames[..., box.y : box.bottom, box.x : box.right]

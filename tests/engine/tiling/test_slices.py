@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from engine.tiling.slices import (
     FROM_START,
     ClipGrid,
+    appended,
     first_frame,
     latent_of,
     padded_length,
+    prepended,
 )
 
 grids = st.tuples(st.integers(1, 12), st.integers(0, 4)).filter(
@@ -82,3 +84,15 @@ def test_whole_latents_hold_so_many_frames() -> None:
 def test_impossible_grids_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="cannot share"):
         ClipGrid(4, 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 30))
+def test_longer_clips_keep_their_frames_and_add_only_their_own(frames: int, count: int) -> None:
+    own = list(range(frames))
+    behind, before = appended(frames, count), prepended(frames, count)
+    assert behind[:frames] == before[count:] == own
+    assert len(behind) == len(before) == frames + count
+    assert set(behind) == set(before) == set(own)
+    if count < frames:
+        assert all(abs(a - b) == 1 for a, b in pairwise(behind))

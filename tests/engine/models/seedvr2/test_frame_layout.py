@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +7,8 @@ from engine.models.seedvr2.frame_layout import (
     LEAST_BLACK,
     MULTIPLE,
     REFLECTED,
-    appended,
     clip_length,
     layout_of,
-    prepended,
     reference_layout,
     reference_sizes,
 )
@@ -49,15 +45,3 @@ def test_a_limit_that_is_not_reached_changes_nothing():
 @pytest.mark.parametrize(("frames", "length"), [(1, 1), (2, 5), (5, 5), (6, 9), (9, 9), (10, 13)])
 def test_clips_are_as_long_as_the_model_takes(frames, length):
     assert clip_length(frames) == length
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 20), st.integers(0, 30))
-def test_longer_clips_keep_their_frames_and_add_only_their_own(frames, count):
-    own = list(range(frames))
-    behind, before = appended(frames, count), prepended(frames, count)
-    assert behind[:frames] == before[count:] == own
-    assert len(behind) == len(before) == frames + count
-    assert set(behind) == set(before) == set(own)
-    if count < frames:
-        assert all(abs(a - b) == 1 for a, b in pairwise(behind))

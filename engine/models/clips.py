@@ -1,0 +1,72 @@
+"""Frames on their way through the streams of a shot: the same for every family."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.errors import NumericOverflow
+from engine.geometry import Box
+from engine.tiling.slices import appended, padded_length
+
+
+def as_clip(frames: Tensor) -> Tensor:
+    """[T, C, H, W] as a clip [1, C, T, H, W]."""
+    return frames.movedim(0, 1).unsqueeze(0)
+
+
+def as_frames(clip: Tensor) -> Tensor:
+    """A clip [1, C, T, H, W] as frames [T, C, H, W]."""
+    return clip.squeeze(0).movedim(0, 1)
+
+
+def cut(frames: Tensor, box: Box) -> Tensor:
+    """The pixels of a box, a view."""
+    return frames[..., box.y : box.bottom, box.x : box.right]
+
+
+def check_finite(frames: Tensor) -> None:
+    """Refuse numbers that are infinite or none.
+
+    Raises:
+        NumericOverflow: The planner takes a wider format.
+    """
+    if bool(torch.isfinite(torch.stack(torch.aminmax(frames))).all()):
+        return
+    narrow = str(frames.dtype).removeprefix("torch.")
+    raise NumericOverflow(
+        f"The decoder's numbers grew too large for {narrow}.",
+        hint="Choose bfloat16 or float32 for the decoder.",
+        dtype=narrow,
+    )
+
+
+class Ending:
+    """Counts the frames of a shot, and makes its end one of whole latents.
+
+    Args:
+        step: Frames of a latent.
+        first: Number of the first frame that comes, the last one of its latent.
+
+    Attributes:
+        count: Frames so far, those before the first one included.
+
+    Memory: the last slice.
+    """
+
+    def __init__(self, step: int, first: int = 0) -> None:
+        self._step = step
+        self._history: list[Tensor] = []
+        self.count = first
+
+    def filled(self, frames: Tensor, *, last: bool) -> Tensor:
+        """The next frames [T, C, H, W]; behind the last ones of the shot mirrored ones."""
+        self.count += len(frames)
+        known = [*self._history, *frames.unbind()]
+        missing = padded_length(self.count, self._step) - self.count
+        if not last or not missing:
+            self._history = known[-self._step :]
+            return frames
+        before = self.count - len(known)
+        tail = [known[index - before] for index in appended(self.count, missing)[self.count :]]
+        return torch.cat([frames, torch.stack(tail)])
