@@ -120,6 +120,33 @@ def upsampler(
     )
 
 
+def nearest(weight: Tensor) -> Tensor:
+    """Fold doubling each pixel on both axes and a 3x3 convolution into four of 2x2 taps.
+
+    Taps that see copies of the same pixel are added up. The zeros around the doubled frame are as
+    good as zeros around the frame itself: no tap sees an edge pixel and its copy outside.
+
+    Args:
+        weight: [O, I, 3, 3].
+
+    Returns:
+        [4 * O, I, 2, 2], float64 or float32, channels last; output channels in the order
+        (sy * 2 + sx) * O + o. With padding 1 it gives what `interleave` makes the frame of.
+
+    Raises:
+        ValueError: Another kernel; a mistake in the caller.
+    """
+    if weight.ndim != 4 or tuple(weight.shape[2:]) != (_TAPS, _TAPS):
+        raise ValueError(f"not a 3x3 kernel: {tuple(weight.shape)}")
+    kernel = _precise(weight).permute(2, 3, 0, 1)
+    table = kernel.new_zeros(PHASES, weight.shape[0], 2, 2, weight.shape[1])
+    for rows in _AXIS:
+        for columns in _AXIS:
+            part = table[rows.phase * 2 + columns.phase, :, rows.tap, columns.tap]
+            part += kernel[rows.kernel_tap, columns.kernel_tap]
+    return _channels_second(table.flatten(0, 1))
+
+
 def _seen(tap: int, st: int, subframes: int) -> tuple[int, int]:
     """What a temporal tap sees from output frame S * t + st: source step t + back, sub-frame."""
     return divmod(st - (_TAPS - 1) + tap, subframes)

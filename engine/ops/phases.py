@@ -37,7 +37,7 @@ class PhaseBias:
         return PhaseBias(*(part.to(device, dtype) for part in parts))
 
 
-def interleave(phases: Tensor, bias: PhaseBias, out: Tensor) -> None:
+def interleave(phases: Tensor, bias: PhaseBias | None, out: Tensor) -> None:
     """Crop the phases, put them between each other and correct the outermost lines.
 
     Pixel (2y + sy, 2x + sx) of `out` is phase sy * 2 + sx at (y + sy, x + sx). Every pixel is
@@ -45,7 +45,8 @@ def interleave(phases: Tensor, bias: PhaseBias, out: Tensor) -> None:
 
     Args:
         phases: [T, 4 * C, h + 1, w + 1], any strides, with the inner bias already in it.
-        bias: Its border corrections, on the device and in the dtype of `out`.
+        bias: Its border corrections, on the device and in the dtype of `out`; None: there is
+            nothing to correct, as the inner bias holds everywhere.
         out: [T, C, 2 * h, 2 * w], any strides (a part of a larger buffer too); overwritten.
 
     Raises:
@@ -64,7 +65,8 @@ def interleave(phases: Tensor, bias: PhaseBias, out: Tensor) -> None:
         part = phases[:, phase * channels : (phase + 1) * channels]
         part = part[:, :, sy : sy + height // 2, sx : sx + width // 2]
         out[:, :, sy::2, sx::2] = part
-    _correct_lines(out, bias)
+    if bias is not None:
+        _correct_lines(out, bias)
 
 
 def _correct_lines(out: Tensor, bias: PhaseBias) -> None:

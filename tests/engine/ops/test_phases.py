@@ -63,3 +63,8 @@ def test_shapes_that_do_not_belong_together_are_refused():
         interleave(torch.zeros(1, 12, 2, 2), bias(), torch.zeros(1, 3, 3, 2))
     with pytest.raises(ValueError, match="phases of"):
         interleave(torch.zeros(1, 12, 2, 2), bias(), torch.zeros(1, 3, 4, 2))
+
+
+def test_without_corrections_the_phases_come_as_they_are():
+    phases = torch.randn(2, 4 * CHANNELS, 3, 4)
+    assert torch.equal(interleaved(phases, None), interleaved(phases, bias()))
