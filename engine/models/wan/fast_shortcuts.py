@@ -1,0 +1,131 @@
+"""Shortcuts around the stages of Wan 2.2 in their cheap forms: they have no numbers of their own.
+
+A stage's input is averaged, or repeated, to the shape of its result. The published description
+spreads it to a list of (channel, time, row, column) and cuts that anew; here the same pixels are
+added where they belong, without a tensor in between that is larger than the smaller of the two.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.fast.flow import Flow
+
+
+class Shortcut(Protocol):
+    """A way around a stage."""
+
+    def before(self, flow: Flow) -> Tensor:
+        """What has to be kept of the stream that goes into the stage."""
+        ...
+
+    def add(self, kept: Tensor, flow: Flow) -> None:
+        """Add it to the stream that comes out."""
+        ...
+
+
+class Averaged:
+    """A stage that makes frames smaller: means of neighbouring pixels, frames or channels.
+
+    Args:
+        name: Module path.
+        channels: Of the result.
+        time: 2 where time is halved, else 1.
+        space: 2 where space is halved, else 1.
+
+    Memory: the means, as large as the result.
+    """
+
+    def __init__(self, name: str, channels: int, *, time: int, space: int) -> None:
+        self._name = name
+        self._channels, self._time, self._space = channels, time, space
+
+    def before(self, flow: Flow) -> Tensor:
+        """The means already, as the stage works on its input in place."""
+        source = flow.take()
+        flow.put(source)
+        means = self._over_time(self._over_space(source))
+        flow.seen(self._name, means)
+        return means.clone() if means is source else means
+
+    def add(self, kept: Tensor, flow: Flow) -> None:
+        """Add the means."""
+        flow.put(flow.take().add_(kept))
+
+    def _over_space(self, source: Tensor) -> Tensor:
+        return F.avg_pool2d(source, self._space) if self._space > 1 else source
+
+    def _over_time(self, pooled: Tensor) -> Tensor:
+        """Channels (old channel, time) in order, averaged in groups; no frame comes before 0."""
+        if self._time > 1:
+            pooled = self._paired(pooled)
+        group = pooled.shape[1] // self._channels
+        if group == 1:
+            return pooled
+        return pooled.unflatten(1, (self._channels, group)).mean(2)
+
+    def _paired(self, pooled: Tensor) -> Tensor:
+        """Each two frames as one with twice the channels, the earlier one's first."""
+        count, channels, height, width = pooled.shape
+        odd = count % 2
+        pairs = pooled.new_empty((count + odd) // 2, height, width, channels, 2)
+        pairs = pairs.permute(0, 3, 4, 1, 2)
+        pairs[odd:, :, 0] = pooled[odd::2]
+        pairs[:, :, 1] = pooled[1 - odd :: 2]
+        if odd:
+            pairs[0, :, 0] = 0
+        return pairs.flatten(1, 2)
+
+
+class Repeated:
+    """A stage that makes frames larger: each number goes to several pixels, frames or channels.
+
+    Args:
+        name: Module path.
+        channels: Of the result.
+        time: 2 where time is doubled, else 1.
+
+    Memory: the stage's input; its result once more only for who watches.
+    """
+
+    def __init__(self, name: str, channels: int, *, time: int) -> None:
+        self._name = name
+        self._channels, self._time = channels, time
+
+    def before(self, flow: Flow) -> Tensor:
+        """A copy of the input, which is worked on in place."""
+        source = flow.take()
+        flow.put(source)
+        return source.clone()
+
+    def add(self, kept: Tensor, flow: Flow) -> None:
+        """Add it wherever it goes."""
+        stream = flow.take()
+        if flow.trace is not None:
+            alone = torch.zeros_like(stream)
+            self._spread(kept, alone, flow)
+            flow.seen(self._name, alone)
+        self._spread(kept, stream, flow)
+        flow.put(stream)
+
+    def _spread(self, kept: Tensor, stream: Tensor, flow: Flow) -> None:
+        """Add to all places; the frames before a clip's first one are dropped."""
+        dropped = self._time - 1 if flow.carry.first else 0
+        for time, row, column in product(range(self._time), range(2), range(2)):
+            source = self._source(kept, (time * 2 + row) * 2 + column)
+            skip = 1 if time < dropped else 0
+            places = stream[time - dropped + self._time * skip :: self._time]
+            places[:, :, row::2, column::2] += source[skip:]
+
+    def _source(self, kept: Tensor, offset: int) -> Tensor:
+        """The channels that go to one of the 4 * time places of a square."""
+        inner, places = kept.shape[1], 4 * self._time
+        if inner > self._channels:
+            each = inner // self._channels  # channels in, for each one out
+            return kept[:, offset * each // places :: each]
+        return kept.repeat_interleave(self._channels // inner, 1)

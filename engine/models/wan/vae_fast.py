@@ -1,0 +1,125 @@
+"""The Wan VAEs, fast form: equal to the plain one but for rounding, see docs/vae-folds.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from engine.models.fast.form import FastForm
+from engine.models.wan.config import WanConfig
+from engine.models.wan.fast_build import Builder
+from engine.models.wan.fast_ways import decoder, encoder
+from engine.models.wan.form import WanForm
+from engine.ops.conv3d import Carry
+from engine.ops.precision import exact_arithmetic, no_gradients
+from engine.optimisations import VaeSwitches
+
+
+class FastWanVae(FastForm, WanForm):
+    """Encoder and decoder with folds, ring buffers and channels-last frames.
+
+    Inference only. Clips of a batch are worked on one after the other. Not for several threads
+    at once: all layers share one workspace.
+
+    Each way comes in two halves too, for one clip at a time: the low one has the attention and
+    sees whole frames; the high one is local and may be given tiles, see `engine.models.wan.split`.
+
+    Args:
+        config: Of the VAE.
+        weights: Published name -> tensor; read one at a time.
+        device: Where to work.
+        dtype: Of activations and convolutions; norms are computed in float32 (float64).
+        switches: Which optimisations to use.
+
+    Attributes:
+        trace: Called with the module path and a copy of the result of each block,
+            [1, C, T, H, W], of the first clip of a batch.
+
+    Memory: `engine.models.wan.cost` says how many bytes.
+    """
+
+    config: WanConfig
+
+    def __init__(
+        self,
+        config: WanConfig,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        switches: VaeSwitches | None = None,
+    ) -> None:
+        super().__init__(torch.device(device), dtype, switches or VaeSwitches())
+        self.config = config
+        with no_gradients(), exact_arithmetic():
+            build = Builder(weights, self.device, self.conv_options(), self.switches)
+            self._encoder = encoder(build, config)
+            self._decoder = decoder(build, config)
+        self.parts = {
+            "encode": [*self._encoder.high, *self._encoder.low],
+            "decode": [*self._decoder.low, *self._decoder.high],
+        }
+
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice; see `SlicedVae`."""
+        return self.run_clips("encode", frames, carry)
+
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice; see `SlicedVae`."""
+        return self.run_clips("decode", latent, carry)
+
+    def encode_high(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the encoder at high resolution, which may be given a tile.
+
+        Args:
+            frames: [T, 3, H, W] in [-1, 1], a slice or a box of it; not changed.
+            carry: Of this half and this tile.
+
+        Returns:
+            Features [T', C, y, x] in channels last, see `split.encode_cut`; the next carry.
+        """
+        return self.run_frames(self._encoder.high, frames, carry)
+
+    def encode_low(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the encoder at low resolution, which sees the whole frame.
+
+        Args:
+            features: [T, C, y, x] of whole frames; not changed.
+            carry: Of this half.
+
+        Returns:
+            Moments [1, 2*L, t, h, w] of the slice; the next carry.
+        """
+        frames, carry = self.run_frames(self._encoder.low, features, carry)
+        return frames.movedim(0, 1).unsqueeze(0), carry
+
+    def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the decoder at low resolution, which sees the whole frame.
+
+        Args:
+            latent: [1, L, t, h, w], a slice.
+            carry: Of this half.
+
+        Returns:
+            Features [T, C, y, x] in channels last, see `split.decode_cut`; the next carry.
+
+        Raises:
+            ValueError: Several clips; a mistake in the caller.
+        """
+        if len(latent) != 1:
+            raise ValueError("the halves take one clip at a time")
+        return self.run_frames(self._decoder.low, latent[0].movedim(1, 0), carry)
+
+    def decode_high(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the decoder at high resolution, which may be given a tile.
+
+        Args:
+            features: [T, C, y, x], a box of what `decode_low` gave; not changed.
+            carry: Of this half and this tile.
+
+        Returns:
+            Finished pictures [T', 3, H, W] of the box, not clipped; the next carry.
+        """
+        return self.run_frames(self._decoder.high, features, carry)
