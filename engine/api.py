@@ -20,6 +20,7 @@ from engine.jobs.store import JobStore
 from engine.media import MediaInfo
 from engine.paths import jobs_folder as default_jobs_folder
 from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.sources import probe_film, probe_source
 from engine.plan import Plan
 from engine.report import DoctorLine, Report
 from engine.settings.schema import EngineSettings, JobSettings
@@ -88,9 +89,7 @@ def probe(source: Path) -> MediaInfo:
     Raises:
         InputError: It cannot be used.
     """
-    from engine.video.probe import probe as probe_file
-
-    return probe_file(source)
+    return probe_source(source, JobSettings())
 
 
 def plan(
@@ -109,7 +108,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
     )
-    return make_plan(probe(source), settings, output, machine)
+    return make_plan(probe_source(source, settings), settings, output, machine)
 
 
 def verify(source: Path, output: Path) -> Report:
@@ -120,7 +119,7 @@ def verify(source: Path, output: Path) -> Report:
     """
     from engine.pipeline.verify import verify as verify_files
 
-    return verify_files(source, output)
+    return verify_files(probe_film(source), output)
 
 
 def doctor() -> tuple[DoctorLine, ...]:

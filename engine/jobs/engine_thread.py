@@ -21,11 +21,13 @@ from engine.hardware.telemetry import Sampler
 from engine.jobs.checkpoint import check_unchanged
 from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
+from engine.jobs.latent_desk import LatentDesk
 from engine.jobs.mistakes import internal
 from engine.jobs.runner import prepared, run
 from engine.jobs.store import JobStore
 from engine.jobs.weights_worker import WeightsWorker
 from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.sources import decoded, described, probe_source
 from engine.plan import Notice
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class EngineThread(threading.Thread):
         self._worker: threading.Thread | None = None
         self._leaving = False
         self._weights = WeightsWorker(sink)
+        self._latents = LatentDesk(sink)
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Prepare: self._prepare,
             c.AddJob: self._add,
@@ -70,6 +73,7 @@ class EngineThread(threading.Thread):
             c.ResumeJob: self._resume,
             c.CancelJob: self._cancel,
             c.ShowFrame: self._show_frame,
+            c.ShowLatent: self._latents.answer,
             c.ListWeights: self._weights.answer,
             c.GetWeights: self._weights.answer,
             c.VerifyWeights: self._weights.answer,
@@ -94,6 +98,7 @@ class EngineThread(threading.Thread):
                 self._answer(self._inbox.get())
         finally:
             self._weights.close(_LEAVE_S)
+            self._latents.close(_LEAVE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -128,9 +133,7 @@ class EngineThread(threading.Thread):
         self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
 
     def _add(self, command: c.AddJob) -> None:
-        from engine.video.probe import probe
-
-        media = probe(command.source)
+        media = probe_source(command.source, command.settings)
         plan = make_plan(media, command.settings, command.output, self._machine)
         job = Job(
             id=command.job_id,
@@ -166,11 +169,13 @@ class EngineThread(threading.Thread):
         job = self._idle(command.job_id)
         job.plan_error = None
         try:
-            plan = make_plan(job.media, command.settings, command.output, self._machine)
+            media = described(job.media, command.settings)
+            plan = make_plan(media, command.settings, command.output, self._machine)
         except EngineError as err:
             job.plan_error = err
             raise
-        job.settings, job.output, job.plan = command.settings, command.output, plan
+        job.media, job.plan = media, plan
+        job.settings, job.output = command.settings, command.output
         self._store.remove(job.id)  # segments of other settings do not fit
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
 
@@ -287,7 +292,10 @@ class EngineThread(threading.Thread):
         from engine.video.probe import probe
 
         job = self._jobs.get(command.job_id)
-        source = frame_picture(job.media, command.seconds, command.longest_side)
+        media = decoded(job.media, job.plan, self._store.folder(job.id))
+        source = None
+        if media is not None:
+            source = frame_picture(media, command.seconds, command.longest_side)
         result = None
         if job.state is JobState.FINISHED and job.plan.output.exists():
             made = probe(job.plan.output)

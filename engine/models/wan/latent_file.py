@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
@@ -30,7 +31,7 @@ from engine.errors import (
     WeightsUnreadable,
 )
 from engine.geometry import Size
-from engine.models.wan.latents import SPACES, TEMPORAL_FACTOR, Guess, LatentSpace, guess
+from engine.models.wan.latents import SPACES, TEMPORAL_FACTOR, Guess, LatentSpace, frames_of, guess
 from engine.weights.safetensors_file import SafetensorsFile
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".latent"
 LARGEST_SIDE = 16384  # px, of the pictures
+MOST_RATE = 240  # frames/s
+_NOTE = "upreel."  # begins our names in the metadata
 _TENSOR = "latent_tensor"
 _MARKER = "latent_format_version_0"
 _OLDEST_SCALE = 1 / 0.18215
@@ -53,6 +56,31 @@ _KNOWN = " and ".join(f"{space.channels} ({space.title})" for space in SPACES.va
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilmNote:
+    """What latents cannot tell of the film that they come from.
+
+    Our own files have it in their metadata, so that a film comes back as it was; others have none.
+
+    Attributes:
+        size: Of a picture, px: up to a position less than the latents give.
+        frames: Of the film: up to three less than the latents give.
+        rate: Frames/s.
+    """
+
+    size: Size
+    frames: int
+    rate: Fraction
+
+    def metadata(self) -> dict[str, str]:
+        """For the head of a file."""
+        return {
+            _NOTE + "size": str(self.size),
+            _NOTE + "frames": str(self.frames),
+            _NOTE + "frame_rate": str(self.rate),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatentHead:
     """What a file of latents says of itself.
 
@@ -61,23 +89,18 @@ class LatentHead:
         length: Latents, one after the other in time.
         grid: Positions across and down.
         scale: What its numbers are to be multiplied with.
-        metadata: Free text that came with it.
+        film: What comes of it: as noted, or all that the latents give.
     """
 
     space: LatentSpace
     length: int
     grid: Size
     scale: float
-    metadata: Mapping[str, str]
+    film: FilmNote
 
     @property
-    def frames(self) -> int:
-        """Frames of the film."""
-        return TEMPORAL_FACTOR * (self.length - 1) + 1
-
-    @property
-    def size(self) -> Size:
-        """Of the pictures, px."""
+    def padded(self) -> Size:
+        """Of the pictures that the VAE makes, px."""
         return self.grid.scaled(self.space.factor)
 
 
@@ -184,16 +207,30 @@ def _head(file: SafetensorsFile) -> LatentHead:
     space = SPACES.get(channels)
     if space is None:
         _wrong_channels(file.path, channels)
-    head = LatentHead(
+    grid = Size(width, height)
+    whole = FilmNote(size=grid.scaled(space.factor), frames=frames_of(length), rate=space.rate)
+    if max(whole.size.width, whole.size.height) > LARGEST_SIDE:
+        _unsupported(file.path, f"would be a picture of {whole.size} pixels, which is too large")
+    return LatentHead(
         space=space,
         length=length,
-        grid=Size(width, height),
+        grid=grid,
         scale=1.0 if _MARKER in file.shapes else _OLDEST_SCALE,
-        metadata=file.metadata,
+        film=_noted(file.metadata, whole, space.factor),
     )
-    if max(head.size.width, head.size.height) > LARGEST_SIDE:
-        _unsupported(file.path, f"would be a picture of {head.size} pixels, which is too large")
-    return head
+
+
+def _noted(metadata: Mapping[str, str], whole: FilmNote, factor: int) -> FilmNote:
+    """What our own metadata say; `whole` where there are none, or none that can be true."""
+    try:
+        width, height = map(int, metadata[_NOTE + "size"].split("x"))
+        frames, rate = int(metadata[_NOTE + "frames"]), Fraction(metadata[_NOTE + "frame_rate"])
+    except (KeyError, ValueError, ZeroDivisionError):
+        return whole
+    spare = (whole.size.width - width, whole.size.height - height)
+    fits = all(0 <= less < factor for less in spare)
+    fits &= 0 <= whole.frames - frames < TEMPORAL_FACTOR and 0 < rate <= MOST_RATE
+    return FilmNote(size=Size(width, height), frames=frames, rate=rate) if fits else whole
 
 
 def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -86,6 +86,11 @@ SPACES = {space.channels: space for space in (WAN21, WAN22)}
 MODELS = {space.model: space for space in SPACES.values()}
 
 
+def frames_of(length: int) -> int:
+    """Frames that so many latents give."""
+    return TEMPORAL_FACTOR * (length - 1) + 1
+
+
 def normalised(latent: Tensor) -> Tensor:
     """Raw latents [..., C, t, h, w] of either space, normalised: (raw - mean) * (1 / std)."""
     mean, reciprocal = _statistics(latent)

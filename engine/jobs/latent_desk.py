@@ -1,0 +1,100 @@
+"""Shows what is in .latent files, one after the other, so that jobs go on meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+
+from engine import events as e
+from engine.commands import ShowLatent
+from engine.errors import EngineError, WeightsMissing
+from engine.jobs.mistakes import internal
+from engine.models.wan.latent_file import LatentFile
+
+logger = logging.getLogger(__name__)
+
+
+class LatentDesk:
+    """Answers ShowLatent in a thread of its own; only the latest that waits is answered.
+
+    Memory: a Wan VAE while a picture is made, in main memory: cards are left to the jobs.
+    """
+
+    def __init__(self, sink: e.EventSink) -> None:
+        self._sink = sink
+        self._waiting: queue.SimpleQueue[ShowLatent | None] = queue.SimpleQueue()  # None: end
+        self._thread: threading.Thread | None = None
+
+    def answer(self, command: ShowLatent) -> None:
+        """Take a command; returns at once."""
+        self._waiting.put(command)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="latents", daemon=True)
+            self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """End after the present picture, or leave it alone when that takes longer."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (command := self._latest()) is not None:
+            try:
+                self._show(command)
+            except EngineError as err:
+                self._refuse(command, err)
+            except Exception as err:  # the next file may be better
+                logger.exception("while showing %s", command.path)
+                self._refuse(command, internal(err))
+
+    def _latest(self) -> ShowLatent | None:
+        command = self._waiting.get()
+        while command is not None and not self._waiting.empty():
+            command = self._waiting.get()
+        return command
+
+    def _refuse(self, command: ShowLatent, error: EngineError) -> None:
+        logger.warning("%s: %s", command.path, error.message)
+        self._sink.emit(e.LatentRefused(path=command.path, error=error.info()))
+
+    def _show(self, command: ShowLatent) -> None:
+        from engine.models.wan.files import files_of_wan
+
+        with LatentFile(command.path) as file:
+            self._tell(file)
+            found = files_of_wan(file.head.space.model, command.vae)
+            if found.missing:
+                raise missing(found.missing[0], found.vae.path.name)
+            from engine.pipeline.latent_view import first_picture
+
+            raw, normalised, is_whole = first_picture(file, found.vae, command.longest_side)
+        self._sink.emit(
+            e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole)
+        )
+
+    def _tell(self, file: LatentFile) -> None:
+        head, guess = file.head, file.guess()
+        self._sink.emit(
+            e.LatentRead(
+                path=file.path,
+                model=head.space.model,
+                channels=head.space.channels,
+                size=head.film.size,
+                frames=head.film.frames,
+                frame_rate=head.film.rate,
+                guess=guess.reading,
+                is_sure=guess.is_sure,
+            )
+        )
+
+
+def missing(file: str, name: str) -> WeightsMissing:
+    """A published file is not on this machine."""
+    return WeightsMissing(
+        f"The VAE is not on this machine yet: {name}.",
+        hint=f"Get it with `models download {file}`, or in the list of models.",
+        file=file,
+        name=name,
+    )

@@ -1,0 +1,140 @@
+"""What a source is: a film or pictures, or latents, which become a film before anything is done.
+
+Loads neither torch nor av by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from engine.errors import UnsupportedMedia
+from engine.media import ColourTags, MediaInfo, VideoInfo
+from engine.models.wan.latent_file import SUFFIX, LatentFile, LatentHead
+from engine.plan import LatentPlan, Plan
+from engine.settings.schema import JobSettings
+
+LATENT = "latent"  # container and codec of such a source
+_PIXEL_FORMAT = "gbrp16le"
+_TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
+_NEAR = 0.005  # frames/s: 23.98 is meant to be 24000/1001
+
+
+def is_latents(path: Path) -> bool:
+    """Whether a file holds latents, by its name."""
+    return path.suffix.lower() == SUFFIX and not path.is_dir()
+
+
+def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
+    """What a source is; of latents, the film that will be made of them.
+
+    Args:
+        path: A file, or what else `engine.video.probe` takes.
+        settings: Of the job: they may say how fast latents are shown.
+
+    Raises:
+        InputError: It cannot be used.
+    """
+    if is_latents(path):
+        return _film_of_latents(path, settings)
+    from engine.video.probe import probe
+
+    return probe(path)
+
+
+def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
+    """A source that was probed, with other settings."""
+    return probe_source(media.path, settings) if media.container == LATENT else media
+
+
+def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
+    """The film that a job reads: its source, or what was decoded of it; None before that is done.
+
+    Args:
+        media: The source.
+        plan: Of the job.
+        folder: Of the job.
+    """
+    if plan.latent is None:
+        return media
+    film = film_path(media, plan.latent, folder)
+    return film_at(media, film) if film.is_file() else None
+
+
+def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
+    """Where a job keeps what it decoded: another name for whatever would look different."""
+    about = media.path.stat()
+    key = (
+        *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
+        *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),
+    )
+    name = hashlib.sha256("|".join(map(str, key)).encode()).hexdigest()[:12]
+    return folder / f"decoded_{name}.avi"
+
+
+def film_at(media: MediaInfo, path: Path) -> MediaInfo:
+    """Latents as the film that was decoded from them."""
+    return replace(
+        media,
+        path=path,
+        container="avi",
+        bytes=path.stat().st_size,
+        video=replace(media.video, codec="ffv1"),
+    )
+
+
+def probe_film(path: Path) -> MediaInfo:
+    """What a file that has pictures is.
+
+    Raises:
+        UnsupportedMedia: It holds latents, whose pictures have to be decoded first.
+        InputError: It cannot be used.
+    """
+    if is_latents(path):
+        raise UnsupportedMedia(
+            f"{path.name} holds latents, no pictures yet.",
+            hint="Decode it first: decode-latent.",
+            path=path,
+        )
+    return probe_source(path, JobSettings())
+
+
+def _film_of_latents(path: Path, settings: JobSettings) -> MediaInfo:
+    with LatentFile(path) as file:
+        head = file.head
+    rate = exact_rate(settings.latent_rate) if settings.latent_rate else head.film.rate
+    return MediaInfo(
+        path=path,
+        kind="video" if head.film.frames > 1 else "image",
+        container=LATENT,
+        bytes=path.stat().st_size,
+        video=_video(head, rate),
+    )
+
+
+def _video(head: LatentHead, rate: Fraction) -> VideoInfo:
+    return VideoInfo(
+        index=0,
+        codec=LATENT,
+        size=head.film.size,
+        pixel_format=_PIXEL_FORMAT,
+        chroma="rgb",
+        bit_depth=16,
+        frame_rate=rate,
+        time_base=1 / rate,
+        frame_count=head.film.frames,
+        frame_count_is_exact=True,
+        duration=head.film.frames / rate,
+        tags=_TAGS,
+    )
+
+
+def exact_rate(rate: float) -> Fraction:
+    """The frame rate that is meant: 23.976 is 24000/1001."""
+    whole = Fraction(round(rate) or 1)
+    for meant in (whole, whole * 1000 / 1001):
+        if abs(rate - meant) < _NEAR:
+            return meant
+    return Fraction(rate).limit_denominator(1000)
