@@ -10,9 +10,9 @@ from torch import Tensor
 from engine.models.fast.conv import Conv
 from engine.models.fast.flow import Flow
 from engine.models.fast.parts import Attention, ResidualBlock
-from engine.models.wan.fast_enlarge import Enlarger, SteppedEnlarger
 from engine.models.wan.fast_parts import RmsNorm
-from engine.models.wan.fast_resample import Downsampler, Upsampler
+from engine.models.wan.fast_resample import Downsampler, Enlarger, SteppedEnlarger, Upsampler
+from engine.ops.enlarge import NearestFold
 from engine.ops.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.optimisations import VaeSwitches
 
@@ -90,10 +90,11 @@ class Builder:
         return Conv(name, conv, late=shape.past == "zeros")
 
     def _enlarger(self, name: str) -> Enlarger:
-        weight = self._exact(f"{name}.weight")
-        return SteppedEnlarger(
-            self._frame_conv(name, weight.unsqueeze(2), ConvShape()), weight.shape[0]
-        )
+        weight, bias = self._exact(f"{name}.weight"), self._exact(f"{name}.bias")
+        if self._switches.upsampler_fold:
+            return NearestFold(weight, bias, self._options.dtype)
+        conv = FrameConv(weight.unsqueeze(2), bias, ConvShape(), self._options)
+        return SteppedEnlarger(conv, len(weight))
 
     def _frame_conv(self, name: str, weight: Tensor, shape: ConvShape) -> FrameConv:
         return FrameConv(weight, self._exact(f"{name}.bias"), shape, self._options)

@@ -77,8 +77,8 @@ class Pictures:
 _PLACES = tuple((row, column) for row in range(2) for column in range(2))
 
 
-class Stage:
-    """The parts of a stage, and where there is one a shortcut around all of them.
+class Bridged:
+    """A stage of Wan 2.2: its parts, and a shortcut around all of them.
 
     Args:
         name: Module path.
@@ -86,15 +86,14 @@ class Stage:
         shortcut: From what goes in to what comes out.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part[Flow]], shortcut: Shortcut | None) -> None:
+    def __init__(self, name: str, parts: Sequence[Part[Flow]], shortcut: Shortcut) -> None:
         self.name = name
         self._parts, self._shortcut = parts, shortcut
 
     def run(self, flow: Flow) -> None:
         """Work on the stream."""
-        kept = self._shortcut.before(flow) if self._shortcut is not None else None
+        kept = self._shortcut.before(flow)
         for part in self._parts:
             part.run(flow)
-        if self._shortcut is not None and kept is not None:
-            self._shortcut.add(kept, flow)
+        self._shortcut.add(kept, flow)
         flow.put(flow.take(), self.name)

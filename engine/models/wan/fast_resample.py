@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.fast.conv import Conv
 from engine.models.fast.flow import Flow
-from engine.models.wan.fast_enlarge import Enlarger
+from engine.ops.frame_conv import FrameConv
 from engine.ops.taps import memory_format
 
 
@@ -37,6 +39,39 @@ class Downsampler:
         flow.put(frames, self.name)
 
 
+class Enlarger(Protocol):
+    """Nearest neighbours and a 3x3 convolution: in steps, or `engine.ops.enlarge.NearestFold`."""
+
+    channels: int  # of the result
+
+    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
+        """Enlarge frames [T, C, h, w] into `out` [T, channels, 2h, 2w], of any strides."""
+        ...
+
+
+class SteppedEnlarger:
+    """As the specification has it: every pixel four times, then the convolution.
+
+    Args:
+        conv: 3x3, of single frames.
+        channels: Of its result.
+
+    Memory: four times the source and the result; where it is chunked those of one frame.
+    """
+
+    def __init__(self, conv: FrameConv, channels: int) -> None:
+        self._conv = conv
+        self.channels = channels
+
+    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
+        """Enlarge frames; see `Enlarger`."""
+        step = 1 if chunked else len(frames)
+        for start in range(0, len(frames), step):
+            part = slice(start, start + step)
+            large = F.interpolate(frames[part], scale_factor=2.0, mode="nearest")
+            out[part] = self._conv.run(large)
+
+
 class Upsampler:
     """Where told, of n + 1 frames the 1 + 2n, and then twice the height and width.
 
@@ -62,8 +97,9 @@ class Upsampler:
         if self._time is not None:
             count = 2 * count - (1 if flow.carry.first else 0)
         result = flow.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
+        chunked = flow.switches.chunked_upsampling
         for frames, places in self._frames(source, flow):
-            self._space.write(frames, result[places], flow)
+            self._space.write(frames, result[places], chunked=chunked)
         flow.put(result, self.name)
 
     def _frames(self, source: Tensor, flow: Flow) -> Iterator[tuple[Tensor, slice]]:

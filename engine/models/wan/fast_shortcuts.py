@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.fast.flow import Flow
+from engine.models.wan.config import Stage
 
 
 class Shortcut(Protocol):
@@ -34,16 +35,14 @@ class Averaged:
 
     Args:
         name: Module path.
-        channels: Of the result.
-        time: 2 where time is halved, else 1.
-        space: 2 where space is halved, else 1.
+        stage: What it goes around.
 
     Memory: the means, as large as the result.
     """
 
-    def __init__(self, name: str, channels: int, *, time: int, space: int) -> None:
+    def __init__(self, name: str, stage: Stage) -> None:
         self._name = name
-        self._channels, self._time, self._space = channels, time, space
+        self._channels, self._time, self._space = stage.result, stage.time, stage.space
 
     def before(self, flow: Flow) -> Tensor:
         """The means already, as the stage works on its input in place."""
@@ -58,16 +57,17 @@ class Averaged:
         flow.put(flow.take().add_(kept))
 
     def _over_space(self, source: Tensor) -> Tensor:
-        return F.avg_pool2d(source, self._space) if self._space > 1 else source
+        return F.avg_pool2d(source, 2) if self._space else source
 
     def _over_time(self, pooled: Tensor) -> Tensor:
         """Channels (old channel, time) in order, averaged in groups; no frame comes before 0."""
-        if self._time > 1:
+        if self._time:
             pooled = self._paired(pooled)
         group = pooled.shape[1] // self._channels
         if group == 1:
             return pooled
-        return pooled.unflatten(1, (self._channels, group)).mean(2)
+        count, _, height, width = pooled.shape
+        return pooled.view(count, self._channels, group, height, width).mean(2)
 
     def _paired(self, pooled: Tensor) -> Tensor:
         """Each two frames as one with twice the channels, the earlier one's first."""
@@ -87,15 +87,14 @@ class Repeated:
 
     Args:
         name: Module path.
-        channels: Of the result.
-        time: 2 where time is doubled, else 1.
+        stage: What it goes around.
 
     Memory: the stage's input; its result once more only for who watches.
     """
 
-    def __init__(self, name: str, channels: int, *, time: int) -> None:
+    def __init__(self, name: str, stage: Stage) -> None:
         self._name = name
-        self._channels, self._time = channels, time
+        self._channels, self._time = stage.result, 2 if stage.time else 1
 
     def before(self, flow: Flow) -> Tensor:
         """A copy of the input, which is worked on in place."""

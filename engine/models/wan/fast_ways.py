@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from engine.models.fast.flow import Flow, Part
-from engine.models.fast.parts import Entry, Exit
-from engine.models.wan.config import WanConfig
+from engine.models.fast.parts import Entry, Exit, Mark
+from engine.models.wan.config import Stage, WanConfig
 from engine.models.wan.fast_build import Builder
-from engine.models.wan.fast_parts import Patches, Pictures, Stage
-from engine.models.wan.fast_shortcuts import Averaged, Repeated, Shortcut
+from engine.models.wan.fast_parts import Bridged, Patches, Pictures
+from engine.models.wan.fast_shortcuts import Averaged, Repeated
 from engine.models.wan.split import decoder_low_stages, encoder_high_stages, is_cut_inside
 
 Parts = list[Part[Flow]]
@@ -25,38 +25,16 @@ class Halves:
     high: Parts
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Published names of a stage.
-
-    Attributes:
-        name: Of the stage itself; Wan 2.1 has none, its parts make one long list.
-        blocks: Of its residual blocks.
-        resampler: Of what changes the size behind them; None in the last stage.
-        time: Whether that changes the number of frames too.
-    """
-
-    name: str
-    blocks: tuple[str, ...]
-    resampler: str | None
-    time: bool
-
-
 def encoder(build: Builder, config: WanConfig) -> Halves:
     """All parts of the encoder, of which the high half comes first."""
-    stages: list[Parts] = []
-    leaf, blocks = "downsamples", config.residual_blocks
-    for index, names in enumerate(stage_names(config, f"encoder.{leaf}", blocks, config.time_down)):
-        parts: Parts = [build.residual(name) for name in names.blocks]
-        if names.resampler is not None:
-            parts.append(build.downsampler(names.resampler, time=names.time))
-        stages.append(_stage(names, parts, _averaged(config, names, index)))
+    stages = _stages(config, "encoder.downsamples", config.encoder_stages)
+    parts = [_down(build, names, stage) for names, stage in stages]
     cut = encoder_high_stages(config)
     first: Parts = [Patches()] if config.patch > 1 else []
     return Halves(
-        high=[*first, Entry(build.conv("encoder.conv1")), *chain(*stages[:cut])],
+        high=[*first, Entry(build.conv("encoder.conv1")), *chain(*parts[:cut])],
         low=[
-            *chain(*stages[cut:]),
+            *chain(*parts[cut:]),
             *_middle(build, "encoder.middle"),
             Exit(build.norm("encoder.head.0"), build.conv("encoder.head.2")),
             Entry(build.conv("conv1")),
@@ -66,22 +44,17 @@ def encoder(build: Builder, config: WanConfig) -> Halves:
 
 def decoder(build: Builder, config: WanConfig) -> Halves:
     """All parts of the decoder, of which the low half comes first."""
-    stages: list[Parts] = []
-    leaf, blocks, time = "upsamples", config.residual_blocks + 1, config.time_down[::-1]
-    for index, names in enumerate(stage_names(config, f"decoder.{leaf}", blocks, time)):
-        parts: Parts = [build.residual(name) for name in names.blocks]
-        if names.resampler is not None:
-            parts.append(build.upsampler(names.resampler, time=names.time))
-        stages.append(_stage(names, parts, _repeated(config, names, index)))
+    stages = _stages(config, "decoder.upsamples", config.decoder_stages)
+    parts = [_up(build, names, stage) for names, stage in stages]
     cut = decoder_low_stages(config)
-    later = list(chain(*stages[cut:]))
-    inside = blocks if is_cut_inside(config) else 0
+    later = list(chain(*parts[cut:]))
+    inside = config.decoder_stages[cut].blocks if is_cut_inside(config) else 0
     return Halves(
         low=[
             Entry(build.conv("conv2")),
             Entry(build.conv("decoder.conv1")),
             *_middle(build, "decoder.middle"),
-            *chain(*stages[:cut]),
+            *chain(*parts[:cut]),
             *later[:inside],
         ],
         high=[
@@ -92,47 +65,45 @@ def decoder(build: Builder, config: WanConfig) -> Halves:
     )
 
 
-def stage_names(config: WanConfig, root: str, blocks: int, time: Sequence[bool]) -> list[Names]:
-    """Names of all stages of a way.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Published names of a stage and its parts: residual blocks, and a resampler behind them."""
 
-    Args:
-        config: Of the VAE.
-        root: `encoder.downsamples` or `decoder.upsamples`.
-        blocks: Residual blocks of each stage.
-        time: Of each resampler, whether it changes the number of frames.
-    """
-    leaf = root.split(".")[1]
-    found, start = [], 0
-    for index in range(len(config.multipliers)):
-        last = index == len(config.multipliers) - 1
-        nested = config.layout == "2.2"
-        name = f"{root}.{index}" if nested else ""
-        path, first = (f"{name}.{leaf}", 0) if nested else (root, start)
-        places = [f"{path}.{first + number}" for number in range(blocks + 1)]
-        resampler = None if last else places[-1]
-        found.append(Names(name, tuple(places[:-1]), resampler, not last and time[index]))
-        start += blocks + 1
-    return found
+    stage: str  # Wan 2.1 knows no stages: their parts make one long list
+    parts: tuple[str, ...]
 
 
-def _stage(names: Names, parts: Parts, shortcut: Shortcut | None) -> Parts:
-    return [Stage(names.name, parts, shortcut)] if names.name else parts
+def _stages(config: WanConfig, root: str, stages: Sequence[Stage]) -> Iterator[tuple[Names, Stage]]:
+    start = 0
+    for index, stage in enumerate(stages):
+        count = stage.blocks + stage.space
+        if config.has_stage_shortcuts:
+            name = f"{root}.{index}"
+            path, start = f"{name}.{root.split('.')[1]}", 0
+        else:
+            name, path = "", root
+        yield Names(name, tuple(f"{path}.{start + number}" for number in range(count))), stage
+        start += count
 
 
-def _averaged(config: WanConfig, names: Names, index: int) -> Averaged:
-    return Averaged(
-        f"{names.name}.avg_shortcut",
-        config.dim * config.multipliers[index],
-        time=2 if names.time else 1,
-        space=1 if names.resampler is None else 2,
-    )
+def _down(build: Builder, names: Names, stage: Stage) -> Parts:
+    parts: Parts = [build.residual(name) for name in names.parts[: stage.blocks]]
+    if stage.space:
+        parts.append(build.downsampler(names.parts[-1], time=stage.time))
+    if not names.stage:
+        return parts
+    return [Bridged(names.stage, parts, Averaged(f"{names.stage}.avg_shortcut", stage))]
 
 
-def _repeated(config: WanConfig, names: Names, index: int) -> Repeated | None:
-    if names.resampler is None:
-        return None
-    channels = config.dec_dim * config.multipliers[-1 - index]
-    return Repeated(f"{names.name}.avg_shortcut", channels, time=2 if names.time else 1)
+def _up(build: Builder, names: Names, stage: Stage) -> Parts:
+    parts: Parts = [build.residual(name) for name in names.parts[: stage.blocks]]
+    if stage.space:
+        parts.append(build.upsampler(names.parts[-1], time=stage.time))
+    if not names.stage:
+        return parts
+    if not stage.space:
+        return [*parts, Mark(names.stage)]
+    return [Bridged(names.stage, parts, Repeated(f"{names.stage}.avg_shortcut", stage))]
 
 
 def _middle(build: Builder, name: str) -> Parts:
