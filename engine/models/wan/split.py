@@ -15,14 +15,14 @@ than they show are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.geometry import Box, Size
 from engine.tiling.grid import cells, snug, tile_grid
 
 if TYPE_CHECKING:
-    from engine.models.wan.config import WanConfig
+    from engine.models.wan.config import Stage, WanConfig
 
 _DECODER_LOW = 1  # whole stages
 _ENCODER_HIGH = 2
@@ -68,17 +68,23 @@ class TileBox:
 
 def decoder_low_stages(config: WanConfig) -> int:
     """Stages of the decoder that belong to its low half as a whole."""
-    return min(_DECODER_LOW, len(config.multipliers) - 1)
+    return min(_DECODER_LOW, len(config.time_down))
 
 
 def is_cut_inside(config: WanConfig) -> bool:
     """Whether the residual blocks of the next stage belong to the decoder's low half too."""
-    return config.layout == "2.1"
+    return not config.has_stage_shortcuts
+
+
+def decoder_high_stages(config: WanConfig) -> tuple[Stage, ...]:
+    """What the decoder's high half has of each of its stages."""
+    first, *others = config.decoder_stages[decoder_low_stages(config) :]
+    return replace(first, blocks=0) if is_cut_inside(config) else first, *others
 
 
 def encoder_high_stages(config: WanConfig) -> int:
     """Stages of the encoder that belong to its high half as a whole."""
-    return min(_ENCODER_HIGH, len(config.multipliers) - 1)
+    return min(_ENCODER_HIGH, len(config.time_down))
 
 
 def decode_cut(config: WanConfig) -> Cut:
@@ -89,16 +95,14 @@ def decode_cut(config: WanConfig) -> Cut:
     the number. Published 2.1: 1 + 6 + 1 = 8, halved 4, 4 + 6 + 1 = 11, halved 5.5, so 6. In 2.2
     follow the 6 of the blocks of stage 1: 12.
     """
-    low, stages = decoder_low_stages(config), len(config.multipliers)
-    in_blocks = 2 * (config.residual_blocks + 1)
+    stages = decoder_high_stages(config)
     reach = 1
-    for stage in reversed(range(low, stages)):
-        if stage < stages - 1:
+    for stage in reversed(stages):
+        if stage.space:
             reach = -(-(reach + 1) // 2)
-        if stage > low or not is_cut_inside(config):
-            reach += in_blocks
-    doubled = config.time_down[::-1][low:]
-    return Cut(factor=config.spatial_factor >> low, halo=reach, time=1 << sum(doubled))
+        reach += 2 * stage.blocks
+    factor = config.spatial_factor >> decoder_low_stages(config)
+    return Cut(factor=factor, halo=reach, time=1 << sum(stage.time for stage in stages))
 
 
 def encode_cut(config: WanConfig) -> Cut:
@@ -109,13 +113,12 @@ def encode_cut(config: WanConfig) -> Cut:
     frame to the right and 13 to the left, which are 4 features of either version.
     """
     high = encoder_high_stages(config)
+    stages = config.encoder_stages[:high]
     reach = 0
-    for _ in range(high):
-        reach = 2 * reach + 1 + 2 * config.residual_blocks
-    reach += 1
-    halved = config.time_down[:high]
-    factor = config.patch << high
-    return Cut(factor=factor, halo=-(-reach // (1 << high)), time=1 << sum(halved))
+    for stage in reversed(stages):
+        reach = 2 * reach + 1 + 2 * stage.blocks
+    halo = -(-(reach + 1) // (1 << high))
+    return Cut(factor=config.patch << high, halo=halo, time=1 << sum(s.time for s in stages))
 
 
 def least_tile(cut: Cut) -> int:
