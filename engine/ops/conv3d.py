@@ -121,9 +121,13 @@ class CausalConv3d(nn.Conv3d):
             frames = self._with_history(frames, carry)
         return super().forward(frames)
 
+    def before_the_clip(self, frames: Tensor) -> Tensor:
+        """What stands before the first frame of [B, C, T, H, W]: `kernel - 1` frames."""
+        return frames[:, :, :1].expand(-1, -1, self.kernel_size[0] - 1, -1, -1)
+
     def _with_history(self, frames: Tensor, carry: Carry | None) -> Tensor:
         if carry is None or carry.first:
-            history = frames[:, :, :1].expand(-1, -1, self.kernel_size[0] - 1, -1, -1)
+            history = self.before_the_clip(frames)
         else:
             history = self._tail_of(carry, frames)
         joined = torch.cat((history, frames), dim=2)
@@ -137,3 +141,12 @@ class CausalConv3d(nn.Conv3d):
         if tail is None or tail.shape[3:] != frames.shape[3:] or len(tail) != len(frames):
             raise ValueError("the carry belongs to another clip, or was handed over before")
         return tail
+
+
+class ZeroPastConv3d(CausalConv3d):
+    """The same with black frames before the first one of a clip, in the place of its copies."""
+
+    def before_the_clip(self, frames: Tensor) -> Tensor:
+        """What stands before the first frame of [B, C, T, H, W]: `kernel - 1` frames of zeros."""
+        shape = (*frames.shape[:2], self.kernel_size[0] - 1, *frames.shape[3:])
+        return frames.new_zeros(()).expand(shape)

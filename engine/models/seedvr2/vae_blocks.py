@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from engine.models.seedvr2.config import VaeConfig
 from engine.ops.conv3d import Carry, CausalConv3d
+from engine.ops.frame_axis import folded, unfolded
 from engine.ops.shuffle3d import depth_to_space
 
 
@@ -33,16 +34,6 @@ class FrameNorm(nn.GroupNorm):
         if frames.ndim == 4:
             return super().forward(frames.contiguous())
         return unfolded(super().forward(folded(frames).contiguous()), len(frames))
-
-
-def folded(frames: Tensor) -> Tensor:
-    """[B, C, T, H, W] -> [B*T, C, H, W], a view if B is 1."""
-    return frames.transpose(1, 2).flatten(0, 1)
-
-
-def unfolded(frames: Tensor, batch: int) -> Tensor:
-    """[B*T, C, H, W] -> [B, C, T, H, W], always a view."""
-    return frames.view(batch, -1, *frames.shape[1:]).transpose(1, 2)
 
 
 def activated(norm: FrameNorm, frames: Tensor) -> Tensor:

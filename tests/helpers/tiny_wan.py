@@ -1,0 +1,73 @@
+"""Very small Wan VAEs with random numbers, in memory and as files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
+from engine.models.wan.vae import WanVae
+
+_SIZES: dict[str, tuple[WanConfig, dict[str, Any]]] = {
+    "2.1": (WAN21, {"dim": 8, "dec_dim": 8}),
+    "2.2": (WAN22, {"dim": 4, "dec_dim": 8}),
+    "2x": (WAN2X, {"dim": 8, "dec_dim": 8}),
+}
+_GAINS = {"to_qkv": 1.6, "residual.6": 0.7, "head.2": 0.6}  # as the golden models have them
+
+
+def tiny_wan_config(layout: Literal["2.1", "2.2", "2x"] = "2.1", **changes: Any) -> WanConfig:
+    """A configuration whose file is recognised like that of the published model."""
+    config, sizes = _SIZES[layout]
+    return replace(config, **{**sizes, **changes})
+
+
+def tiny_wan(
+    config: WanConfig | None = None, *, dtype: torch.dtype = torch.float64, seed: int = 5
+) -> WanVae:
+    """A plain VAE with random weights, none of them neutral; results have a size of about 0.3."""
+    vae = WanVae(tiny_wan_config() if config is None else config)
+    generator = torch.Generator().manual_seed(seed)
+    for name, value in vae.named_parameters():
+        value.data.copy_(_random(name, value.shape, generator))
+    return vae.to(dtype).requires_grad_(False).eval()
+
+
+def write_wan(
+    path: Path,
+    config: WanConfig | None = None,
+    *,
+    layout: Literal["wan", "diffusers"] = "wan",
+    dtype: torch.dtype = torch.float16,
+) -> WanVae:
+    """Write such a VAE as it would be published; the model in float64 is returned.
+
+    Args:
+        path: Of the file: a ".pth" is written as torch does it, others as safetensors.
+        config: None: a tiny Wan 2.1.
+        layout: Whose names the tensors have.
+        dtype: Of the tensors in the file; the model has them as they are there.
+    """
+    vae = tiny_wan(config)
+    vae.load_state_dict({name: v.to(dtype).double() for name, v in vae.state_dict().items()})
+    tensors = {name: value.to(dtype) for name, value in vae.state_dict().items()}
+    if path.suffix == ".pth":
+        torch.save(tensors, path)
+    else:
+        save_file(tensors, path, {"format": "pt"})
+    return vae
+
+
+def _random(name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+    if name.endswith("gamma"):
+        return 1 + 0.3 * noise
+    if name.endswith("bias"):
+        return 0.1 * noise
+    gain = next((gain for part, gain in _GAINS.items() if part in name), 1.0)
+    return gain * noise / noise[0].numel() ** 0.5
