@@ -17,6 +17,7 @@ from app import desktop
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller, EngineFace, LeftOver
 from app.i18n import Languages, system_language, tr
+from app.latents_link import LatentsLink
 from app.main_window import MainWindow
 from app.stage_link import StageLink
 from app.state.log_model import LogModel
@@ -62,6 +63,9 @@ class Program(QObject):
         self._link = StageLink(self.window.stage, self.bridge, self)
         self._orders = WeightsOrders(self.bridge, self.controller, self.weights, self)
         self.models = WeightsLink(self.window, self.controller, self.telemetry, self._orders)
+        self.latents = LatentsLink(
+            self.window, self.controller, self.queue, self._orders, self.bridge
+        )
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)

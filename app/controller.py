@@ -12,7 +12,7 @@ from typing import Protocol
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EngineBridge
-from app.jobs.found_files import FileFinder
+from app.jobs.found_files import FileFinder, is_latent
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from engine import commands, events
@@ -21,6 +21,7 @@ from engine.settings.schema import JobSettings
 
 _log = logging.getLogger(__name__)
 _THUMBNAIL_PX = 256
+OF_LATENTS = ("latents", "latent_rate", "latent_vae")  # settings that belong to one source
 
 
 class EngineFace(Protocol):
@@ -62,6 +63,7 @@ class Controller(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
+    latents_found = Signal(list)  # list[Path]: somebody has to say how they are meant
     command_failed = Signal(str)  # message
 
     def __init__(
@@ -108,23 +110,37 @@ class Controller(QObject):
         self._finder.look_through(paths)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue."""
-        for file in files:
+        """Put files into the queue; latents wait for somebody who says how they are meant."""
+        latents = [file for file in files if is_latent(file)]
+        films = [file for file in files if not is_latent(file)]
+        for file in films:
             self.add_file(file)
-        if files:
+        if films:
             self.files_added.emit()
+        if latents:
+            self.latents_found.emit(latents)
 
     def add_file(
-        self, file: Path, *, output: Path | None = None, starts_at_once: bool = False
+        self,
+        file: Path,
+        *,
+        settings: JobSettings | None = None,
+        output: Path | None = None,
+        starts_at_once: bool = False,
     ) -> str:
-        """Put one file into the queue and return the name of its job."""
-        job_id = uuid.uuid4().hex[:12]
+        """Put one file into the queue and return the name of its job.
+
+        Args:
+            file: The source.
+            settings: Choices for this file alone; None for those of the next files.
+            output: The result; None for a file beside the source.
+            starts_at_once: Whether it runs as soon as it was read.
+        """
+        job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
         if starts_at_once:
             self._start_when_queued.add(job_id)
-        self._queue.add(job_id, file, self.settings, output)
-        self.send(
-            commands.AddJob(job_id=job_id, source=file, settings=self.settings, output=output)
-        )
+        self._queue.add(job_id, file, settings, output)
+        self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
         return job_id
 
     def continue_left_over(self, jobs: Sequence[LeftOver]) -> None:
@@ -180,7 +196,8 @@ class Controller(QObject):
             return
         if row.state is JobState.REJECTED:
             self._queue.forget(job_id)
-            self.add_file(row.source, output=row.output)
+            settings = with_source_of(row.settings, self.settings)
+            self.add_file(row.source, settings=settings, output=row.output)
         elif row.state.can_retry:
             self.send(commands.RetryJob(job_id=job_id))
             self.send(commands.StartQueue())
@@ -252,7 +269,8 @@ class Controller(QObject):
         )
 
     def _keep_thumbnail(self, event: events.PreviewReady) -> None:
-        self._queue.set_thumbnail(event.job_id, event.source)
+        if event.source is not None:
+            self._queue.set_thumbnail(event.job_id, event.source)
 
     def _after_end(self, _event: events.JobEvent) -> None:
         """An empty queue stops: a file that is added later waits for its choices and Start."""
@@ -262,4 +280,11 @@ class Controller(QObject):
 
 def settings_for_next(settings: JobSettings) -> JobSettings:
     """Choices without those that belong to one film only."""
-    return dataclasses.replace(settings, start="", stop="", overwrite=False)
+    plain = with_source_of(JobSettings(), settings)
+    return dataclasses.replace(plain, start="", stop="", overwrite=False)
+
+
+def with_source_of(source: JobSettings, settings: JobSettings) -> JobSettings:
+    """`settings` with what `source` says about the source itself: how its latents are meant."""
+    told = {name: getattr(source, name) for name in OF_LATENTS}
+    return dataclasses.replace(settings, **told)

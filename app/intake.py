@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.controller import Controller
 from app.i18n import tr
-from app.jobs.found_files import PICTURE_ENDINGS, VIDEO_ENDINGS
+from app.jobs.found_files import LATENT_ENDINGS, PICTURE_ENDINGS, VIDEO_ENDINGS
 from app.ui_state import UiState
 
 
@@ -23,7 +23,8 @@ class Intake(QObject):
 
     def ask_files(self) -> None:
         """Let the user choose files."""
-        endings = " ".join(f"*{ending}" for ending in sorted(VIDEO_ENDINGS | PICTURE_ENDINGS))
+        known = VIDEO_ENDINGS | PICTURE_ENDINGS | LATENT_ENDINGS
+        endings = " ".join(f"*{ending}" for ending in sorted(known))
         chosen, _ = QFileDialog.getOpenFileNames(
             self._window,
             tr("Add films or pictures"),

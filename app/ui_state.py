@@ -13,7 +13,7 @@ from engine.errors import SettingsError
 from engine.settings.schema import JobSettings
 
 # These belong to one film or one run; the next film starts without them.
-_NOT_KEPT = ("start", "stop", "overwrite")
+_NOT_KEPT = ("start", "stop", "overwrite", "latents", "latent_rate", "latent_vae")
 
 
 class UiState:

@@ -14,6 +14,7 @@ from app.state.weights_model import WeightsModel
 from app.weights import words
 from app.weights.manager_view import ManagerView
 from app.weights.orders import MISSING, WeightsOrders
+from engine.published import PublishedState
 from engine.settings import schema
 
 
@@ -71,15 +72,7 @@ class WeightsLink(QObject):
         known = self._model.find(file)
         if known is None or not known.models:
             return
-        model = self._window.choices.settings.model
-        values = {
-            "model": model if model in known.models else known.models[0],
-            "precision": known.precision,
-        }
-        if known.is_own and known.path is not None:
-            values.update(precision="auto", dit=str(known.path))
-        else:
-            values["dit"] = ""
+        values = _choices(known, self._window.choices.settings.model)
         self.view.close()
         if not self._window.choices.choose(values):
             settings = dataclasses.replace(self._controller.settings, **values)
@@ -87,10 +80,20 @@ class WeightsLink(QObject):
 
     def _show(self, _file: str = "") -> None:
         model = self._model
-        known = {name: _availability(model, name) for name in schema.SEEDVR2 if model.is_known}
+        published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
+        known = {name: _availability(model, name) for name in published if model.is_known}
         self._window.choices.say_availability(known)
         overall = model.overall
         self._window.top.show_models(words.short_progress(overall) if overall else "")
+
+
+def _choices(file: PublishedState, model: str) -> dict[str, object]:
+    """What to choose so that a film is made with a file; `model` stays where the file serves it."""
+    values: dict[str, object] = {"model": model if model in file.models else file.models[0]}
+    own = str(file.path) if file.is_own and file.path is not None else ""
+    if file.kind == "dit":
+        return {**values, "dit": own, "precision": "auto" if own else file.precision}
+    return {**values, "vae": own}
 
 
 def _availability(model: WeightsModel, name: str) -> str:

@@ -68,6 +68,8 @@ def stage(row: JobRow) -> str:
             return tr("Preparing")
         case "weights":
             return tr("Checking the model's files · {percent} %", percent=percent)
+        case "decode":
+            return tr("Decoding the latent · {percent} %", percent=percent)
         case "mux":
             return tr("Joining picture and sound · {percent} %", percent=percent)
         case "verify":

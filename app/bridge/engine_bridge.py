@@ -38,6 +38,9 @@ class EngineBridge(QObject):
     job_finished = Signal(events.JobFinished)
     job_failed = Signal(events.JobFailed)
     job_cancelled = Signal(events.JobCancelled)
+    latent_read = Signal(events.LatentRead)
+    latent_shown = Signal(events.LatentShown)
+    latent_refused = Signal(events.LatentRefused)
     weights_listed = Signal(events.WeightsListed)
     weights_progress = Signal(events.WeightsProgress)
     weights_done = Signal(events.WeightsDone)
@@ -112,6 +115,12 @@ class EngineBridge(QObject):
                 self.job_failed.emit(event)
             case events.JobCancelled():
                 self.job_cancelled.emit(event)
+            case events.LatentRead():
+                self.latent_read.emit(event)
+            case events.LatentShown():
+                self.latent_shown.emit(event)
+            case events.LatentRefused():
+                self.latent_refused.emit(event)
             case events.WeightsProgress():
                 self.weights_progress.emit(event)
             case events.WeightsListed():

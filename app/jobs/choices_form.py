@@ -10,12 +10,13 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import mark, tr
 from app.jobs import output_form, seedvr2_form, target_form
+from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import OutputForm
 from app.jobs.seedvr2_form import SeedVr2Form
 from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
-from app.settings.names import choice_of, family_of, name_of
+from app.settings.names import LATENTS, choice_of, family_of, limits_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
@@ -47,6 +48,7 @@ class ChoicesForm(QWidget):
         self.output: Path | None = None
         self._job_id = self._name = ""
         self._can_change, self._was_started = True, False
+        self._is_of_latents = False
         self._plan: Plan | None = None
         self._heading, self._subject = QLabel(), ElidedLabel()
         self._heading.setProperty("kind", "section")
@@ -54,6 +56,10 @@ class ChoicesForm(QWidget):
         self._target = TargetForm()
         self._model_label, self._form_label = QLabel(), QLabel()
         self._model = ChoiceEditor("model")
+        self._limits = QLabel()
+        self._limits.setObjectName("modelLimits")
+        self._limits.setProperty("kind", "secondary")
+        self._limits.setWordWrap(True)
         self._chosen_form = QLabel()
         self._chosen_form.setProperty("kind", "secondary")
         self._form = SegmentedControl(_FORMS)
@@ -94,6 +100,7 @@ class ChoicesForm(QWidget):
         self._can_change = row is None or row.state.can_change
         self._was_started = row is not None and row.state not in _NEVER_STARTED
         self._name = row.source.name if row is not None else ""
+        self._is_of_latents = row is not None and is_latent(row.source)
         self._show_subject()
         for part in self._parts:
             part.setEnabled(self._can_change)
@@ -135,7 +142,7 @@ class ChoicesForm(QWidget):
         )
         self._form.setAccessibleName(name_of("form"))
         self._model.retranslate_ui()
-        self._say_chosen(self._plan)
+        self._say_chosen(self._plan)  # and the limits of the model
         self._show_subject()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -175,11 +182,14 @@ class ChoicesForm(QWidget):
         """Only the choices that the model looks at."""
         plan = self._plan
         meant = plan.model.model if plan is not None else "lite"
-        family = family_of(meant if self.settings.model == "auto" else self.settings.model)
+        model = meant if self.settings.model == "auto" else self.settings.model
+        family = family_of(model)
+        self._limits.setText(limits_of(model))
+        self._limits.setVisible(bool(self._limits.text()))
         for part in (self._form_label, self._chosen_form, self._form):
             part.setVisible(family == "lite")
         self._seedvr2.setVisible(family == "seedvr2")
-        self.more.show_family(family)
+        self.more.show_families({family, LATENTS} if self._is_of_latents else {family})
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -193,6 +203,7 @@ class ChoicesForm(QWidget):
         column.addSpacing(6)
         column.addWidget(self._model_label)
         column.addWidget(self._model)
+        column.addWidget(self._limits)
         form = QHBoxLayout()
         form.addWidget(self._form_label)
         form.addStretch()
@@ -210,10 +221,16 @@ class ChoicesForm(QWidget):
         self._target.changed.connect(self._apply)
         self.file.changed.connect(self._apply)
         self.file.output_chosen.connect(self._choose_output)
-        self._model.changed.connect(lambda name, value: self._apply({name: value}))
+        self._model.changed.connect(lambda _name, model: self._choose_model(model))
         self._seedvr2.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
         self._form.chosen.connect(lambda value: self._apply({"form": value}))
+
+    def _choose_model(self, model: str) -> None:
+        """Another model; a VAE of the user's own belongs to the family it was chosen for."""
+        is_kin = family_of(model) == family_of(self.settings.model)
+        self._apply({"model": model} if is_kin else {"model": model, "vae": ""})
+        self.more.show_settings(self.settings)
 
     def _apply(self, values: dict[str, object]) -> None:
         self.settings = dataclasses.replace(self.settings, **values)

@@ -17,8 +17,14 @@ _VIDEO = (
 _PICTURE = "bmp exr jpeg jpg png tif tiff webp"
 VIDEO_ENDINGS = frozenset(f".{name}" for name in _VIDEO.split())
 PICTURE_ENDINGS = frozenset(f".{name}" for name in _PICTURE.split())
+LATENT_ENDINGS = frozenset({".latent"})
 _MOST_FILES = 2000  # of one folder; more is a mistake of the hand, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
+
+
+def is_latent(path: Path) -> bool:
+    """Whether a file is one of ComfyUI's latents, by its name."""
+    return path.suffix.lower() in LATENT_ENDINGS
 
 
 def media_files(paths: Sequence[Path]) -> list[Path]:
@@ -41,7 +47,7 @@ def _of_folder(folder: Path) -> list[Path]:
     for where, folders, names in os.walk(folder):
         folders.sort()
         here = [Path(where, name) for name in sorted(names) if not name.startswith(".")]
-        videos += [path for path in here if path.suffix.lower() in VIDEO_ENDINGS]
+        videos += [p for p in here if p.suffix.lower() in VIDEO_ENDINGS | LATENT_ENDINGS]
         stills = [path for path in here if path.suffix.lower() in PICTURE_ENDINGS]
         pictures += [Path(where)] if _is_numbered(stills) else stills
         if len(videos) + len(pictures) > _MOST_FILES:

@@ -14,7 +14,7 @@ from app.theme.icons import icon
 from engine.settings import schema
 
 _GROUPS = {
-    mark("SeedVR2: picture"): (
+    mark("Picture"): (
         "precision",
         "seed",
         "colour",
@@ -23,14 +23,14 @@ _GROUPS = {
         "latent_noise",
         "noise_order",
     ),
-    mark("SeedVR2: clips and cuts"): (
+    mark("Clips and cuts"): (
         "shots",
         "shot_sensitivity",
         "clip_frames",
         "join",
         "join_frames",
     ),
-    mark("SeedVR2: memory and speed"): (
+    mark("Memory and speed"): (
         "blocks_on_device",
         "encode_tile",
         "decode_tile",
@@ -38,7 +38,8 @@ _GROUPS = {
         "attention",
         "products",
     ),
-    mark("SeedVR2: own files"): ("dit", "vae", "text_embedding"),
+    mark("Own files of the model"): ("dit", "vae", "text_embedding"),
+    mark("Latents"): ("latents", "latent_rate", "latent_vae"),
     mark("Film"): ("start", "stop", "accept_damaged"),
     mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
     mark("Computing"): ("device", "tile", "overlap", "segment_seconds"),
@@ -77,12 +78,14 @@ class MoreChoices(QWidget):
         for name, editor in self.editors.items():
             editor.set_value(getattr(settings, name))
 
-    def show_family(self, family: str) -> None:
-        """Show only what a family of models looks at, and what all do."""
+    def show_families(self, families: set[str]) -> None:
+        """Show only what the families of model and source look at, and what all do."""
         about = schema.describe(schema.JobSettings)
         for heading, names in self._groups.items():
             shown = [
-                name for name in names if not about[name].families or family in about[name].families
+                name
+                for name in names
+                if not about[name].families or families.intersection(about[name].families)
             ]
             self._headings[heading].setVisible(bool(shown))
             for name in names:

@@ -25,6 +25,7 @@ from engine.plan import Notice, Plan
 from engine.units import bytes_text
 
 _STAGES = {
+    "decode": mark("Decode"),
     "read": mark("Read"),
     "upscale": mark("Upscale"),
     "restore": mark("Restore"),

@@ -96,6 +96,12 @@ class CompareCanvas(QWidget):
             self.scene.no_result_text = text
             self.update()
 
+    def set_no_source_text(self, text: str) -> None:
+        """Why the frame has no picture of the source, in words; "" while one is on its way."""
+        if text != self.scene.no_source_text:
+            self.scene.no_source_text = text
+            self.update()
+
     def set_labels(self, source: str, result: str) -> None:
         """Names of the two pictures, shown in their corners."""
         if (source, result) != self.scene.labels:

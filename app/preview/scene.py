@@ -37,6 +37,7 @@ class Scene:
         self.labels = ("", "")
         self.is_live = False  # the frame in work is shown, not one that was asked for
         self.no_result_text = ""  # why the frame has none, in words
+        self.no_source_text = ""
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
@@ -102,7 +103,7 @@ class Scene:
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "source":
-            self._paint_layer(painter, self._source, target)
+            self._paint_source(painter, area, target)
             ornaments.draw_label(painter, area, self.labels[0], at_right=False)
         elif shows == "result":
             self._paint_result(painter, area, target)
@@ -123,6 +124,11 @@ class Scene:
         size = QSize(round(target.width() * ratio), round(target.height() * ratio))
         painter.drawImage(target, layer.for_size(size) if is_smooth else layer.image)
 
+    def _paint_source(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
+        self._paint_layer(painter, self._source, target)
+        if self._source.is_empty and self.no_source_text:
+            ornaments.draw_message(painter, area, self.no_source_text)
+
     def _paint_result(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self.shows_tiles:
             self._paint_layer(painter, self._source, target)
@@ -142,7 +148,7 @@ class Scene:
         right.setLeft(x)
         painter.save()
         painter.setClipRect(left)
-        self._paint_layer(painter, self._source, target)
+        self._paint_source(painter, left, target)
         painter.setClipRect(right)
         self._paint_result(painter, right, target)
         painter.restore()

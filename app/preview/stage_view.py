@@ -7,6 +7,7 @@ from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.i18n import tr
+from app.jobs.found_files import is_latent
 from app.preview import pixels
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
@@ -185,7 +186,10 @@ class StageView(QWidget):
         is_kept = self.timeline.strip.is_kept(step)
         has_result = event.result is not None and is_kept
         result = pixels.to_image(event.result) if has_result else QImage()
-        self._show_pictures(pixels.to_image(event.source), result)
+        source = QImage() if event.source is None else pixels.to_image(event.source)
+        self._show_pictures(source, result)
+        if source.isNull() and not self._mode_is_users:  # decoded latents have gone with the job
+            self._set_mode(Mode.RESULT)
 
     def _why_no_result(self) -> str:
         strip = self.timeline.strip
@@ -197,6 +201,14 @@ class StageView(QWidget):
             return tr("This frame is finished. It can be compared when the whole job is done.")
         return tr("There is no result of this frame yet.")
 
+    def _why_no_source(self) -> str:
+        """Pictures of a film come at once; latents are no pictures yet."""
+        if self._media is None or not is_latent(self._media.path):
+            return ""
+        if self._is_finished:
+            return tr("The decoded latents were only kept while the job ran.")
+        return tr("Latents are no pictures yet. They are decoded when the job runs.")
+
     def _is_awaited(self, event: PreviewReady) -> bool:
         """False for answers to others (the queue asks for small ones) and for late ones."""
         if self._is_followed:
@@ -204,7 +216,9 @@ class StageView(QWidget):
         if self._asked_seconds is None or self._film is None:
             return False
         near = max(0.05, 1.5 * self._film.seconds_of(1))
-        is_larger = event.source.size.width >= self._source_image.width()
+        is_larger = event.source is not None and (
+            event.source.size.width >= self._source_image.width()
+        )
         is_asked = abs(event.seconds - self._asked_seconds) <= near
         return is_asked and (is_larger or event.result is not None)
 
@@ -308,10 +322,13 @@ class StageView(QWidget):
         source = f"{tr('Original')} {_times(video.seen_size)}"
         self.canvas.set_labels(source, self._result_label(size))
         self.canvas.set_no_result_text(self._why_no_result())
+        self.canvas.set_no_source_text(self._why_no_source())
 
     def _result_label(self, size: Size) -> str:
         model = self._plan.model.model if self._plan is not None else ""
-        name = {"lite": "Lite", "none": tr("Same size")}.get(model, tr("Result"))
+        name = {"lite": "Lite", "wan-2x": "Wan 2x", "none": tr("Same size")}.get(
+            model, tr("Result")
+        )
         text = f"{name} {_times(size)}"
         width = self._result_image.width()
         is_reduced = 0 < width < self.canvas.scene.viewport.content.width() - 1

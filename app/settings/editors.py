@@ -36,6 +36,7 @@ _LOWEST_IS_AUTOMATIC = (
     "blocks_on_device",
     "encode_tile",
     "decode_tile",
+    "latent_rate",
 )
 
 

@@ -46,6 +46,9 @@ NAMES = {
     "dit": mark("Transformer"),
     "vae": "VAE",
     "text_embedding": mark("Text embedding"),
+    "latents": mark("Numbers"),
+    "latent_rate": mark("Frame rate"),
+    "latent_vae": "VAE",
     "overwrite": mark("Replace existing file"),
     "accept_damaged": mark("Accept damaged film"),
     "threads": mark("Processor threads"),
@@ -58,6 +61,7 @@ CHOICES = {
     "seedvr2-3b": "SeedVR2 3B",
     "seedvr2-7b": "SeedVR2 7B",
     "seedvr2-7b-sharp": mark("SeedVR2 7B sharp"),
+    "wan-2x": "Wan 2x",
     "none": mark("None"),
     "faithful": mark("Faithful"),
     "restore": mark("Restore"),
@@ -113,6 +117,8 @@ CHOICES = {
     "sage3-fp4": "Sage 3 FP4",
     "sage3-fp4-fast": "Sage 3 FP4 fast",
     "xformers": "xFormers",
+    "raw": mark("As they are"),
+    "normalised": mark("Normalised"),
 }
 _MEANS_ELSE = {  # where a value says something else under one setting
     ("model", "none"): mark("None · same picture"),
@@ -120,7 +126,14 @@ _MEANS_ELSE = {  # where a value says something else under one setting
     ("products", "none"): mark("Exact"),
     ("join", "none"): mark("Not joined"),
 }
-UNITS = {"frames": mark("frames")}
+UNITS = {"frames": mark("frames"), "frames/s": mark("frames/s")}
+LATENTS = "latents"  # the family of a source, beside that of a model
+_CANNOT = {  # what a model cannot do, said where it is chosen
+    "wan-2x": mark(
+        "Trained on still photographs: weaker on anime, lines and text, and not steadied over "
+        "time. Makes twice the size; other sizes are resized afterwards."
+    ),
+}
 
 
 def name_of(setting: str) -> str:
@@ -135,10 +148,17 @@ def choice_of(value: str, setting: str = "") -> str:
 
 
 def family_of(model: str) -> str:
-    """The family of models whose settings count: "lite", "seedvr2", or "" for none."""
+    """The family of models whose settings count: "lite", "seedvr2", "wan", or "" for none."""
     if model in schema.SEEDVR2:
         return "seedvr2"
+    if model in schema.WAN_UPSCALERS:
+        return "wan"
     return "lite" if model == "lite" else ""
+
+
+def limits_of(model: str) -> str:
+    """What a model cannot do, in a sentence or two; "" where nothing has to be said."""
+    return tr(_CANNOT[model]) if model in _CANNOT else ""
 
 
 def unit_of(unit: str) -> str:

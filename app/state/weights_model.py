@@ -95,13 +95,17 @@ class WeightsModel(QObject):
         """A file by its id."""
         return next((known for known in self.files if known.id == file), None)
 
+    def is_main(self, file: PublishedState) -> bool:
+        """Whether a file stands for a model: its transformer, or its VAE where that is all."""
+        return file.kind == "dit" or not self._with_transformer.issuperset(file.models)
+
     def packages(self, model: str) -> tuple[Package, ...]:
-        """The transformers of a model, each with its companions."""
-        found = (file for file in self.files if file.kind == "dit" and model in file.models)
+        """The files that a model can be used with, each with its companions."""
+        found = (file for file in self.files if model in file.models and self.is_main(file))
         return tuple(self.package(file) for file in found)
 
     def package(self, main: PublishedState) -> Package:
-        """A file with its companions; VAE and text embedding need none."""
+        """A file with its companions; only a transformer needs some."""
         if main.kind != "dit":
             return Package(main=main)
         others = (self._companion(kind, main) for kind in ("text", "vae"))
@@ -112,25 +116,30 @@ class WeightsModel(QObject):
 
         Args:
             model: Id of the model.
-            precision: As in the settings; "auto" takes what is here, then what was begun.
+            precision: Of a transformer, as in the settings; "auto" takes what is here, then
+                what was begun.
         """
         found = [
             package
             for package in self.packages(model)
-            if precision in ("auto", package.main.precision)
+            if precision in ("auto", package.main.precision) or package.main.kind != "dit"
         ]
         return min(found, key=_distance, default=None)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Ids of the models that have a transformer in the list, in the order of the list."""
-        names = [name for file in self.files if file.kind == "dit" for name in file.models]
+        """Ids of the models in the list, in its order."""
+        names = [name for file in self.files if self.is_main(file) for name in file.models]
         return tuple(dict.fromkeys(names))
 
     @property
     def shared(self) -> tuple[Package, ...]:
         """Files that several models need."""
-        return tuple(self.package(file) for file in self.files if file.kind != "dit")
+        return tuple(self.package(file) for file in self.files if not self.is_main(file))
+
+    @property
+    def _with_transformer(self) -> set[str]:
+        return {name for file in self.files if file.kind == "dit" for name in file.models}
 
     @property
     def imports(self) -> dict[str, Transfer]:
@@ -230,6 +239,6 @@ def _transfer(event: events.WeightsProgress) -> Transfer:
 
 def _distance(package: Package) -> tuple[bool, bool, int]:
     """How far a package is from being used."""
-    precision = package.main.precision
+    precision = package.main.precision if package.main.kind == "dit" else _TRIED_FIRST[0]
     at = _TRIED_FIRST.index(precision) if precision in _TRIED_FIRST else len(_TRIED_FIRST)
     return not package.main.is_here, package.main.state != "partial", at

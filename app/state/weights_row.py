@@ -45,7 +45,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A file with those it cannot work without: a transformer with VAE and text embedding."""
+    """A file with those it cannot work without: a transformer with VAE and text embedding.
+
+    The VAEs of Wan need no other file.
+    """
 
     main: PublishedState
     others: tuple[PublishedState, ...] = ()

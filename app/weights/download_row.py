@@ -58,7 +58,7 @@ def main_action(package: Package, standing: Standing, transfer: Transfer | None)
         again = transfer.phase if transfer.phase in ("verify", "remove") else "get"
         return again, tr("Try again")
     if standing.is_usable:
-        return ("use", tr("Use")) if package.main.kind == "dit" else ("verify", tr("Check"))
+        return ("use", tr("Use")) if words.can_redraw(package.main) else ("verify", tr("Check"))
     if standing is Standing.PARTIAL:
         return "get", tr("Continue")
     return "get", tr("Get again") if standing is Standing.DAMAGED else tr("Get")
@@ -159,7 +159,7 @@ class DownloadRow(QFrame):
         file = package.main
         rests = not standing.is_running and standing is not Standing.ELSEWHERE
         able = {
-            "use": file.kind == "dit" and rests and package.is_complete,
+            "use": words.can_redraw(file) and rests and package.is_complete,
             "verify": file.is_here and rests,
             "folder": file.path is not None,
             "remove": rests and file.path is not None and (file.is_own or not file.borrowed),
@@ -167,7 +167,7 @@ class DownloadRow(QFrame):
         for name, entry in self._entries.items():
             entry.setText(tr(_MENU[name]))
             entry.setEnabled(able[name])
-        self._entries["use"].setVisible(file.kind == "dit")
+        self._entries["use"].setVisible(words.can_redraw(file))
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
         self._more.setToolTip(tr("More for {name}", name=words.full_title(file)))

@@ -83,5 +83,5 @@ class ColumnHeads(QWidget):
 def group_texts(model: str) -> tuple[str, str]:
     """Name of a group and a sentence about it."""
     if model == SHARED:
-        return tr("Used by all of them"), tr("Fetched along with the first model.")
+        return tr("Used by all of SeedVR2"), tr("Fetched along with the first model.")
     return words.model_title(model), words.model_words(model)

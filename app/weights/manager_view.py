@@ -209,13 +209,14 @@ class ManagerView(QDialog):
                 self._rows[package.main.id].show_progress(transfer)
 
     def _found(self) -> list[tuple[str, Package]]:
-        """Every package under its model; one that serves several stands once."""
+        """Every package under its model, once; what transformers share stands below them."""
         found: dict[str, tuple[str, Package]] = {}
         for model in self._model.models:
             for package in self._model.packages(model):
                 found.setdefault(package.main.id, (model, package))
         shared = [(SHARED, package) for package in self._model.shared]
-        return [*found.values(), *shared]
+        large = [pair for pair in found.values() if pair[1].main.kind == "dit"]
+        return [*large, *shared, *(pair for pair in found.values() if pair not in large)]
 
     def _build(self, wanted: tuple[tuple[str, str], ...]) -> None:
         """New rows: the engine knows other files than before."""

@@ -9,10 +9,12 @@ from PySide6.QtCore import QObject
 
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller
+from app.settings.names import family_of
 from app.state.weights_model import WeightsModel
 from engine import commands, events
 from engine.errors import WeightsMissing
 from engine.published import ImportMode
+from engine.settings import schema
 from engine.settings.schema import JobSettings
 
 MISSING = WeightsMissing.code  # of a refusal that a download answers
@@ -62,12 +64,14 @@ class WeightsOrders(QObject):
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
         """
+        named = {name.strip() for text in params.values() for name in text.split(",")}
+        files = [file for file in self.model.files if file.id in named]
         package = self.model.best_package(settings.model, settings.precision)
-        if package is not None and not any(getattr(settings, name) for name in _OWN_FILES):
-            wanted = [package.main.id]
-        else:
-            named = {name.strip() for text in params.values() for name in text.split(",")}
-            wanted = [file.id for file in self.model.files if file.id in named]
+        if package is None or _has_own_files(settings):
+            wanted = [file.id for file in files]
+        else:  # of its own model the best; a source of latents may need another one beside it
+            wanted = [] if package.is_complete else [package.main.id]
+            wanted += [file.id for file in files if settings.model not in file.models]
         for file in wanted:
             self.get(file)
         return wanted[0] if wanted else ""
@@ -102,3 +106,9 @@ class WeightsOrders(QObject):
     def _is_ready(self, settings: JobSettings) -> bool:
         package = self.model.best_package(settings.model, settings.precision)
         return package is None or package.is_complete
+
+
+def _has_own_files(settings: JobSettings) -> bool:
+    """Whether the model shall be read from a file of the user's."""
+    about, family = schema.describe(JobSettings), family_of(settings.model)
+    return any(getattr(settings, name) for name in _OWN_FILES if family in about[name].families)

@@ -10,12 +10,20 @@ from app.settings.names import choice_of
 from app.state.weights_row import MB, Package, Standing, Transfer, size_of
 from engine.errors import ErrorInfo
 from engine.published import PublishedState
+from engine.settings import schema
 from engine.units import bytes_text
 
+_TITLES = {  # of models that are no choice of their own
+    "wan21-vae": "Wan 2.1 VAE",
+    "wan22-vae": "Wan 2.2 VAE",
+}
 _MODELS = {
     "seedvr2-3b": mark("The smaller model: faster, and content with less memory."),
     "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
     "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
+    "wan-2x": mark("Twice the size, trained on still photographs. One file is enough."),
+    "wan21-vae": mark("Opens .latent files with 16 channels. One file is enough."),
+    "wan22-vae": mark("Opens .latent files with 48 channels. One file is enough."),
 }
 _FILES = {
     "fp16": ("FP16", mark("As published, nothing left out")),
@@ -48,7 +56,13 @@ _PHASES = {
 
 def model_title(model: str) -> str:
     """The name of a model."""
-    return choice_of(model, "model")
+    return _TITLES.get(model) or choice_of(model, "model")
+
+
+def _ending(file: PublishedState) -> str:
+    """What tells two files of the same numbers apart."""
+    ending = file.filename.rsplit(".", 1)[-1]
+    return "" if ending == "safetensors" else ending.upper()
 
 
 def model_words(model: str) -> str:
@@ -60,6 +74,9 @@ def file_title(file: PublishedState) -> str:
     """A short name inside its group."""
     if file.is_own:
         return file.filename
+    if is_whole_model(file):
+        precision = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
+        return " · ".join(part for part in (precision, _ending(file)) if part)
     if file.kind in _SHARED:
         return tr(_SHARED[file.kind][0])
     return tr(_FILES[file.precision][0]) if file.precision in _FILES else file.precision.upper()
@@ -69,6 +86,8 @@ def file_words(file: PublishedState) -> str:
     """What choosing this file means."""
     if file.is_own:
         return tr(_OWN)
+    if is_whole_model(file):
+        return f"{file.filename.rsplit('/', 1)[-1]} · {file.repository}"
     if file.kind in _SHARED:
         return tr(_SHARED[file.kind][1])
     return tr(_FILES[file.precision][1]) if file.precision in _FILES else file.filename
@@ -76,9 +95,21 @@ def file_words(file: PublishedState) -> str:
 
 def full_title(file: PublishedState) -> str:
     """A name that can stand alone: for screen readers and questions."""
-    if file.kind != "dit" or file.is_own or not file.models:
+    is_part = file.kind != "dit" and not is_whole_model(file)
+    if is_part or file.is_own or not file.models:
         return file_title(file)
     return f"{model_title(file.models[0])} {file_title(file)}"
+
+
+def is_whole_model(file: PublishedState) -> bool:
+    """Whether a file needs no other one: the VAEs of Wan."""
+    return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
+
+
+def can_redraw(file: PublishedState) -> bool:
+    """Whether a film can be made with the model that this file stands for."""
+    is_main = file.kind == "dit" or is_whole_model(file)
+    return is_main and bool(set(schema.MODELS).intersection(file.models))
 
 
 def size(file: PublishedState) -> str:

@@ -32,7 +32,13 @@ def make_files() -> tuple[PublishedState, ...]:
     models = ("seedvr2-3b", *_LARGE)
     vae = _file("seedvr2-vae", "vae", models, "fp16", 500)
     text = _file("seedvr2-text", "text", models, "bf16", 1)
-    return (*small, *large, vae, text)
+    wan = [
+        _file("wan-2x-fp32", "vae", ("wan-2x",), "fp32", 508),
+        _file("wan21-vae-fp32", "vae", ("wan21-vae",), "fp32", 507),
+        _file("wan21-vae-16bit", "vae", ("wan21-vae",), "16-bit", 254),
+        _file("wan22-vae-fp32", "vae", ("wan22-vae",), "fp32", 2819),
+    ]
+    return (*small, *large, vae, text, *wan)
 
 
 def _file(

@@ -12,6 +12,7 @@ from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
 from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
+from tests.helpers.fake_latents import FakeLatents, as_latent
 from tests.helpers.fake_weights import FakeWeights
 
 GIB = 2**30
@@ -171,6 +172,7 @@ class FakeEngine:
         self.queue: list[str] = []
         self.running: str | None = None
         self.weights = FakeWeights(sink)
+        self.latents = FakeLatents(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -198,6 +200,9 @@ class FakeEngine:
                 self.sink.emit(events.EngineReady(seconds=0.4))
             case commands.WeightsCommand():
                 self.weights.answer(command)
+            case commands.ShowLatent():
+                here = {file.id for file in self.weights.files.values() if file.is_here}
+                self.latents.answer(command, here)
             case commands.AddJob():
                 self._add(command)
             case commands.ChangeJob():
@@ -294,13 +299,12 @@ class FakeEngine:
                 )
             )
             return
-        media = self.media.setdefault(name, make_media(command.source))
+        is_latent = command.source.suffix == ".latent"
+        made = make_media(command.source)
+        media = self.media.setdefault(name, as_latent(made) if is_latent else made)
+        picture = None if is_latent else self.pictures.get(name, grey())
         self.queue.append(command.job_id)
-        self.sink.emit(
-            events.JobQueued(
-                job_id=command.job_id, media=media, picture=self.pictures.get(name, grey())
-            )
-        )
+        self.sink.emit(events.JobQueued(job_id=command.job_id, media=media, picture=picture))
         self._plan(command.job_id, media, command.settings, command.output)
 
     def _change(self, command: commands.ChangeJob) -> None:

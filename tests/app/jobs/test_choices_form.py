@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QSlider
+from PySide6.QtWidgets import QComboBox, QLabel, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.jobs.choices_form import ChoicesForm
@@ -12,6 +13,8 @@ from app.settings.names import family_of, strength_of
 from engine import commands
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings
 from tests.app.conftest import Bench
+
+REAL = ("seedvr2", "wan")  # families with files of their own
 
 
 def is_shown(form: ChoicesForm, name: str) -> bool:
@@ -33,8 +36,12 @@ def test_only_what_the_model_looks_at_is_shown(qtbot: QtBot, model: str) -> None
     assert is_shown(form, "seed") is is_shown(form, "clip_frames") is (family == "seedvr2")
     assert is_shown(form, "tile") is (family == "lite")
     assert is_shown(form, "device")
+    assert is_shown(form, "shots") is is_shown(form, "decode_tile") is (family in REAL)
+    assert is_shown(form, "vae") is (family in REAL)
+    assert not is_shown(form, "latents")
     headings = [label.text() for label in form.more._headings.values() if not label.isHidden()]
-    assert any("SeedVR2" in text for text in headings) is (family == "seedvr2")
+    assert ("Picture" in headings) is (family == "seedvr2")
+    assert ("Clips and cuts" in headings) is (family in REAL)
 
 
 def test_strength_stands_among_the_first_choices_of_seedvr2_alone(bench: Bench) -> None:
@@ -86,6 +93,7 @@ def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
         "SeedVR2 3B · here",
         "SeedVR2 7B · here",
         "SeedVR2 7B sharp · here",
+        "Wan 2x",
         "None · same picture",
     ]
 
@@ -105,3 +113,40 @@ def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> Non
     bench.do("start")
     assert not bench.window.choices.choose({"model": "seedvr2-3b"})
     assert bench.window.choices.settings.model == "auto"
+
+
+def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
+    bench.add()
+    said = bench.find("modelLimits")
+    assert isinstance(said, QLabel)
+    assert not said.isVisible()
+    bench.window.choices.choose({"model": "wan-2x"})
+    bench.hear()
+    assert said.isVisible()
+    assert "still photographs" in said.text()
+    assert "resized afterwards" in said.text()
+    assert not bench.find("setting-form").isVisible()
+
+
+def test_a_vae_of_ones_own_stays_with_the_family_it_was_chosen_for(
+    bench: Bench, qtbot: QtBot
+) -> None:
+    bench.add()
+    bench.window.choices.choose({"model": "seedvr2-3b", "vae": "/mine.safetensors"})
+    box = bench.find("setting-model")
+    assert isinstance(box, QComboBox)
+    for model, vae in (("seedvr2-7b", "/mine.safetensors"), ("wan-2x", "")):
+        box.setCurrentIndex(box.findData(model))
+        box.activated.emit(box.currentIndex())
+        assert bench.window.choices.settings.vae == vae
+
+
+def test_how_latents_are_meant_can_only_be_chosen_for_latents(bench: Bench) -> None:
+    bench.add()
+    form = bench.window.choices
+    form.more.unfold()
+    assert not is_shown(form, "latents")
+    bench.window.queue_column.view.select(bench.program.controller.add_file(Path("a.latent")))
+    bench.hear()
+    assert is_shown(form, "latents")
+    assert is_shown(form, "latent_rate")

@@ -11,6 +11,7 @@ from tests.helpers.fake_weights import OFFLINE, FakeWeights
 
 DIT, VAE, TEXT = "seedvr2-3b-fp8", "seedvr2-vae", "seedvr2-text"
 ORDER = (TEXT, VAE, DIT)
+WAN = ("wan-2x", "wan21-vae", "wan22-vae")
 
 
 class Both:
@@ -56,7 +57,7 @@ def test_a_transformer_comes_with_what_it_cannot_work_without(both: Both) -> Non
 
 
 def test_groups_are_the_models_in_their_order(both: Both) -> None:
-    assert both.model.models == ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
+    assert both.model.models == ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp", *WAN)
     assert [package.main.id for package in both.model.shared] == [VAE, TEXT]
     assert len(both.model.packages("seedvr2-3b")) == 4
 
@@ -245,3 +246,24 @@ def test_a_computed_size_stands_in_for_one_that_was_not_published(both: Both) ->
     both.engine.files[VAE] = replace(both.engine.files[VAE], bytes=0, about_bytes=502 * 10**6)
     both.engine.say_list()
     assert both.package(VAE).lacking_mb == 502
+
+
+def test_a_vae_of_wan_is_a_model_of_its_own(both: Both) -> None:
+    assert [package.main.id for package in both.model.packages("wan21-vae")] == [
+        "wan21-vae-fp32",
+        "wan21-vae-16bit",
+    ]
+    assert both.package("wan-2x-fp32").others == ()
+    best = both.model.best_package("wan-2x", precision="q4")  # a wish about transformers
+    assert best is not None
+    assert best.main.id == "wan-2x-fp32"
+
+
+def test_of_files_with_the_same_numbers_one_that_is_here_will_do(both: Both) -> None:
+    first = both.model.best_package("wan21-vae")
+    both.engine.put("wan21-vae-16bit", "unverified")
+    both.engine.say_list()
+    second = both.model.best_package("wan21-vae")
+    assert first is not None
+    assert second is not None
+    assert (first.main.id, second.main.id) == ("wan21-vae-fp32", "wan21-vae-16bit")

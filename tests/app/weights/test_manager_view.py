@@ -120,7 +120,7 @@ def test_every_file_has_its_words_size_licence_and_button(models: Open) -> None:
     ]
     assert models.button(DIT).text() == "Get"
     assert "212 GB free on the disk" in models.texts()
-    assert "Used by all of them" in models.texts()
+    assert "Used by all of SeedVR2" in models.texts()
 
 
 def test_get_brings_vae_and_text_embedding_along(models: Open) -> None:
@@ -330,7 +330,7 @@ def test_the_open_list_changes_its_language(models: Open) -> None:
     assert "磁盘已满" in said
     assert "未下载" in said
     assert models.button(DIT).text() == "重试"
-    english = ("Not here", "The disk is full", "Licence", "Used by all of them")
+    english = ("Not here", "The disk is full", "Licence", "Used by all of SeedVR2")
     assert not [text for text in english if text in said]
 
 
@@ -404,3 +404,39 @@ def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: O
     models.bench.engine.say_telemetry(card)
     models.bench.hear()
     assert not models.part("noCard").isVisible()
+
+
+def test_a_vae_of_wan_stands_alone_and_is_one_of_several(models: Open) -> None:
+    said = models.texts().split("\n")
+    assert said.index("Used by all of SeedVR2") < said.index("Wan 2x") < said.index("Wan 2.1 VAE")
+    row = models.texts(models.part("weights-wan21-vae-16bit"))
+    assert row.startswith("16 bit\n")
+    models.press("wan21-vae-16bit")
+    assert asked(models.bench, commands.GetWeights) == ["wan21-vae-16bit"]
+
+
+def test_wan_2x_can_be_used_for_a_film_and_a_plain_vae_cannot(models: Open) -> None:
+    models.bench.add()
+    models.put("wan-2x-fp32", "wan21-vae-fp32")
+    assert models.button("wan21-vae-fp32").text() == "Check"
+    models.press("wan-2x-fp32")
+    settings = models.bench.engine.asked(commands.ChangeJob)[-1].settings
+    assert (settings.model, settings.vae) == ("wan-2x", "")
+
+
+def test_a_decoder_of_the_users_own_is_used_as_a_file(models: Open, tmp_path: Path) -> None:
+    own = replace(
+        models.engine.files["wan-2x-fp32"],
+        id="own-2",
+        filename="mine.safetensors",
+        repository="",
+        state="here",
+        path=tmp_path / "mine.safetensors",
+    )
+    models.engine.files[own.id] = own
+    models.put()
+    models.bench.window.choices.choose({"precision": "q4"})
+    models.press("own-2")
+    settings = models.bench.program.controller.settings
+    assert (settings.model, settings.vae) == ("wan-2x", str(tmp_path / "mine.safetensors"))
+    assert settings.precision == "q4"  # a wish about SeedVR2

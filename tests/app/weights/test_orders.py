@@ -20,7 +20,7 @@ REFUSAL = Notice(
 def refused(bench: Bench, notice: Notice = REFUSAL, **choices: object) -> str:
     bench.engine.notices = (notice,)
     job_id = bench.add()
-    bench.window.choices.choose({"model": "seedvr2-3b", **choices})
+    bench.window.choices.choose({"model": "seedvr2-3b"} | choices)
     bench.hear()
     return job_id
 
@@ -126,3 +126,25 @@ def test_names_of_missing_files_do_not_fill_the_plan(bench: Bench) -> None:
     texts = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert "The model is not on this machine yet" in texts
     assert not any("a.safetensors" in text for text in texts)
+
+
+def test_wan_2x_is_fetched_by_the_button_that_helps(bench: Bench) -> None:
+    refused(bench, model="wan-2x", dit="/of/seedvr2.safetensors", precision="q4")
+    bench.button("planHelp").click()
+    bench.hear()
+    assert fetched(bench) == ["wan-2x-fp32"]
+    bench.engine.notices = ()
+    finish(bench)
+    assert bench.button("primaryAction").isEnabled()
+
+
+def test_latents_that_shall_be_upscaled_get_the_files_of_both_models(bench: Bench) -> None:
+    named = dataclasses.replace(REFUSAL, params={"files": "wan21-vae-fp32"})
+    bench.engine.weights.put_package("seedvr2-3b-fp8")
+    bench.engine.weights.say_list()
+    refused(bench, named)
+    bench.do("weights")
+    assert fetched(bench) == ["wan21-vae-fp32"]
+    refused(bench, named, model="seedvr2-7b", precision="q4")
+    bench.do("weights")
+    assert fetched(bench) == ["wan21-vae-fp32", "seedvr2-7b-q4"]

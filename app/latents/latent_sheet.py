@@ -1,0 +1,325 @@
+"""How a .latent file is meant, seen before anything is decided: both readings side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import tr
+from app.latents import words
+from app.latents.rate_form import RateForm
+from app.latents.reading_card import ReadingCard
+from app.latents.trouble_card import TroubleCard, is_missing
+from app.settings.editors import make_editor
+from app.settings.names import name_of
+from app.state.job_row import image_of
+from app.state.weights_row import Transfer
+from app.widgets.controls import ElidedLabel, Switch
+from app.widgets.notice_line import NoticeLine
+from engine.errors import ErrorInfo
+from engine.events import LatentRead, LatentShown, Picture
+from engine.media import Reading
+
+_WIDTH = 760
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the user said about a file of latents."""
+
+    reading: Reading
+    rate: float  # frames/s; 0 as the model was made for
+    vae: str  # file of the user's own; "" for the published one
+    upscales: bool
+    is_for_all: bool  # also for the other files that came with it
+
+
+class LatentSheet(QDialog):
+    """Shows one file at a time; fed by events of the engine, asks by signals."""
+
+    decided = Signal(Decision)
+    vae_chosen = Signal(str)  # file of the user's own; "" for the published one
+    get_wanted = Signal()
+    next_wanted = Signal()  # the file cannot be used, and that was read
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("latentSheet")
+        self.setMinimumWidth(_WIDTH)
+        self._name, self._facts, self._count = ElidedLabel(), QLabel(), QLabel()
+        self._question, self._part = QLabel(), QLabel()
+        self._cards: dict[Reading, ReadingCard] = {
+            "raw": ReadingCard(),
+            "normalised": ReadingCard(),
+        }
+        self._guess = NoticeLine()
+        self._trouble = TroubleCard()
+        self._rate_label, self._vae_label = QLabel(), QLabel()
+        self.rate, self._vae = RateForm(), make_editor("latent_vae")
+        self._for_all = Switch()
+        self._cancel, self._add, self._upscale = QPushButton(), QPushButton(), QPushButton()
+        self._choices = QWidget()
+        self._forget(Path(), (1, 1))
+        self._lay_out()
+        self._connect()
+        self.retranslate_ui()
+
+    @property
+    def path(self) -> Path:
+        """The file that is shown."""
+        return self._path
+
+    @property
+    def read(self) -> LatentRead | None:
+        """What it says of itself; None while nobody knows, or where it cannot be used."""
+        return self._read
+
+    @property
+    def vae(self) -> str:
+        """The VAE of the user's own that it is shown with."""
+        return self._vae_file
+
+    @property
+    def reading(self) -> Reading:
+        """The one that is taken."""
+        return "raw" if self._cards["raw"].isChecked() else "normalised"
+
+    @property
+    def is_missing_vae(self) -> bool:
+        """Whether a file of the catalogue is all that is missing."""
+        return is_missing(self._error)
+
+    def picture(self) -> Picture | None:
+        """What the taken reading looks like."""
+        if self._shown is None:
+            return None
+        return self._shown.raw if self.reading == "raw" else self._shown.normalised
+
+    def show_file(self, path: Path, *, place: tuple[int, int] = (1, 1)) -> None:
+        """A file that nobody has read yet; `place` is which one of how many that came together."""
+        self._forget(path, place)
+        self._vae.set_value("")
+        self._for_all.setChecked(False)
+        self._show()
+
+    def _forget(self, path: Path, place: tuple[int, int]) -> None:
+        self._path, self._place, self._vae_file = path, place, ""
+        self._read: LatentRead | None = None
+        self._shown: LatentShown | None = None
+        self._error: ErrorInfo | None = None
+        self._transfer: Transfer | None = None
+
+    def show_read(self, read: LatentRead) -> None:
+        """What the file says of itself; its pictures follow."""
+        is_first = self._read is None
+        self._read, self._shown, self._error = read, None, None
+        if is_first:
+            self._cards[read.guess].setChecked(True)
+            self.rate.show_read(read)
+        self._show()
+        if is_first:
+            self._cards[read.guess].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def show_pictures(self, shown: LatentShown) -> None:
+        """Both readings."""
+        self._shown, self._error = shown, None
+        self._show()
+
+    def show_refusal(self, error: ErrorInfo) -> None:
+        """Why the file cannot be used, or why there are no pictures yet."""
+        self._error = error
+        self._show()
+        if self._read is None:
+            self._upscale.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def look_again(self) -> None:
+        """The same file is read anew: another VAE, or one that has come."""
+        self._shown = self._error = self._transfer = None
+        self._show()
+
+    def show_transfer(self, transfer: Transfer | None) -> None:
+        """How far the missing file is, or what its download ended with; None while it rests."""
+        self._transfer = transfer
+        self._trouble.show_trouble(self._error, self._transfer)
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._question.setText(tr("Which picture looks right?"))
+        self._part.setText(tr("Only the middle of the first picture is shown."))
+        for reading, card in self._cards.items():
+            title, second_line = words.READINGS[reading]
+            card.set_texts(tr(title), tr(second_line))
+        self._rate_label.setText(name_of("latent_rate"))
+        self._vae_label.setText(name_of("latent_vae"))
+        self._vae.retranslate_ui()
+        self._cancel.setText(tr("Cancel"))
+        self._add.setText(tr("Add to queue"))
+        self._add.setToolTip(tr("Becomes a film of the same size"))
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    # Showing
+
+    def _show(self) -> None:
+        """Everything that depends on what is known."""
+        is_usable = self._read is not None or self._error is None
+        at, count = self._place
+        self.setWindowTitle(tr("Latents"))
+        self._name.setText(self._path.name)
+        self._count.setText(tr("{number} of {count}", number=at, count=count))
+        self._count.setVisible(count > 1)
+        self._facts.setText(words.facts(self._read) if self._read else tr("Reading the file"))
+        self._facts.setVisible(is_usable)
+        self._choices.setVisible(is_usable)
+        self._guess.setVisible(self._read is not None)
+        if self._read is not None:
+            self._guess.say(*words.guess(self._read))
+        self._part.setVisible(self._shown is not None and not self._shown.is_whole)
+        self._show_cards()
+        self._trouble.show_trouble(self._error, self._transfer)
+        self._show_buttons(is_usable)
+
+    def _show_cards(self) -> None:
+        shown = self._shown
+        found = {"raw": shown.raw, "normalised": shown.normalised} if shown is not None else {}
+        instead = tr("Its picture is shown once the VAE can be used.")
+        if self._error is None:
+            instead = tr("Decoding one picture …")
+        for reading, card in self._cards.items():
+            picture = found.get(reading)
+            card.set_picture(QImage() if picture is None else image_of(picture), instead)
+            card.setEnabled(self._read is not None)
+
+    def _show_buttons(self, is_usable: bool) -> None:
+        """A file that cannot be used leaves nothing to decide but to go on."""
+        at, count = self._place
+        left = count - at
+        self._for_all.setVisible(is_usable and left > 0)
+        self._for_all.setText(tr("The same for those that follow: {count}", count=left))
+        self._cancel.setVisible(is_usable or left > 0)
+        self._add.setVisible(is_usable)
+        going_on = tr("Next file") if left else tr("Close")
+        self._upscale.setText(tr("Add and upscale") if is_usable else going_on)
+        self._upscale.setToolTip(
+            tr("Becomes a larger film, by your usual choices") if is_usable else ""
+        )
+        can_add = self._read is not None and (self._error is None or self.is_missing_vae)
+        self._add.setEnabled(can_add)
+        self._upscale.setEnabled(can_add or not is_usable)
+
+    # Deciding
+
+    def _connect(self) -> None:
+        self._cancel.clicked.connect(self.reject)
+        self._add.clicked.connect(lambda: self._decide(upscales=False))
+        self._upscale.clicked.connect(self._go_on)
+        self._trouble.get_wanted.connect(self.get_wanted)
+        self._vae.changed.connect(self._choose_vae)
+
+    def _go_on(self) -> None:
+        if self._read is None and self._error is not None:
+            self.next_wanted.emit()
+        else:
+            self._decide(upscales=True)
+
+    def _decide(self, *, upscales: bool) -> None:
+        self.decided.emit(
+            Decision(
+                reading=self.reading,
+                rate=self.rate.rate,
+                vae=self._vae_file,
+                upscales=upscales,
+                is_for_all=self._for_all.isChecked(),
+            )
+        )
+
+    def _choose_vae(self, _name: str, file: str) -> None:
+        self._vae_file = file
+        self.look_again()
+        self.vae_chosen.emit(file)
+
+    # Layout
+
+    def _lay_out(self) -> None:
+        self._name.setProperty("kind", "headline")
+        for label in (self._facts, self._count, self._part):
+            label.setProperty("kind", "secondary")
+        self._question.setProperty("kind", "section")
+        for name, part in (("latentAdd", self._add), ("latentUpscale", self._upscale)):
+            part.setObjectName(name)
+        for reading, card in self._cards.items():
+            card.setObjectName(f"reading-{reading}")
+        self._for_all.setObjectName("latentForAll")
+        self._upscale.setProperty("kind", "primary")
+        self._upscale.setDefault(True)
+        for part in (self._cancel, self._add):
+            part.setProperty("kind", "large")
+            part.setAutoDefault(False)
+        head = QHBoxLayout()
+        head.addWidget(self._name, 1)
+        head.addWidget(self._count, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self._facts)
+        column.addWidget(self._choices, 1)
+        column.addWidget(self._trouble)
+        column.addSpacing(4)
+        column.addLayout(self._make_buttons())
+        self._lay_out_choices()
+
+    def _lay_out_choices(self) -> None:
+        group = QButtonGroup(self)
+        pair = QHBoxLayout()
+        pair.setSpacing(12)
+        for card in self._cards.values():
+            group.addButton(card)
+            pair.addWidget(card)
+        self._cards["raw"].setChecked(True)
+        rest = QGridLayout()
+        rest.setHorizontalSpacing(16)
+        rest.setVerticalSpacing(8)
+        rest.setColumnStretch(1, 1)
+        for at, (label, part) in enumerate(
+            ((self._rate_label, self.rate), (self._vae_label, self._vae))
+        ):
+            rest.addWidget(label, at, 0)
+            rest.addWidget(part, at, 1)
+        self._vae_label.setBuddy(self._vae.control)
+        inside = QVBoxLayout(self._choices)
+        inside.setContentsMargins(0, 8, 0, 0)
+        inside.setSpacing(8)
+        inside.addWidget(self._question)
+        inside.addLayout(pair, 1)
+        inside.addWidget(self._part)
+        inside.addWidget(self._guess)
+        inside.addSpacing(4)
+        inside.addLayout(rest)
+
+    def _make_buttons(self) -> QHBoxLayout:
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self._for_all)
+        buttons.addStretch(1)
+        for part in (self._cancel, self._add, self._upscale):
+            buttons.addWidget(part)
+        return buttons

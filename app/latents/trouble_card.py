@@ -1,0 +1,57 @@
+"""Why a latent has no picture: its VAE is not here, or the file cannot be used."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
+
+from app.i18n import tr
+from app.state.weights_row import Transfer
+from app.weights.words import problem, progress
+from app.widgets.notice_line import NoticeLine
+from engine.errors import ErrorInfo, WeightsMissing
+
+
+def is_missing(error: ErrorInfo | None) -> bool:
+    """Whether a file of the catalogue is all that is missing."""
+    return error is not None and error.code == WeightsMissing.code
+
+
+class TroubleCard(QFrame):
+    """The error in words, and for a missing file the button that fetches it."""
+
+    get_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("latentTrouble")
+        self._line, self._get = NoticeLine(), QPushButton()
+        self._get.setObjectName("getLatentVae")
+        self._get.setAutoDefault(False)
+        self._get.clicked.connect(self.get_wanted)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 12, 14, 12)
+        row.setSpacing(12)
+        row.addWidget(self._line, 1)
+        row.addWidget(self._get, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.show_trouble(None, None)
+
+    def show_trouble(self, error: ErrorInfo | None, transfer: Transfer | None) -> None:
+        """Show what is wrong, and what is done about it.
+
+        Args:
+            error: Of the engine; None hides the card.
+            transfer: Of the missing file; None while it rests.
+        """
+        self.setVisible(error is not None)
+        if error is None:
+            return
+        failed = transfer.error if transfer is not None else None
+        title, text = problem(failed or error)
+        if transfer is not None and transfer.runs:
+            text = tr("Waits for its turn") if transfer.waits else progress(transfer)
+        is_ours = is_missing(error) and failed is None
+        self._line.say("warning" if is_ours else "refusal", title, text)
+        self._get.setVisible(is_missing(error) and (transfer is None or failed is not None))
+        self._get.setText(tr("Get the model") if failed is None else tr("Try again"))

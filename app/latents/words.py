@@ -1,0 +1,36 @@
+"""What is said of a .latent file, in the current language."""
+
+from __future__ import annotations
+
+from app import wording
+from app.i18n import mark, tr
+from app.weights.words import model_title
+from engine.events import LatentRead
+from engine.media import Reading
+
+READINGS: dict[Reading, tuple[str, str]] = {
+    "raw": (mark("As they are"), mark("As ComfyUI itself saves them")),
+    "normalised": (mark("Normalised"), mark("As WanVideoWrapper saves them")),
+}
+_SURE: dict[Reading, str] = {
+    "raw": mark("By their spread the numbers are ComfyUI's own, so “As they are” is chosen."),
+    "normalised": mark("By their spread the numbers are normalised, so that is chosen."),
+}
+
+
+def facts(read: LatentRead) -> str:
+    """Model, channels, size and frames in one line."""
+    parts = [
+        model_title(read.model),
+        tr("{count} channels", count=read.channels),
+        wording.size(read.size),
+        tr("{count} frames", count=read.frames),
+    ]
+    return " · ".join(parts)
+
+
+def guess(read: LatentRead) -> tuple[str, str]:
+    """How serious it is, and what was chosen beforehand and why."""
+    if read.is_sure:
+        return "info", tr(_SURE[read.guess])
+    return "warning", tr("The numbers would suit both. Take the picture that looks right.")

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractButton, QLabel, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.latents.latent_sheet import Decision, LatentSheet
+from app.latents.reading_card import ReadingCard
+from engine.errors import ErrorInfo
+from engine.events import LatentShown
+from tests.helpers.fake_latents import MISSING, flat, made_read
+
+FILE = Path("ComfyUI_00001_.latent")
+READ = made_read(FILE)
+SHOWN = LatentShown(path=FILE, raw=flat(60), normalised=flat(200), is_whole=True)
+REFUSED = ErrorInfo(code="input-error", message="It has 4 channels.", hint="Decode it elsewhere.")
+
+
+class Sheet:
+    """An open sheet and what it said."""
+
+    def __init__(self, qtbot: QtBot) -> None:
+        self.view = LatentSheet()
+        qtbot.addWidget(self.view)
+        self.decisions: list[Decision] = []
+        self.view.decided.connect(self.decisions.append)
+        self.view.show_file(FILE)
+        self.view.show()
+
+    def card(self, reading: str) -> ReadingCard:
+        found = self.view.findChild(ReadingCard, f"reading-{reading}")
+        assert found is not None
+        return found
+
+    def button(self, name: str) -> QAbstractButton:
+        found = self.view.findChild(QAbstractButton, name)
+        assert found is not None, name
+        return found
+
+    def texts(self) -> str:
+        labels = self.view.findChildren(QLabel)
+        return "\n".join(label.text() for label in labels if label.isVisible())
+
+
+@pytest.fixture
+def sheet(qtbot: QtBot) -> Sheet:
+    return Sheet(qtbot)
+
+
+def test_nothing_can_be_decided_before_the_file_was_read(sheet: Sheet) -> None:
+    assert "Reading the file" in sheet.texts()
+    assert not sheet.button("latentAdd").isEnabled()
+    assert not sheet.button("latentUpscale").isEnabled()
+    assert not sheet.card("raw").isEnabled()
+
+
+def test_both_readings_are_seen_and_the_guess_is_taken(sheet: Sheet) -> None:
+    sheet.view.show_read(replace(READ, guess="normalised"))
+    assert sheet.card("raw").instead == "Decoding one picture …"
+    sheet.view.show_pictures(SHOWN)
+    assert sheet.card("raw").has_picture
+    assert sheet.card("normalised").has_picture
+    assert sheet.view.reading == "normalised"
+    assert sheet.view.picture() == SHOWN.normalised
+    said = sheet.texts()
+    assert "Wan 2.1 VAE · 16 channels · 832×480 · 81 frames" in said
+    assert "the numbers are normalised, so that is chosen." in said
+    assert "Only the middle" not in said
+
+
+def test_a_guess_that_may_be_wrong_says_so(sheet: Sheet) -> None:
+    sheet.view.show_read(replace(READ, is_sure=False))
+    sheet.view.show_pictures(replace(SHOWN, is_whole=False))
+    assert "The numbers would suit both." in sheet.texts()
+    assert "Only the middle of the first picture is shown." in sheet.texts()
+
+
+def test_the_keyboard_is_enough(sheet: Sheet, qtbot: QtBot) -> None:
+    sheet.view.show_read(READ)
+    sheet.view.show_pictures(SHOWN)
+    assert sheet.card("raw").isChecked()
+    qtbot.keyClick(sheet.card("raw"), Qt.Key.Key_Right)
+    assert sheet.view.reading == "normalised"
+    qtbot.keyClick(sheet.card("normalised"), Qt.Key.Key_Return)
+    assert [(d.reading, d.upscales) for d in sheet.decisions] == [("normalised", True)]
+    for button in sheet.view.findChildren(QAbstractButton):
+        if button.isVisible() and button is not sheet.card("raw"):  # arrow keys go there
+            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.objectName()
+            assert button.accessibleName() or button.text(), button.objectName()
+
+
+def test_escape_decides_nothing(sheet: Sheet, qtbot: QtBot) -> None:
+    sheet.view.show_read(READ)
+    with qtbot.waitSignal(sheet.view.rejected, timeout=1000):
+        qtbot.keyClick(sheet.view, Qt.Key.Key_Escape)
+    assert sheet.decisions == []
+
+
+def test_what_was_chosen_stays_when_another_vae_shows_it_anew(sheet: Sheet) -> None:
+    sheet.view.show_read(READ)
+    sheet.card("normalised").setChecked(True)
+    sheet.button("segment-24").click()
+    sheet.view.look_again()
+    assert not sheet.card("raw").has_picture
+    sheet.view.show_read(READ)
+    sheet.view.show_pictures(SHOWN)
+    sheet.button("latentAdd").click()
+    assert [(d.reading, d.rate, d.upscales) for d in sheet.decisions] == [("normalised", 24, False)]
+
+
+@pytest.mark.parametrize(("rate", "key"), [(16, "16"), (24, "24"), (30, "other")])
+def test_the_rate_begins_with_what_the_model_was_made_for(
+    sheet: Sheet, rate: int, key: str
+) -> None:
+    sheet.view.show_read(replace(READ, frame_rate=Fraction(rate)))
+    assert sheet.button(f"segment-{key}").isChecked()
+    assert sheet.view.rate.rate == 0.0
+
+
+def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet: Sheet, qtbot: QtBot) -> None:
+    sheet.view.show_read(READ)
+    assert "frames/s → 5 s" in sheet.texts()
+    sheet.button("segment-other").click()
+    field = sheet.view.rate._field.control
+    qtbot.keyClicks(field, "a")  # no number: nothing happens
+    field.setValue(8.0)
+    assert sheet.view.rate.rate == 8.0
+    assert "→ 10 s" in sheet.texts()
+    field.setValue(0.0)
+    assert sheet.view.rate.rate == 0.0
+
+
+def test_a_vae_that_is_missing_offers_itself_and_leaves_the_choice_open(
+    sheet: Sheet, qtbot: QtBot
+) -> None:
+    sheet.view.show_read(READ)
+    sheet.view.show_refusal(MISSING)
+    assert "The model is not on this machine yet" in sheet.texts()
+    assert sheet.card("raw").instead == "Its picture is shown once the VAE can be used."
+    assert sheet.button("latentUpscale").isEnabled()
+    with qtbot.waitSignal(sheet.view.get_wanted, timeout=1000):
+        sheet.button("getLatentVae").click()
+
+
+def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
+    sheet: Sheet, qtbot: QtBot
+) -> None:
+    sheet.view.show_refusal(REFUSED)
+    said = sheet.texts()
+    assert "This file cannot be used" in said
+    assert "It has 4 channels.\nDecode it elsewhere." in said
+    assert not sheet.card("raw").isVisible()
+    shown = [b.text() for b in sheet.view.findChildren(QPushButton) if b.isVisible()]
+    assert shown == ["Close"]
+    with qtbot.waitSignal(sheet.view.next_wanted, timeout=1000):
+        qtbot.keyClick(sheet.view, Qt.Key.Key_Return)
+    assert sheet.decisions == []
+
+
+def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path) -> None:
+    sheet.view.show_read(READ)
+    wrong = ErrorInfo(code="wrong-model", message="This is the VAE of SeedVR2.")
+    sheet.view.show_refusal(wrong)
+    assert "The file holds another model" in sheet.texts()
+    assert not sheet.button("latentAdd").isEnabled()
+    mine = tmp_path / "mine.safetensors"
+    mine.write_bytes(b"")
+    with qtbot.waitSignal(sheet.view.vae_chosen, timeout=1000) as heard:
+        sheet.view._vae.control.setText(str(mine))
+        sheet.view._vae.control.editingFinished.emit()
+    assert heard.args == [str(mine)]
+    assert "another model" not in sheet.texts()
+    sheet.view.show_pictures(SHOWN)
+    sheet.button("latentAdd").click()
+    assert sheet.decisions[0].vae == str(mine)
