@@ -13,17 +13,15 @@ everything else in float32, rounded once at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.blocks import blocks, rows_of, scratch_of, work_dtype
 from engine.ops.kernels import group_norm
 from engine.ops.kernels.group_norm import Grid, GroupNormKernels
-
-_BLOCK_BYTES = 2 * 2**20  # a block and its scratch stay in the cache of a core
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,11 +62,11 @@ def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
     found = group_norm.find(x, groups) if kernels else None
     if found is not None:
         return _moments_on_card(x, *found)
-    rows, scratch = _rows(x), _scratch(x)
+    rows, scratch = rows_of(x), scratch_of(x)
     shape = (2, frames, -(-height // rows), channels)
-    parts = torch.empty(shape, dtype=_work_dtype(x.dtype), device=x.device)
+    parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
     for t in range(frames):
-        for part, block in enumerate(_blocks(x[t], rows)):
+        for part, block in enumerate(blocks(x[t], rows)):
             _moments_of_block(block, scratch, parts[:, t, part])
     mean, m2 = parts.view(*shape[:3], groups, -1)
     last = height - rows * (shape[2] - 1)
@@ -110,7 +108,7 @@ def scale_and_shift(
     inverse = (moments.m2 / moments.count + eps).rsqrt()
     scale = inverse.repeat_interleave(size, 1) * weight
     shift = bias - moments.mean.repeat_interleave(size, 1) * scale
-    dtype = _work_dtype(weight.dtype)
+    dtype = work_dtype(weight.dtype)
     return scale.to(dtype), shift.to(dtype)
 
 
@@ -132,11 +130,11 @@ def normalise(
     _check(x, 1, out)
     if kernels and _normalised_on_card(x, out, (scale, shift), silu):
         return
-    rows = _rows(x)
-    scratch = None if out.dtype == scale.dtype == x.dtype else _scratch(x)
+    rows = rows_of(x)
+    scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
     for t in range(x.shape[0]):
         factors = scale[t][:, None, None], shift[t][:, None, None]
-        for block, target in zip(_blocks(x[t], rows), _blocks(out[t], rows), strict=True):
+        for block, target in zip(blocks(x[t], rows), blocks(out[t], rows), strict=True):
             _normalise_block(block, factors, (target, scratch), silu)
 
 
@@ -224,26 +222,3 @@ def _normalise_block(
         F.silu(work, inplace=True)
     if work is not target:
         target.copy_(work)
-
-
-def _rows(x: Tensor) -> int:
-    """Rows of a block: as many as stay in the cache of a core; elsewhere the whole frame."""
-    height, width = x.shape[2:]
-    if x.device.type != "cpu":
-        return height
-    row_bytes = x.shape[1] * width * _work_dtype(x.dtype).itemsize
-    return max(1, min(height, _BLOCK_BYTES // row_bytes))
-
-
-def _blocks(frame: Tensor, rows: int) -> Iterator[Tensor]:
-    for top in range(0, frame.shape[1], rows):
-        yield frame[:, top : top + rows]
-
-
-def _scratch(x: Tensor) -> Tensor:
-    """Room for one block, laid out as x."""
-    return torch.empty_like(x[0, :, : _rows(x)], dtype=_work_dtype(x.dtype))
-
-
-def _work_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.ops import norm
+from engine.ops import blocks
 from engine.ops.norm import Moments, group_moments, group_norm_silu, normalise, scale_and_shift
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -29,7 +29,7 @@ def plain(x, weight, bias, groups, *, silu=True):
 @pytest.fixture(params=[1, 600, 2**21])
 def _block_bytes(request, monkeypatch):
     """Frames of one block, of several, and of a block for each row."""
-    monkeypatch.setattr(norm, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("_block_bytes")
