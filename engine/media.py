@@ -13,6 +13,7 @@ Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
 StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
 MediaKind = Literal["video", "image", "sequence"]
+LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
 
 
@@ -114,6 +115,11 @@ class MediaInfo:
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
     is_cut_short: bool = False  # the container says that the end of the file is missing
+
+    @property
+    def holds_latents(self) -> bool:
+        """Whether its pictures have to be decoded by a model before anything else."""
+        return self.container == LATENT
 
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
 from engine.hardware.power import keep_awake
@@ -45,6 +46,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
     done = sum(record.frames for record in checkpoint.records)
     events.emit(JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     from engine.pipeline.context import Context
+    from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
 
     context = Context(
@@ -56,6 +58,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
         pictures=machine.settings.tile_previews,
     )
     with job_log(folder), keep_awake():
+        context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
     job.plan = context.plan
-    return report
+    return replace(report, source=job.media.path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.geometry import Size
 from engine.hardware import features
 from engine.media import MediaInfo
-from engine.memory import diffusion_needs
+from engine.memory import diffusion_needs, latents
 from engine.memory.budget import Budget
 from engine.memory.request import Request
 from engine.plan import Notice, Plan
@@ -31,6 +31,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     found = [
         *_memory(plan, budget),
         *_diffusion(plan, budget),
+        *latents.notices(plan, media, settings),
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),

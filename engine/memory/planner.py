@@ -8,7 +8,7 @@ from fractions import Fraction
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
 from engine.media import VideoInfo
-from engine.memory import diffusion, predict
+from engine.memory import diffusion, latents, predict
 from engine.memory.budget import Budget
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
@@ -48,6 +48,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     pattern = ""
     if container == "sequence":
         output, pattern = pictures_target(output)
+    model = choose_model(media.video, picture, settings, budget)
     plan = Plan(
         source=media.path,
         output=output,
@@ -57,7 +58,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         span=FrameSpan(0, _frames(media.video, start, stop)),
         start=start,
         stop=stop,
-        model=choose_model(media.video, picture, settings, budget),
+        model=model,
+        latent=latents.choose(media, settings, budget, model.device),
         picture=picture,
         streams=codecs.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),

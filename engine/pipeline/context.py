@@ -37,5 +37,6 @@ class Context:
     control: Control
     events: EventSink
     pictures: bool = True  # False where nobody looks: no previews are made
+    began: float = field(default_factory=time.monotonic)  # s
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))

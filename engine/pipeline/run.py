@@ -59,7 +59,6 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
-    begin = time.monotonic()
     frames_before = sum(record.frames for record in segments.records)
     if not segments.is_complete:
         check_weights(context)
@@ -78,8 +77,8 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         _remove(part)
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
-    seconds = time.monotonic() - begin - context.control.paused_seconds
-    if frames_before == 0:
+    seconds = time.monotonic() - context.began - context.control.paused_seconds
+    if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
         _learn(context, segments, seconds)
     return replace(
         report,

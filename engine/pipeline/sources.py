@@ -11,12 +11,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from engine.errors import UnsupportedMedia
-from engine.media import ColourTags, MediaInfo, VideoInfo
+from engine.media import LATENT, ColourTags, MediaInfo, VideoInfo
 from engine.models.wan.latent_file import SUFFIX, LatentFile, LatentHead
 from engine.plan import LatentPlan, Plan
 from engine.settings.schema import JobSettings
 
-LATENT = "latent"  # container and codec of such a source
 _PIXEL_FORMAT = "gbrp16le"
 _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
 _NEAR = 0.005  # frames/s: 23.98 is meant to be 24000/1001
@@ -46,7 +45,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
-    return probe_source(media.path, settings) if media.container == LATENT else media
+    return probe_source(media.path, settings) if media.holds_latents else media
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
@@ -189,6 +190,25 @@ class LatentFile:
         mean = sums[0] / count
         deviation = (sums[1] / count - mean.square()).clamp_min(0).sqrt()
         return guess(mean.tolist(), deviation.tolist())
+
+
+def examined(path: Path) -> tuple[LatentHead, Guess]:
+    """Head and guess of a file; it is read once, and again only when it has changed.
+
+    Raises:
+        InputError: As `LatentFile` and its `latents`.
+    """
+    try:
+        about = path.stat()
+    except OSError:
+        return _examined(path, 0, 0)  # says what is wrong
+    return _examined(path, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHead, Guess]:
+    with LatentFile(path) as file:
+        return file.head, file.guess()
 
 
 def _head(file: SafetensorsFile) -> LatentHead:

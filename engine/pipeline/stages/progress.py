@@ -19,11 +19,21 @@ _SPEED_WINDOW = 24  # clips that the speed is averaged over
 
 
 class Progress:
-    """Says how far the device is, about ten times a second."""
+    """Says how far the device is, about ten times a second.
 
-    def __init__(self, context: Context, done: int) -> None:
+    Args:
+        context: The running job.
+        done: Frames that earlier runs have finished.
+        stage: What is being done.
+        total: Frames in all; None for those of the plan.
+    """
+
+    def __init__(
+        self, context: Context, done: int, *, stage: str = "upscale", total: int | None = None
+    ) -> None:
         self._context = context
         self._done = done
+        self._stage, self._total = stage, total
         self._due = Throttle(0.1)
         self._latest: deque[tuple[float, int]] = deque(maxlen=_SPEED_WINDOW)
         self._since = time.monotonic()
@@ -34,7 +44,7 @@ class Progress:
         self._latest.append((now - self._since, frames))
         self._since = now
         self._done += frames
-        total = self._context.plan.frames
+        total = self._context.plan.frames if self._total is None else self._total
         if not self._due() and self._done < total:
             return
         seconds = sum(s for s, _ in self._latest)
@@ -43,7 +53,7 @@ class Progress:
         self._context.events.emit(
             StageProgress(
                 job_id=self._context.job_id,
-                stage="upscale",
+                stage=self._stage,
                 done=self._done,
                 total=max(total, self._done),
                 frames_per_second=speed,

@@ -1,0 +1,140 @@
+"""Jobs whose source holds latents: how they become pictures, before anything else is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engine.geometry import Size
+from engine.media import MediaInfo, Reading
+from engine.memory.budget import Budget
+from engine.models.wan import files
+from engine.models.wan.latent_file import examined
+from engine.models.wan.latents import MODELS, Guess
+from engine.plan import LatentPlan, Notice, Plan
+from engine.settings.schema import JobSettings
+from engine.units import rate_text
+
+_LEAST_TILE = 256  # px a side
+_WHERE_READ = {
+    "raw": "as ComfyUI's own nodes save them",
+    "normalised": "as WanVideoWrapper saves them",
+}
+
+
+def choose(
+    media: MediaInfo, settings: JobSettings, budget: Budget, device: str
+) -> LatentPlan | None:
+    """How a source of latents is decoded; None for every other source.
+
+    Args:
+        media: The source.
+        settings: What the user wants.
+        budget: What the machine has.
+        device: That the job runs on.
+
+    Raises:
+        InputError: The latents cannot be used.
+        WeightsError: The user's VAE is not there, or is another one.
+    """
+    if not media.holds_latents:
+        return None
+    from engine.memory import wan
+
+    head, guess = examined(media.path)
+    found = files.files_of_wan(head.space.model, settings.latent_vae)
+    dtype, tile = wan.fitted_decode(found.config, head.padded, device, budget)
+    return LatentPlan(
+        vae=found.vae,
+        model=head.space.model,
+        normalised=reading_of(settings, guess) == "normalised",
+        device=device,
+        dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
+        decode_tile=_wished(settings.decode_tile, head.padded) or tile,
+    )
+
+
+def reading_of(settings: JobSettings, guess: Guess) -> Reading:
+    """What the user said, else the guess where it is sure, else raw, which is usual."""
+    if settings.latents == "raw" or settings.latents == "normalised":
+        return "normalised" if settings.latents == "normalised" else "raw"
+    return guess.reading if guess.is_sure else "raw"
+
+
+def smaller(plan: LatentPlan, size: Size) -> LatentPlan | None:
+    """The same in smaller tiles; None at the floor.
+
+    Args:
+        plan: That needs too much.
+        size: Of the pictures, px.
+    """
+    now = plan.decode_tile or size
+    if max(now.width, now.height) <= _LEAST_TILE:
+        return None
+    half = Size(*(max(_LEAST_TILE, side // 2) for side in (now.width, now.height)))
+    return replace(plan, decode_tile=half)
+
+
+def wider(plan: LatentPlan) -> LatentPlan | None:
+    """The same in a number format that does not overflow; None where there is none."""
+    return None if plan.dtype == "float32" else replace(plan, dtype="float32")
+
+
+def notices(plan: Plan, media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
+    """What the user should know about a source of latents."""
+    if plan.latent is None:
+        return
+    yield from _missing(plan.latent)
+    yield from _reading(plan.latent, media, settings)
+    head, _ = examined(media.path)
+    rate, title = rate_text(media.video.frame_rate), head.space.title
+    if not settings.latent_rate and head.film.rate == head.space.rate and head.length > 1:
+        yield Notice(
+            code="latents-rate-assumed",
+            severity="info",
+            message=f"Latents do not say how fast they are shown: {rate} frames/s are assumed, "
+            f"as {title} makes them.",
+            hint="Set latent_rate where that is wrong.",
+            params={"rate": rate, "model": title},
+        )
+
+
+def _missing(plan: LatentPlan) -> Iterator[Notice]:
+    if not plan.vae.is_here:
+        title, name = MODELS[plan.model].title, plan.vae.path.name
+        yield Notice(
+            code="weights-missing",
+            severity="refusal",
+            message=f"The VAE of {title} is not on this machine yet: {name}.",
+            hint=f"Get it with `models download {plan.vae.published}`, or in the list of models.",
+            params={"files": plan.vae.published, "names": name},
+        )
+
+
+def _reading(plan: LatentPlan, media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
+    _, guess = examined(media.path)
+    reading: Reading = "normalised" if plan.normalised else "raw"
+    other: Reading = "raw" if plan.normalised else "normalised"
+    if guess.is_sure and guess.reading != reading:
+        yield Notice(
+            code="latents-look-other",
+            severity="warning",
+            message=f"The numbers of {media.path.name} look {other} and are taken as {reading}.",
+            hint=f"If the picture is wrong, set latents={other}.",
+            params={"reading": reading, "guess": other},
+        )
+    elif settings.latents == "auto":
+        yield Notice(
+            code="latents-guessed",
+            severity="info" if guess.is_sure else "warning",
+            message=f"The numbers of {media.path.name} are taken as {reading}, "
+            f"{_WHERE_READ[reading]}.",
+            hint=f"If the picture is wrong, set latents={other}.",
+            params={"reading": reading, "guess": guess.reading},
+        )
+
+
+def _wished(edge: int, size: Size) -> Size | None:
+    if not edge or edge >= max(size.width, size.height):
+        return None
+    return Size(min(edge, size.width), min(edge, size.height))

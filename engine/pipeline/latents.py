@@ -1,0 +1,188 @@
+"""Decodes a source of latents, once, into a film in the job's folder; the job then reads that."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.errors import DiskFull, NumericOverflow, OutOfMemory
+from engine.events import PlanDowngraded, StageStarted
+from engine.geometry import Box, Size
+from engine.media import MediaInfo
+from engine.memory import latents as choice
+from engine.memory.oom import is_out_of_memory
+from engine.models.contracts import DecodedTile
+from engine.models.wan.latent_file import LatentFile
+from engine.models.wan.latents import raw
+from engine.models.wan.split import LATENTS_PER_VISIT
+from engine.pipeline.context import Context
+from engine.pipeline.sources import decoded, film_at, film_path
+from engine.pipeline.stages.progress import Progress, show_tile
+from engine.pipeline.weights import check_weights
+from engine.plan import LatentPlan
+from engine.units import bytes_text
+from engine.video.lossless import LosslessWriter
+
+STAGE = "decode"
+_BYTES_PER_PIXEL = 6  # noise in the lowest of 16 bits cannot be made smaller
+_SPARE_BYTES = 200 * 10**6
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from engine.models.wan.streams import DecodeStream
+
+
+def film_of(context: Context, folder: Path) -> MediaInfo:
+    """The film that a job reads: its source, or what is decoded of it, now or in an earlier run.
+
+    Args:
+        context: Of the job; its plan may become smaller meanwhile.
+        folder: Of the job; the film stays there until the job is done.
+
+    Raises:
+        InputError: The latents cannot be used (any more).
+        WeightsError: The VAE is not there or not right.
+        DiskFull, OutputUnwritable: The folder cannot take the film.
+        OutOfMemory, NumericOverflow: There is no smaller plan, no wider format.
+        Cancelled: The user stopped.
+    """
+    media, plan = context.media, context.plan.latent
+    if plan is None:
+        return media
+    found = decoded(media, context.plan, folder)
+    if found is not None:
+        return found
+    _clear(folder)
+    check_weights(context)
+    context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))
+    film = film_path(media, plan, folder)
+    _check_disk(media, folder)
+    _decode(context, film)
+    return film_at(media, film)
+
+
+def _clear(folder: Path) -> None:
+    """Films of other settings are worth nothing."""
+    for old in folder.glob("decoded_*"):
+        with suppress(OSError):
+            old.unlink()
+
+
+def _check_disk(media: MediaInfo, folder: Path) -> None:
+    video = media.video
+    needed = video.size.pixels * video.frame_count * _BYTES_PER_PIXEL + _SPARE_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise DiskFull(
+            f"The decoded film needs up to {bytes_text(needed)} on the disk of {folder}, "
+            f"which has {bytes_text(free)}.",
+            hint="Free some space there, then start the job again.",
+            path=folder,
+        )
+
+
+def _decode(context: Context, film: Path) -> None:
+    """With a smaller plan where memory, and a wider one where the number format was too small."""
+    while True:
+        plan = context.plan.latent
+        assert plan is not None
+        try:
+            _Decoding(context, plan).run(film)
+            return
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError, NumericOverflow) as err:
+            _change(context, plan, err)
+
+
+def _change(context: Context, plan: LatentPlan, error: Exception) -> None:
+    if isinstance(error, NumericOverflow):
+        why, other = "overflow", choice.wider(plan)
+    elif is_out_of_memory(error):
+        why, other = "out-of-memory", choice.smaller(plan, context.media.video.size)
+    else:
+        raise error
+    if other is None and why == "overflow":
+        raise error
+    if other is None:
+        raise OutOfMemory(
+            "There is not enough memory to decode even the smallest tiles.",
+            hint="Close other programs, then start the job again.",
+        ) from error
+    logger.warning("%s: %s", why, error)
+    context.plan = replace(context.plan, latent=other)
+    context.events.emit(PlanDowngraded(job_id=context.job_id, plan=context.plan, why=why))
+
+
+class _Decoding:
+    """One attempt, from the first latent to the last."""
+
+    def __init__(self, context: Context, plan: LatentPlan) -> None:
+        self._context, self._plan = context, plan
+        video = context.media.video
+        self._size = video.size
+        self._total = video.frame_count
+        self._progress = Progress(context, 0, stage=STAGE, total=self._total)
+
+    def run(self, film: Path) -> None:
+        """Write the film; it is there whole, or not at all."""
+        from engine.models.wan.load_vae import load_wan
+        from engine.models.wan.streams import DecodeStream  # only latents need either
+
+        context, plan = self._context, self._plan
+        torch.set_num_threads(context.plan.model.threads)
+        vae = load_wan(
+            plan.vae.path, form="fast", device=plan.device, dtype=getattr(torch, plan.dtype)
+        )
+        writer = LosslessWriter(film, context.media.video, threads=context.plan.model.threads)
+        with LatentFile(context.media.path) as file, writer, torch.inference_mode():
+            stream = DecodeStream(vae, file.head.padded, plan.decode_tile, self._show)
+            written = 0
+            for frames in self._frames(file, stream):
+                for planes in _codes(frames[: self._total - written], self._size):
+                    writer.write(planes)
+                written += len(frames)
+                self._progress.add(len(frames))
+
+    def _frames(self, file: LatentFile, stream: DecodeStream) -> Iterator[Tensor]:
+        """Frames [n, 3, H, W] in [-1, 1] of all latents, some latents at a time."""
+        length = file.head.length
+        for start in range(0, length, LATENTS_PER_VISIT):
+            self._context.control.check()
+            stop = min(length, start + LATENTS_PER_VISIT)
+            latents = file.latents(start, stop).to(self._plan.device)
+            latents = raw(latents) if self._plan.normalised else latents
+            for frames in stream.push(latents, last=stop == length):
+                self._context.control.check()
+                yield frames
+
+    def _show(self, tile: DecodedTile) -> None:
+        self._context.control.check()
+        box, size = tile.box, self._size
+        right, bottom = min(box.right, size.width), min(box.bottom, size.height)
+        inside = Box(box.x, box.y, right - box.x, bottom - box.y)
+        picture = tile.picture[:, : inside.height, : inside.width]
+        show_tile(
+            self._context,
+            picture.add(1).mul_(0.5),
+            inside,
+            size,
+            frame=tile.frame,
+            index=tile.index,
+            tiles=tile.tiles,
+        )
+
+
+def _codes(frames: Tensor, size: Size) -> list[list[NDArray[np.uint16]]]:
+    """Frames [n, 3, H, W] in [-1, 1] as planes of 16 bits, cut to the size of the film."""
+    shown = frames[:, :, : size.height, : size.width]
+    codes = shown.clamp(-1, 1).add(1).mul_(65535 / 2).round_().to(torch.int32).cpu().numpy()
+    return [[plane.astype(np.uint16) for plane in frame] for frame in codes]
