@@ -152,10 +152,13 @@ class Walk:
     @contextmanager
     def window(self, conv: Conv, *, norm: bool = True) -> Iterator[None]:
         """The window of a convolution, filled; inside it is convolved."""
-        if conv.side == 1:
+        kept = conv.history * self.frame_bytes(conv.inner, conv.pad)
+        before = self._before(conv)
+        if not (norm or before or conv.pad):
+            self.keep(conv.name, kept)
             yield
             return
-        size = (self._before(conv) + self.frames) * self.frame_bytes(conv.inner, conv.pad)
+        size = (before + self.frames) * self.frame_bytes(conv.inner, conv.pad)
         filling = self.norm_bytes(conv.inner) if norm else 0
         if self.switches.ring_buffers:
             self._open_window(size, conv.name)
@@ -163,7 +166,7 @@ class Walk:
                 pass
         else:
             self._joined(conv, filling)
-        self.keep(conv, conv.history * self.frame_bytes(conv.inner, conv.pad))
+        self.keep(conv.name, kept)
         yield
         if not self.switches.ring_buffers:
             self.ledger.drop("window", size)
@@ -197,10 +200,10 @@ class Walk:
         if not self.switches.planned_buffers:
             self.ledger.drop("window", size)
 
-    def keep(self, conv: Conv, size: int) -> None:
+    def keep(self, name: str, size: int) -> None:
         """Keep bytes for the next slice, if there is one."""
-        if not self.last:
-            self.ledger.keep(conv.name, size)
+        if size and not self.last:
+            self.ledger.keep(name, size)
 
     def _before(self, conv: Conv) -> int:
         if not self.first:

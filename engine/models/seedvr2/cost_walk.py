@@ -45,7 +45,7 @@ class Walk(cost_walk.Walk):
         ledger.take("stream", 4 * total * frame, up.conv.name)
         if not self.first:
             ledger.take("inner", (kept + frames) * frame, up.conv.name)
-        self.keep(up.conv, kept * frame)
+        self.keep(up.conv.name, kept * frame)
         if not self.first:
             ledger.drop("stream", source)
         self._phases(up, kept + 1)
