@@ -48,6 +48,12 @@ def _vae(side: Literal["encode", "decode"]) -> Case:
     return Case(rows, is_usual=False)
 
 
+def _round_trip(bench: Bench) -> Iterator[Row]:
+    from engine.bench.round_trip_case import round_trip_rows
+
+    return round_trip_rows(bench.options)
+
+
 def _dit(kind: Literal["3b", "7b"]) -> Case:
     def rows(bench: Bench) -> Iterator[Row]:
         from engine.bench.dit_case import dit_rows
@@ -103,6 +109,7 @@ CASES: dict[str, Case] = {
     "write": _film("write"),
     "vae-encode": _vae("encode"),
     "vae-decode": _vae("decode"),
+    "round-trip": Case(_round_trip, is_usual=False),
     "dit-3b": _dit("3b"),
     "dit-7b": _dit("7b"),
     "seedvr2": Case(_seedvr2, is_usual=False),
@@ -136,7 +143,7 @@ def run(
         SettingsError: There is no such case, or an option is impossible.
     """
     options = options or BenchOptions()
-    names = _named(cases)
+    names = _named(cases, options)
     check(options)
     torch.set_num_threads(options.threads or devices.cpu_threads())
     rows = [machine_row()]
@@ -149,11 +156,12 @@ def run(
     return rows
 
 
-def _named(cases: Sequence[str]) -> tuple[str, ...]:
-    """Names of the cases to measure, each once."""
+def _named(cases: Sequence[str], options: BenchOptions) -> tuple[str, ...]:
+    """Names of the cases to measure, each once; a VAE with a clip is sent there and back."""
     unknown = [name for name in cases if name not in CASES and name not in GROUPS]
     if unknown:
         choice = ", ".join([*CASES, *GROUPS])
         raise SettingsError(f"There is no case {unknown[0]!r}.", hint=f"Choose among: {choice}.")
+    groups = GROUPS | ({"vae": ("round-trip",)} if options.clip is not None else {})
     wanted = cases or [name for name, case in CASES.items() if case.is_usual]
-    return tuple(dict.fromkeys(one for name in wanted for one in GROUPS.get(name, (name,))))
+    return tuple(dict.fromkeys(one for name in wanted for one in groups.get(name, (name,))))

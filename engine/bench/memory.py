@@ -28,14 +28,14 @@ from torch.utils._pytree import tree_leaves
 
 from engine.bench import dit_work, vae_work
 from engine.bench.dit_work import DitRun
-from engine.bench.vae_work import VaeRun
+from engine.bench.vae_models import SeedVr2Run, VaeRun, WanRun
 from engine.errors import InternalError
 from engine.plain import from_plain, to_plain
 
 Run = VaeRun | DitRun
 
 _PERIOD_S = 0.005
-_KINDS: dict[str, type[Run]] = {"vae": VaeRun, "dit": DitRun}
+_KINDS: dict[str, type[Run]] = {"seedvr2-vae": SeedVr2Run, "wan-vae": WanRun, "dit": DitRun}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

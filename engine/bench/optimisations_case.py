@@ -15,7 +15,8 @@ from engine.bench.ceilings import clocked
 from engine.bench.dit_work import DitRun
 from engine.bench.options import BenchOptions
 from engine.bench.report import Row
-from engine.bench.vae_work import Side, VaeRun, base_run, build, random_weights, work_of
+from engine.bench.vae_models import Side, VaeRun
+from engine.bench.vae_work import base_run, build, capability_of, random_weights, work_of
 from engine.geometry import Size
 from engine.models.seedvr2.dit_config import DIT_3B
 from engine.optimisations import DitSwitches, Optimisation, VaeSwitches
@@ -88,7 +89,7 @@ class _Lab:
         self._pairs: list[Pair] = [(side, frames) for side in _SIDES for frames in lengths]
         self._base: Run = base
         self._rounds = options.runs or (1 if options.quick else 3)
-        self._weights: Mapping[str, Tensor] = random_weights(options.config)
+        self._weights: Mapping[str, Tensor] = random_weights(base)
         self._truth = self._results(replace(base, form="plain", dtype="float32"))
         self._usual = self._works(base)
 
@@ -100,7 +101,7 @@ class _Lab:
     @property
     def capability(self) -> tuple[int, int] | None:
         """Of the card."""
-        return torch.cuda.get_device_capability() if self.device == "cuda" else None
+        return capability_of(self.device)
 
     def errors(self, switches: Switches) -> Row:
         """How far the results of some switches are from the truth."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from engine.bench.vae_models import MODELS, Config, VaeModel
 from engine.errors import SettingsError
 from engine.geometry import Size
-from engine.models.seedvr2.config import VAE, VaeConfig
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.optimisations import switch_names
 
@@ -34,7 +35,11 @@ class BenchOptions:
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure what the device can do at most, and how it compares with the machine of
             the public figures.
-        config: Sizes of the VAE; tests take a small one.
+        model: Which VAE.
+        clip: A film for `round-trip`.
+        vae: File of the VAE for it; None takes the published one.
+        random_weights: Take random numbers for it.
+        config: Sizes of the VAE; None takes those of the published one, tests take small ones.
         dit: Sizes of the transformer; None takes those that suit case and device.
     """
 
@@ -50,8 +55,22 @@ class BenchOptions:
     only: tuple[str, ...] = ()
     memory: bool = True
     calibrate: bool = True
-    config: VaeConfig = VAE
+    model: str = "seedvr2-vae"
+    clip: Path | None = None
+    vae: Path | None = None
+    random_weights: bool = False
+    config: Config | None = None
     dit: DitConfig | None = None
+
+    @property
+    def vae_model(self) -> VaeModel:
+        """The VAE that is measured."""
+        return MODELS[self.model]
+
+    @property
+    def vae_config(self) -> Config:
+        """Its sizes."""
+        return self.config or self.vae_model.config
 
 
 def check(options: BenchOptions) -> None:
@@ -64,7 +83,8 @@ def check(options: BenchOptions) -> None:
     _known("device", (options.device,), DEVICES)
     if options.dtype is not None:
         _known("number format", (options.dtype,), DTYPES)
-    side, step = options.config.spatial_factor, options.config.temporal_factor
+    _known("VAE", (options.model,), tuple(MODELS))
+    side, step = options.vae_config.spatial_factor, options.vae_config.temporal_factor
     size = options.size
     if size is not None and (size.is_empty or size.width % side or size.height % side):
         raise SettingsError(f"{size} cannot be encoded.", hint=f"Take multiples of {side} pixels.")

@@ -19,6 +19,7 @@ from engine.bench.ceilings import matrix_ceiling
 from engine.bench.options import BenchOptions
 from engine.bench.report import Row
 from engine.geometry import Size
+from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.dit_cost import forward_flops
 from engine.models.seedvr2.flops import Work, decode_flops, encode_flops
 from engine.models.seedvr2.frame_layout import FrameLayout, layout_of
@@ -62,6 +63,7 @@ class _Clock:
 
 def seedvr2_rows(options: BenchOptions) -> Iterator[Row]:
     """A row for each stage and one for the whole, for each length of shot."""
+    options = replace(options, model="seedvr2-vae")
     for frames in options.frames or (5 if options.quick else _FRAMES,):
         yield from _rows(options, frames)
 
@@ -159,7 +161,7 @@ def _flops(
     work = Work(frames=frames, size=padded, switches=VaeSwitches(), slice_frames=4)
     grid = (1 + -(-(frames - 1) // 4), padded.height // 8, padded.width // 8)
     return {
-        "encode": float(encode_flops(options.config, work).total),
+        "encode": float(encode_flops(cast(VaeConfig, options.vae_config), work).total),
         "transformer": float(forward_flops(run.config, grid, dit_work.TEXT_LENGTH).total),
-        "decode": float(decode_flops(options.config, work).total),
+        "decode": float(decode_flops(cast(VaeConfig, options.vae_config), work).total),
     }

@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from engine.bench.options import BenchOptions
+from engine.bench.vae_models import Side, VaeRun
 from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.hardware import devices
-from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.flops import Work, decode_flops, encode_flops
-from engine.models.seedvr2.vae import SeedVr2Vae
-from engine.models.seedvr2.vae_fast import FastVae
 from engine.optimisations import VaeSwitches
 
-Side = Literal["encode", "decode"]
-Vae = SeedVr2Vae | FastVae
+if TYPE_CHECKING:
+    from engine.bench.vae_models import Plain, Vae
 
 _SEED = 20260101
 _SIZE_ON_CPU = Size(256, 256)  # that of the public figures
 _SIZE_ON_CARD = Size(1024, 1024)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VaeRun:
-    """What one measurement runs; plain data, so that another process can do it."""
-
-    side: Side
-    form: Literal["plain", "fast"]
-    switches: VaeSwitches
-    frames: int
-    size: Size
-    dtype: str
-    device: str
-    threads: int
-    config: VaeConfig
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The number format."""
-        found: torch.dtype = getattr(torch, self.dtype)
-        return found
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of this form, the folds counted."""
-        switches = self.switches if self.form == "fast" else VaeSwitches.all_off()
-        work = Work(
-            frames=self.frames,
-            size=self.size,
-            switches=switches,
-            slice_frames=self.config.slice_frames,
-        )
-        count = encode_flops if self.side == "encode" else decode_flops
-        return count(self.config, work).total
 
 
 def base_run(options: BenchOptions, side: Side) -> VaeRun:
@@ -68,7 +30,7 @@ def base_run(options: BenchOptions, side: Side) -> VaeRun:
     size = _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
     if options.quick:
         size = Size(size.width // 4, size.height // 4)
-    return VaeRun(
+    return options.vae_model.run(
         side=side,
         form="plain",
         switches=VaeSwitches(),
@@ -77,7 +39,7 @@ def base_run(options: BenchOptions, side: Side) -> VaeRun:
         dtype=options.dtype or ("float16" if on_card else "float32"),
         device=device,
         threads=options.threads or devices.cpu_threads(),
-        config=options.config,
+        config=options.vae_config,
     )
 
 
@@ -95,29 +57,29 @@ def device_of(options: BenchOptions) -> str:
     return "cuda" if has_card else "cpu"
 
 
-def random_weights(config: VaeConfig) -> dict[str, Tensor]:
+def capability_of(device: str) -> tuple[int, int] | None:
+    """Of the card; None for a processor."""
+    return torch.cuda.get_device_capability() if device == "cuda" else None
+
+
+def random_weights(run: VaeRun) -> dict[str, Tensor]:
     """Published name -> float32 tensor, the same each time; what goes through keeps its size."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        return dict(SeedVr2Vae(config).state_dict())
+        return dict(run.plain().state_dict())
 
 
 def build(run: VaeRun, weights: Mapping[str, Tensor] | None = None) -> Vae:
     """The model of a run, ready; `weights` are made when they are not given."""
-    weights = random_weights(run.config) if weights is None else weights
-    vae = _fast(run, weights) if run.form == "fast" else _plain(run, weights)
-    vae.enable_slicing(run.config.slice_latents * run.config.temporal_factor)
+    weights = random_weights(run) if weights is None else weights
+    vae = run.fast(weights) if run.form == "fast" else _plain(run, weights)
+    vae.enable_slicing(run.slice_frames)
     return vae
 
 
-def _fast(run: VaeRun, weights: Mapping[str, Tensor]) -> FastVae:
-    where = torch.device(run.device)
-    return FastVae(run.config, weights, device=where, dtype=run.torch_dtype, switches=run.switches)
-
-
-def _plain(run: VaeRun, weights: Mapping[str, Tensor]) -> SeedVr2Vae:
+def _plain(run: VaeRun, weights: Mapping[str, Tensor]) -> Plain:
     with torch.device("meta"):
-        vae = SeedVr2Vae(run.config)
+        vae = run.plain()
     given = {name: value.to(run.device, run.torch_dtype) for name, value in weights.items()}
     vae.load_state_dict(given, assign=True)
     return vae.eval().requires_grad_(False)
@@ -140,18 +102,18 @@ def clip_of(run: VaeRun) -> Tensor:
     return clip.to(run.device, run.torch_dtype)
 
 
-def work_of(run: VaeRun, vae: Vae) -> Callable[[], Tensor]:
-    """The work itself, to be called as often as needed.
+def work_of(run: VaeRun, vae: Vae, clip: Tensor | None = None) -> Callable[[], Tensor]:
+    """The work itself, to be called as often as needed; without a clip on a random one.
 
     Both forms compute under the same settings of cuDNN: float32 means float32, and shapes are
     tried out once.
     """
-    clip = clip_of(run)
+    given = clip_of(run) if clip is None else clip
     cudnn = torch.backends.cudnn
 
     def work() -> Tensor:
         settings = cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
         with torch.inference_mode(), settings:
-            return vae.encode(clip) if run.side == "encode" else vae.decode(clip)
+            return vae.encode(given) if run.side == "encode" else vae.decode(given)
 
     return work

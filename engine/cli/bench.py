@@ -44,6 +44,10 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
         without=tuple(args.without),
         only=tuple(args.only),
         memory=args.memory,
+        model=args.model,
+        clip=None if args.clip is None else Path(args.clip),
+        vae=None if args.vae is None else Path(args.vae),
+        random_weights=args.random_weights,
     )
     check(options)
     return options

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from engine.bench.options import DEVICES, DTYPES
+from engine.bench.vae_models import MODELS
 from engine.cli import bench, doctor, models, plan, probe, resume, upscale, verify
 from engine.cli.context import Context
 from engine.cli.options import settings_help
@@ -146,7 +147,8 @@ def _bench(add: Any) -> None:
         "examples:\n"
         "  python -m engine bench --quick\n"
         "  python -m engine bench lite pipeline\n"
-        "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n\n"
+        "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
+        "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n\n"
         f"optimisations:\n{_names(switch_names())}\n",
     )
     command.add_argument(
@@ -154,8 +156,8 @@ def _bench(add: Any) -> None:
         nargs="*",
         metavar="CASE",
         help="lite, pipeline, colour, read, write, which are the default; vae (vae-encode, "
-        "vae-decode), dit (dit-3b, dit-7b), seedvr2, optimisations, kernels, attention and "
-        "products, which take minutes on a processor",
+        "vae-decode; with a clip round-trip), dit (dit-3b, dit-7b), seedvr2, optimisations, "
+        "kernels, attention and products, which take minutes on a processor",
     )
     command.add_argument(
         "--quick",
@@ -176,6 +178,14 @@ def _names(names: Sequence[str]) -> str:
 def _video_models(group: Any) -> None:
     group.add_argument(
         "--size", metavar="WxH", help="of a frame; 256x256, card 1024x1024; dit 720p"
+    )
+    group.add_argument(
+        "--model", choices=tuple(MODELS), default="seedvr2-vae", help="default %(default)s"
+    )
+    group.add_argument("--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back")
+    group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
+    group.add_argument(
+        "--random-weights", action="store_true", help="time and memory with --clip, without a file"
     )
     group.add_argument(
         "--frames",

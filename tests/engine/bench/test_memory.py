@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.bench import memory
-from engine.bench.memory import PeakMemory, Traffic
+from engine.bench.memory import Traffic
 from engine.bench.options import BenchOptions
 from engine.bench.vae_work import base_run
 from engine.errors import InternalError

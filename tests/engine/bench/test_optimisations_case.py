@@ -13,14 +13,17 @@ from engine.geometry import Size
 from engine.optimisations import VAE_OPTIMISATIONS, DitSwitches, VaeSwitches
 from tests.helpers.tiny import tiny_config
 from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.tiny_wan import tiny_wan_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(), size=Size(16, 16), frames=(5, 1), quick=True, device="cpu"
 )
+WAN = replace(OPTIONS, model="wan21-vae", config=tiny_wan_config())
 
 
-def test_every_switch_has_a_line() -> None:
-    rows = {row["switch"]: row for row in optimisation_rows(OPTIONS)}
+@pytest.mark.parametrize("options", [OPTIONS, WAN], ids=["seedvr2", "wan"])
+def test_every_switch_has_a_line(options: BenchOptions) -> None:
+    rows = {row["switch"]: row for row in optimisation_rows(options)}
     names = [entry.name for entry in VAE_OPTIMISATIONS]
     assert list(rows) == ["(defaults)", "(all off)", *names, "convolution 2d", "convolution 3d"]
     for entry in VAE_OPTIMISATIONS:

@@ -11,8 +11,8 @@ import torch
 
 from engine.bench import vae_case
 from engine.bench.options import BenchOptions
+from engine.bench.vae_models import Side, VaeRun
 from engine.bench.vae_work import (
-    VaeRun,
     base_run,
     build,
     clip_of,
@@ -23,8 +23,11 @@ from engine.bench.vae_work import (
 from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.models.seedvr2.config import VAE
+from engine.models.wan.config import WAN2X, WAN21, WAN22
 from engine.optimisations import VaeSwitches
+from engine.plain import from_plain, to_plain
 from tests.helpers.tiny import tiny_config
+from tests.helpers.tiny_wan import tiny_wan_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(),
@@ -36,8 +39,15 @@ OPTIONS = BenchOptions(
 )
 
 
+WANS = {
+    "wan21-vae": tiny_wan_config("2.1"),
+    "wan22-vae": tiny_wan_config("2.2"),
+    "wan-2x": tiny_wan_config("2x"),
+}
+
+
 @pytest.mark.parametrize("side", ["encode", "decode"])
-def test_forms_are_measured_and_compared(side: vae_case.Side) -> None:
+def test_forms_are_measured_and_compared(side: Side) -> None:
     options = replace(OPTIONS, frames=(9, 1), without=("in_place",), only=("fused_norm",))
     rows = list(vae_case.vae_rows(options, side))
     assert [row["form"] for row in rows[::2]] == [
@@ -60,7 +70,7 @@ def test_forms_are_measured_and_compared(side: vae_case.Side) -> None:
 
 def test_both_forms_do_the_same_work() -> None:
     base = replace(base_run(OPTIONS, "decode"), frames=9)
-    weights = random_weights(OPTIONS.config)
+    weights = random_weights(base)
     plain, fast = (
         work_of(run, build(run, weights))() for run in (base, replace(base, form="fast"))
     )
@@ -68,8 +78,24 @@ def test_both_forms_do_the_same_work() -> None:
     assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
 
 
+@pytest.mark.parametrize("model", WANS)
+@pytest.mark.parametrize("side", ["encode", "decode"])
+def test_both_forms_of_wan_do_the_same_work(model: str, side: Side) -> None:
+    options = replace(OPTIONS, model=model, config=WANS[model], size=Size(32, 16), threads=1)
+    base = replace(base_run(options, side), frames=5)
+    weights = random_weights(base)
+    plain, fast = (
+        work_of(run, build(run, weights))() for run in (base, replace(base, form="fast"))
+    )
+    side_px = 2 if (model, side) == ("wan-2x", "decode") else 1
+    if side == "decode":
+        assert plain.shape == (1, 3, 5, 16 * side_px, 32 * side_px)
+    assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
+    assert from_plain(type(base), json.loads(json.dumps(to_plain(base)))) == base
+
+
 def test_weights_and_clips_are_the_same_each_time() -> None:
-    first, again = (random_weights(OPTIONS.config) for _ in range(2))
+    first, again = (random_weights(base_run(OPTIONS, "decode")) for _ in range(2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     run = base_run(OPTIONS, "encode")
     assert torch.equal(clip_of(run), clip_of(run))
@@ -103,6 +129,8 @@ def test_the_reference_is_scaled_by_the_calibration() -> None:
     assert vae_case.reference_seconds(known(), 0.69) == pytest.approx(95.3)
     assert vae_case.reference_seconds(known(), 1.38) == pytest.approx(190.6)
     assert vae_case.reference_seconds(known(frames=1, side="encode"), 0.69) == pytest.approx(9.6)
+    assert vae_case.reference_seconds(known(config=WAN21), 1.38) == pytest.approx(77.6)
+    assert vae_case.reference_seconds(known(config=WAN22), 0.69) == pytest.approx(71.6)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +141,8 @@ def test_the_reference_is_scaled_by_the_calibration() -> None:
         known(dtype="float16"),
         known(device="cuda"),
         known(config=replace(VAE, layers_per_block=1)),
+        known(config=WAN21, frames=1),
+        known(config=WAN2X),
     ],
 )
 def test_other_work_has_no_reference(run: VaeRun) -> None:
@@ -123,9 +153,8 @@ def test_other_work_has_no_reference(run: VaeRun) -> None:
 def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vae_case, "calibration", lambda quick: 1.38)
     monkeypatch.setattr(vae_case, "matrix_ceiling", lambda device, dtype, quick: 2e12)
-    monkeypatch.setitem(vae_case.REFERENCE_SECONDS, ("decode", 1), 10.0)
+    monkeypatch.setitem(vae_case.REFERENCE_SECONDS, (tiny_config(), "decode", 1), 10.0)
     monkeypatch.setattr(vae_case, "_REFERENCE_SIZE", Size(32, 16))
-    monkeypatch.setattr(vae_case, "VAE", OPTIONS.config)
     options = replace(OPTIONS, calibrate=True, frames=(1,), form="fast")
     yardsticks, row = vae_case.vae_rows(options, "decode")
     assert yardsticks["case"] == "yardsticks"
@@ -162,6 +191,10 @@ config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_bl
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
                        memory=False, calibrate=False, threads=1, dit=dit)
 rows = api.bench(["vae", "dit", "optimisations"], options=options)
+from dataclasses import replace
+from engine.models.wan.config import WAN21
+config = replace(WAN21, dim=4, dec_dim=8)
+rows += api.bench(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
 print(json.dumps([row["case"] for row in rows]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -170,6 +203,7 @@ print(json.dumps([row["case"] for row in rows]))
     assert cases[0] == "machine"
     models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
     assert set(cases[1:]) == models | {"optimisations-vae", "optimisations-dit"}
+    assert cases[-2:] == ["vae-decode"] * 2
 
 
 @pytest.mark.gpu

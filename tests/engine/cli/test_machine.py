@@ -72,6 +72,7 @@ def test_bench_hands_the_options_of_video_models_on(command_line: CommandLine) -
         ("--size large", "'large' is not a size"),
         ("--frames 4", "A clip cannot have 4 frames"),
         ("--without fly", "There is no optimisation 'fly'"),
+        ("--model wan22-vae --size 72x64", "72x64 cannot be encoded"),
         ("--threads 0", "There must be one of the threads"),
     ],
 )
