@@ -18,6 +18,11 @@ _LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
 _PRECISIONS = {"F8": "fp8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
     f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
 }
+_WAN = {
+    "a Wan 2x VAE": ("wan-2x",),
+    "a Wan 2.1 VAE": ("wan21-vae",),
+    "a Wan 2.2 VAE": ("wan22-vae",),
+}
 
 
 def describe(path: Path) -> PublishedState:
@@ -27,7 +32,7 @@ def describe(path: Path) -> PublishedState:
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
-        WrongModel: It is whole, but nothing that SeedVR2 needs.
+        WrongModel: It is whole, but nothing that we have a use for.
         WeightsError: It is of another kind, damaged or cut short; see `open_weights` and
             `load_text_embedding`.
     """
@@ -42,10 +47,10 @@ def describe(path: Path) -> PublishedState:
     kind, models = _use(what)
     if kind is None:
         raise WrongModel(
-            f"{path.name} is {what}, which SeedVR2 does not take."
+            f"{path.name} is {what}, which Upreel does not take."
             if what
             else f"{path.name} holds no model that Upreel knows.",
-            hint="Choose a SeedVR2 transformer, its VAE, or a text embedding.",
+            hint="Choose a SeedVR2 transformer, its VAE, a text embedding, or a VAE of Wan.",
             path=str(path),
             found=what,
         )
@@ -57,6 +62,9 @@ def _use(what: str) -> tuple[Kind | None, tuple[str, ...]]:
         return "dit", SEEDVR2[:1] if "3B" in what else SEEDVR2[1:]
     if what == SEEDVR2_VAE:
         return "vae", SEEDVR2
+    for words, models in _WAN.items():
+        if what.startswith(words):
+            return "vae", models
     return ("text", SEEDVR2) if what == "a text embedding" else (None, ())
 
 

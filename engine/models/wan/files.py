@@ -20,7 +20,7 @@ from engine.weights.store import Store
 WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
 
 PUBLISHED: dict[str, WanConfig] = {"wan-2x": WAN2X, "wan21-vae": WAN21, "wan22-vae": WAN22}
-TITLES = {"wan-2x": "Wan 2x", "wan21-vae": "Wan 2.1 VAE", "wan22-vae": "Wan 2.2 VAE"}
+_WORDS = {"wan-2x": "a Wan 2x VAE", "wan21-vae": "a Wan 2.1 VAE", "wan22-vae": "a Wan 2.2 VAE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def wan_config(weights: WeightsPlan, model: str) -> WanConfig:
     config = _read(weights)
     if (config.layout, config.upscale) != (wanted.layout, wanted.upscale):
         raise WrongModel(
-            f"{weights.path.name} is a {TITLES[model_of(config)]}, not a {TITLES[model]}.",
+            f"{weights.path.name} is {_WORDS[model_of(config)]}, not {_WORDS[model]}.",
             hint="Choose another file, or another model.",
             path=str(weights.path),
             found=model_of(config),
