@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.fast.flow import Flow, Part
 from engine.models.wan.fast_shortcuts import Shortcut
 from engine.ops.rms_norm import rms_norm_silu
+
+_LEAST_LENGTH = 1e-12
 
 
 class RmsNorm:
@@ -31,8 +34,10 @@ class RmsNorm:
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """As the plain form does it."""
-        gamma = self._gamma.to(frames.dtype)[:, None, None]
-        normed = F.normalize(frames, dim=1) * len(gamma) ** 0.5 * gamma
+        gamma = self._gamma[:, None, None]
+        length = torch.linalg.vector_norm(frames, dim=1, keepdim=True, dtype=gamma.dtype)
+        scale = len(gamma) ** 0.5 / length.clamp(min=_LEAST_LENGTH)
+        normed = (frames * scale * gamma).to(frames.dtype)
         return F.silu(normed) if silu else normed
 
 

@@ -37,7 +37,7 @@ class Averaged:
         name: Module path.
         stage: What it goes around.
 
-    Memory: the means, as large as the result.
+    Memory: the means, as large as the result; a half more while they are made.
     """
 
     def __init__(self, name: str, stage: Stage) -> None:
@@ -48,38 +48,43 @@ class Averaged:
         """The means already, as the stage works on its input in place."""
         source = flow.take()
         flow.put(source)
-        means = self._over_time(self._over_space(source))
+        means = self._means(source)
         flow.seen(self._name, means)
-        return means.clone() if means is source else means
+        return means
 
     def add(self, kept: Tensor, flow: Flow) -> None:
         """Add the means."""
         flow.put(flow.take().add_(kept))
 
+    def _means(self, source: Tensor) -> Tensor:
+        """Numbers in the order (channel, time, row, column), averaged in groups of neighbours."""
+        numbers = self._over_time(self._over_space(source))
+        count, height, width = numbers.shape[0], *numbers.shape[-2:]
+        groups = numbers.flatten(1, -3).view(count, self._channels, -1, height, width)
+        return groups.clone().squeeze(2) if groups.shape[2] == 1 else groups.mean(2)
+
     def _over_space(self, source: Tensor) -> Tensor:
-        return F.avg_pool2d(source, 2) if self._space else source
+        """[T, C, n, h, w]: the numbers of a square, or their mean where a group has all of them."""
+        if not self._space:
+            return source.unsqueeze(2)
+        channels = source.shape[1]
+        if channels * (1 + self._time) % self._channels == 0:
+            return F.avg_pool2d(source, 2).unsqueeze(2)
+        return torch.unflatten(F.pixel_unshuffle(source, 2), 1, (channels, 4))
 
-    def _over_time(self, pooled: Tensor) -> Tensor:
-        """Channels (old channel, time) in order, averaged in groups; no frame comes before 0."""
-        if self._time:
-            pooled = self._paired(pooled)
-        group = pooled.shape[1] // self._channels
-        if group == 1:
-            return pooled
-        count, _, height, width = pooled.shape
-        return pooled.view(count, self._channels, group, height, width).mean(2)
-
-    def _paired(self, pooled: Tensor) -> Tensor:
-        """Each two frames as one with twice the channels, the earlier one's first."""
-        count, channels, height, width = pooled.shape
+    def _over_time(self, numbers: Tensor) -> Tensor:
+        """[T', C, 1 or 2, n, h, w]: each two frames as one; before a clip's frame 0 is none."""
+        if not self._time:
+            return numbers.unsqueeze(2)
+        count, channels, each, height, width = numbers.shape
         odd = count % 2
-        pairs = pooled.new_empty((count + odd) // 2, height, width, channels, 2)
-        pairs = pairs.permute(0, 3, 4, 1, 2)
-        pairs[odd:, :, 0] = pooled[odd::2]
-        pairs[:, :, 1] = pooled[1 - odd :: 2]
+        pairs = numbers.new_empty((count + odd) // 2, height, width, channels, 2, each)
+        pairs = pairs.permute(0, 3, 4, 5, 1, 2)
+        pairs[odd:, :, 0] = numbers[odd::2]
+        pairs[:, :, 1] = numbers[1 - odd :: 2]
         if odd:
             pairs[0, :, 0] = 0
-        return pairs.flatten(1, 2)
+        return pairs
 
 
 class Repeated:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.models.fast.form import FastForm
+from engine.models.slicing import clamped_moments
 from engine.models.wan.config import WanConfig
 from engine.models.wan.fast_build import Builder
 from engine.models.wan.fast_ways import decoder, encoder
@@ -64,7 +65,8 @@ class FastWanVae(FastForm, WanForm):
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
-        return self.run_clips("encode", frames, carry)
+        found, carry = self.run_clips("encode", frames, carry)
+        return clamped_moments(found), carry
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Decode one slice; see `SlicedVae`."""
@@ -90,10 +92,10 @@ class FastWanVae(FastForm, WanForm):
             carry: Of this half.
 
         Returns:
-            Moments [1, 2*L, t, h, w] of the slice; the next carry.
+            Moments [1, 2*L, t, h, w] of the slice, log-variance clamped; the next carry.
         """
-        frames, carry = self.run_frames(self._encoder.low, features, carry)
-        return frames.movedim(0, 1).unsqueeze(0), carry
+        found, carry = self.run_frames(self._encoder.low, features, carry)
+        return clamped_moments(found.movedim(0, 1).unsqueeze(0)), carry
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
