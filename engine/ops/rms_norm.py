@@ -13,7 +13,6 @@ everything else in float32, rounded once at the end.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.blocks import blocks, rows_of, scratch_of, work_dtype
@@ -67,12 +66,19 @@ def _in_blocks(frames: Tensor, gamma: Tensor, out: Tensor, silu: bool) -> None:
     rows, scratch = rows_of(frames), scratch_of(frames)
     for frame, target in zip(frames, out, strict=True):
         for block, into in zip(blocks(frame, rows), blocks(target, rows), strict=True):
-            into.copy_(_normal(block, factors[:, None, None], scratch[:, : block.shape[1]], silu))
+            _write(block, factors[:, None, None], (into, scratch[:, : block.shape[1]]), silu)
 
 
-def _normal(block: Tensor, factors: Tensor, work: Tensor, silu: bool) -> Tensor:
-    """A block [C, h, W], normalised in `work`."""
+def _write(block: Tensor, factors: Tensor, into: tuple[Tensor, Tensor], silu: bool) -> None:
+    """Normalise a block [C, h, W] in a scratch; the last step writes the target, once."""
+    target, work = into
     source = block if block.dtype == work.dtype else work.copy_(block)
     length = torch.linalg.vector_norm(source, dim=0, keepdim=True).clamp_min_(SHORTEST)
-    torch.mul(source, length.reciprocal_(), out=work).mul_(factors)
-    return F.silu(work, inplace=True) if silu else work
+    torch.mul(source, length.reciprocal_(), out=work)
+    last = target if target.dtype == work.dtype else work
+    if silu:
+        torch.ops.aten.silu.out(work.mul_(factors), out=last)
+    else:
+        torch.mul(work, factors, out=last)
+    if last is work:
+        target.copy_(work)
