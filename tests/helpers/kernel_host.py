@@ -20,7 +20,16 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import build, heads, heads_source, token_rows, token_rows_source
+from engine.ops.kernels import (
+    build,
+    channel_norm,
+    channel_norm_source,
+    heads,
+    heads_source,
+    token_rows,
+    token_rows_source,
+)
+from engine.ops.kernels.channel_norm import ChannelNormKernel
 from engine.ops.kernels.heads import HeadKernel
 from engine.ops.kernels.scalars import SCALARS
 from engine.ops.kernels.token_rows import RowKernels
@@ -153,6 +162,14 @@ def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> Hea
     return HeadKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DLANES={lanes}")))
 
 
+def host_channel_norm(
+    folder: Path, dtype: torch.dtype, vector: int, packs: int
+) -> ChannelNormKernel:
+    """The norm of positions over their channels, on the processor."""
+    text = channel_norm_source.source(str(dtype).removeprefix("torch."))
+    return ChannelNormKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DPACKS={packs}")))
+
+
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     """Let the processor stand in for a card of two processors; names of launches are appended."""
     launched: list[str] = []
@@ -171,4 +188,5 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     monkeypatch.setattr(token_rows, "_MOST_BLOCKS", 1)
     monkeypatch.setattr(token_rows, "_load", loading(host_rows))
     monkeypatch.setattr(heads, "_load", loading(host_heads))
+    monkeypatch.setattr(channel_norm, "_load", loading(host_channel_norm))
     return launched

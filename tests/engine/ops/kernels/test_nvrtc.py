@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine import paths
-from engine.ops.kernels import heads_source, nvrtc, token_rows_source
+from engine.ops.kernels import channel_norm_source, heads_source, nvrtc, token_rows_source
 from engine.ops.kernels.group_norm_source import source
 from engine.ops.kernels.scalars import SCALARS
 
@@ -47,6 +47,7 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 SOURCES = {
     "group_norm": (source, "GROUP", (b"group_moments", b"scale_and_shift", b"normalise")),
     "token_rows": (token_rows_source.source, "PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
+    "channel_norm": (channel_norm_source.source, "PACKS", (b"rms_norm",)),
     "heads": (heads_source.source, "LANES", (b"gather_qk",)),
 }
 
@@ -61,6 +62,12 @@ def test_every_kernel_compiles_for_every_card(family: str, dtype: str, arch: str
     cubin = nvrtc.compile_cuda(text(dtype), arch, (f"-DVECTOR={vector}", f"-D{macro}={value}"))
     assert cubin.startswith(b"\x7fELF")
     assert all(kernel in cubin for kernel in kernels)
+
+
+@pytest.mark.parametrize(("vector", "packs"), [(8, 1), (8, 3), (8, 5), (8, 8), (1, 2)])
+def test_other_numbers_of_channels_compile_too(vector: int, packs: int) -> None:
+    options = f"-DVECTOR={vector}", f"-DPACKS={packs}"
+    assert nvrtc.compile_cuda(channel_norm_source.source("float16"), "sm_86", options)
 
 
 @pytest.mark.parametrize("packs", [1, 8])
