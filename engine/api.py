@@ -22,13 +22,23 @@ from engine.paths import jobs_folder as default_jobs_folder
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.sources import probe_film, probe_source
 from engine.plan import Plan
-from engine.report import DoctorLine, Report
+from engine.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 if TYPE_CHECKING:
     from engine.bench.options import BenchOptions
 
-__all__ = ["Engine", "UnfinishedJob", "bench", "doctor", "plan", "probe", "unfinished", "verify"]
+__all__ = [
+    "Engine",
+    "UnfinishedJob",
+    "bench",
+    "doctor",
+    "encode_latents",
+    "plan",
+    "probe",
+    "unfinished",
+    "verify",
+]
 
 
 class Engine:
@@ -120,6 +130,25 @@ def verify(source: Path, output: Path) -> Report:
     from engine.pipeline.verify import verify as verify_files
 
     return verify_files(probe_film(source), output)
+
+
+def encode_latents(
+    source: Path,
+    output: Path,
+    model: str,
+    settings: JobSettings,
+    *,
+    engine_settings: EngineSettings | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> EncodedLatents:
+    """Write a film as a file of latents; `tell` gets frames done and of all, 0 while unknown.
+
+    Raises:
+        InputError, OutputError, WeightsError, CapacityError: What stood in the way.
+    """
+    from engine.pipeline.latents_encode import encode_latents as encode
+
+    return encode(source, output, model, settings, engine_settings or EngineSettings(), tell=tell)
 
 
 def doctor() -> tuple[DoctorLine, ...]:

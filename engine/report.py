@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from engine.geometry import Size
+from engine.media import Reading
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -45,6 +48,23 @@ class Report:
     def problems(self) -> tuple[Check, ...]:
         """The checks that failed."""
         return tuple(check for check in self.checks if not check.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedLatents:
+    """A film that was written as latents."""
+
+    source: Path
+    output: Path
+    model: str  # "wan21-vae" or "wan22-vae"
+    reading: Reading
+    size: Size  # of the film as seen
+    padded: Size  # what was encoded: its last column and row repeated to a multiple
+    frames: int
+    padded_frames: int  # its last frame repeated to one more than a multiple of four
+    latents: int
+    bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

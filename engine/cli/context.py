@@ -13,7 +13,7 @@ from engine.commands import Command
 from engine.events import EventSink
 from engine.media import MediaInfo
 from engine.plan import Plan
-from engine.report import DoctorLine, Report
+from engine.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 DONE = 0
@@ -86,6 +86,18 @@ class Services(Protocol):
 
     def verify(self, source: Path, output: Path) -> Report:
         """Compare a result with its source."""
+        ...
+
+    def encode_latents(
+        self,
+        source: Path,
+        output: Path,
+        model: str,
+        job: JobSettings,
+        settings: EngineSettings,
+        tell: Callable[[int, int], None],
+    ) -> EncodedLatents:
+        """Write a film as a file of latents; `tell` gets frames done and of all."""
         ...
 
     def unfinished(self) -> Sequence[Unfinished]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.bench.options import DEVICES, DTYPES
 from engine.bench.vae_models import MODELS
-from engine.cli import bench, doctor, models, plan, probe, resume, upscale, verify
+from engine.cli import bench, doctor, latents, models, plan, probe, resume, upscale, verify
 from engine.cli.context import Context
 from engine.cli.options import settings_help
 from engine.optimisations import switch_names
@@ -42,6 +42,7 @@ def build() -> argparse.ArgumentParser:
     _upscale(add)
     _questions(add)
     _resume(add)
+    latents.register(add)
     models.register(add)
     _machine(add)
     return parser

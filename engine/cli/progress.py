@@ -11,10 +11,13 @@ from engine.units import duration_text
 
 _WORDS = {
     "weights": "checking the model",
+    "decode": "decoding",
+    "encode": "encoding",
     "upscale": "upscaling",
     "mux": "joining",
     "verify": "checking",
 }
+_OF_FRAMES = ("decode", "encode", "upscale")
 _LINE_EVERY_S = 10.0
 
 
@@ -108,7 +111,7 @@ class _Bar:
 
 def _percent(event: StageProgress) -> str:
     share = f"{min(100, 100 * event.done // event.total)} %" if event.total else ""
-    if event.stage != "upscale":
+    if event.stage not in _OF_FRAMES:
         return share or str(event.done)
     count = f"{event.done}/{event.total}" if event.total else str(event.done)
     return f"{count} frames" + (f", {share}" if share else "")

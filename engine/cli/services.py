@@ -12,7 +12,7 @@ from engine.cli.context import Front, Unfinished
 from engine.events import EventSink
 from engine.media import MediaInfo
 from engine.plan import Plan
-from engine.report import DoctorLine, Report
+from engine.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 
@@ -36,6 +36,18 @@ class ApiServices:
     def verify(self, source: Path, output: Path) -> Report:
         """Compare a result with its source."""
         return api.verify(source, output)
+
+    def encode_latents(
+        self,
+        source: Path,
+        output: Path,
+        model: str,
+        job: JobSettings,
+        settings: EngineSettings,
+        tell: Callable[[int, int], None],
+    ) -> EncodedLatents:
+        """Write a film as a file of latents."""
+        return api.encode_latents(source, output, model, job, engine_settings=settings, tell=tell)
 
     def unfinished(self) -> Sequence[Unfinished]:
         """Jobs that can be resumed."""

@@ -8,9 +8,10 @@ import threading
 
 from engine import events as e
 from engine.commands import ShowLatent
-from engine.errors import EngineError, WeightsMissing
+from engine.errors import EngineError
 from engine.jobs.mistakes import internal
 from engine.models.wan.latent_file import LatentFile
+from engine.pipeline.latent_vae import ready_vae
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +61,12 @@ class LatentDesk:
         self._sink.emit(e.LatentRefused(path=command.path, error=error.info()))
 
     def _show(self, command: ShowLatent) -> None:
-        from engine.models.wan.files import files_of_wan
-
         with LatentFile(command.path) as file:
             self._tell(file)
-            found = files_of_wan(file.head.space.model, command.vae)
-            if found.missing:
-                raise missing(found.missing[0], found.vae.path.name)
+            vae = ready_vae(file.head.space.model, command.vae).vae
             from engine.pipeline.latent_view import first_picture
 
-            raw, normalised, is_whole = first_picture(file, found.vae, command.longest_side)
+            raw, normalised, is_whole = first_picture(file, vae, command.longest_side)
         self._sink.emit(
             e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole)
         )
@@ -88,13 +85,3 @@ class LatentDesk:
                 is_sure=guess.is_sure,
             )
         )
-
-
-def missing(file: str, name: str) -> WeightsMissing:
-    """A published file is not on this machine."""
-    return WeightsMissing(
-        f"The VAE is not on this machine yet: {name}.",
-        hint=f"Get it with `models download {file}`, or in the list of models.",
-        file=file,
-        name=name,
-    )

@@ -50,7 +50,7 @@ def choose(
         normalised=reading_of(settings, guess) == "normalised",
         device=device,
         dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
-        decode_tile=_wished(settings.decode_tile, head.padded) or tile,
+        decode_tile=wished(settings.decode_tile, head.padded) or tile,
     )
 
 
@@ -68,11 +68,16 @@ def smaller(plan: LatentPlan, size: Size) -> LatentPlan | None:
         plan: That needs too much.
         size: Of the pictures, px.
     """
-    now = plan.decode_tile or size
+    tile = smaller_tile(plan.decode_tile, size)
+    return None if tile is None else replace(plan, decode_tile=tile)
+
+
+def smaller_tile(tile: Size | None, size: Size) -> Size | None:
+    """Half a tile, or half a picture; None at the floor."""
+    now = tile or size
     if max(now.width, now.height) <= _LEAST_TILE:
         return None
-    half = Size(*(max(_LEAST_TILE, side // 2) for side in (now.width, now.height)))
-    return replace(plan, decode_tile=half)
+    return Size(max(_LEAST_TILE, now.width // 2), max(_LEAST_TILE, now.height // 2))
 
 
 def wider(plan: LatentPlan) -> LatentPlan | None:
@@ -134,7 +139,8 @@ def _reading(plan: LatentPlan, media: MediaInfo, settings: JobSettings) -> Itera
         )
 
 
-def _wished(edge: int, size: Size) -> Size | None:
+def wished(edge: int, size: Size) -> Size | None:
+    """A tile of the user's; None where none is wanted or needed."""
     if not edge or edge >= max(size.width, size.height):
         return None
     return Size(min(edge, size.width), min(edge, size.height))

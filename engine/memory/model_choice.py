@@ -50,7 +50,7 @@ def choose_model(
         NoUsableGpu: A card was asked for and there is none that the program can use.
         WeightsError: A file of a model is none of its kind.
     """
-    device = _device(settings, budget)
+    device = device_of(settings, budget)
     name = _named(settings)
     if registry.is_seedvr2(name):
         where = ModelPlan(
@@ -124,7 +124,12 @@ def _wide_dtype(device: str, budget: Budget) -> str:
     return _dtype(device, budget)
 
 
-def _device(settings: JobSettings, budget: Budget) -> str:
+def device_of(settings: JobSettings, budget: Budget) -> str:
+    """Where a job computes: "cuda" or "cpu".
+
+    Raises:
+        NoUsableGpu: A card was asked for and there is none that the program can use.
+    """
     if settings.device == "cuda" and not budget.cuda:
         raise NoUsableGpu(
             "There is no NVIDIA card that this installation can use.",

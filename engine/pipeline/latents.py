@@ -135,7 +135,7 @@ class _Decoding:
     def run(self, film: Path) -> None:
         """Write the film; it is there whole, or not at all."""
         from engine.models.wan.load_vae import load_wan
-        from engine.models.wan.streams import DecodeStream  # only latents need either
+        from engine.models.wan.streams import DecodeStream, Streaming  # only latents need them
 
         context, plan = self._context, self._plan
         torch.set_num_threads(context.plan.model.threads)
@@ -144,7 +144,8 @@ class _Decoding:
         )
         writer = LosslessWriter(film, context.media.video, threads=context.plan.model.threads)
         with LatentFile(context.media.path) as file, writer, torch.inference_mode():
-            stream = DecodeStream(vae, file.head.padded, plan.decode_tile, self._show)
+            streaming = Streaming(tile=plan.decode_tile)
+            stream = DecodeStream(vae, file.head.padded, streaming, self._show)
             written = 0
             for frames in self._frames(file, stream):
                 for planes in _codes(frames[: self._total - written], self._size):
@@ -158,9 +159,10 @@ class _Decoding:
         for start in range(0, length, LATENTS_PER_VISIT):
             self._context.control.check()
             stop = min(length, start + LATENTS_PER_VISIT)
-            latents = file.latents(start, stop).to(self._plan.device)
+            latents = file.latents(start, stop)
             latents = raw(latents) if self._plan.normalised else latents
-            for frames in stream.push(latents, last=stop == length):
+            there = latents[None].to(self._plan.device, getattr(torch, self._plan.dtype))
+            for frames in stream.push(there, last=stop == length):
                 self._context.control.check()
                 yield frames
 

@@ -13,7 +13,8 @@ import pytest
 from engine import commands, events
 from engine.cli.main import run
 from engine.errors import ErrorInfo
-from engine.report import DoctorLine, Report
+from engine.geometry import Size
+from engine.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
 
@@ -86,6 +87,33 @@ class FakeServices:
     def verify(self, source: Path, output: Path) -> Report:
         self._fail()
         return self.report or make_report(make_plan(make_media(source), output=output))
+
+    def encode_latents(
+        self,
+        source: Path,
+        output: Path,
+        model: str,
+        job: JobSettings,
+        settings: EngineSettings,
+        tell: Callable[[int, int], None],
+    ) -> EncodedLatents:
+        self._fail()
+        self.asked.append((source, output, model, job, settings))
+        tell(5, 7)
+        tell(7, 7)
+        return EncodedLatents(
+            source=source,
+            output=output,
+            model=model,
+            reading="raw",
+            size=Size(250, 130),
+            padded=Size(256, 136),
+            frames=7,
+            padded_frames=9,
+            latents=3,
+            bytes=98_000,
+            seconds=2.0,
+        )
 
     def unfinished(self) -> tuple[Any, ...]:
         return self.left_over

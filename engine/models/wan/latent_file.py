@@ -314,16 +314,15 @@ class LatentWriter:
         path: Of the file; what is there is replaced.
         channels: Of the latents.
         grid: Positions across and down.
-        metadata: Free text to go with it.
+
+    Raises:
+        OSError: Also later, from `add` and `close`.
 
     Memory: a piece. On the disk everything lies twice while `close` runs.
     """
 
-    def __init__(
-        self, path: Path, channels: int, grid: Size, metadata: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, path: Path, channels: int, grid: Size) -> None:
         self._path, self._channels, self._grid = path, channels, grid
-        self._metadata = dict(metadata or {})
         self._length = 0
         self._spool_path = path.with_name(path.name + ".spool")
         self._spool: BinaryIO = self._spool_path.open("w+b")
@@ -342,8 +341,11 @@ class LatentWriter:
         self._spool.write(numbers.astype("<f4", copy=False).tobytes())
         self._length += latents.shape[1]
 
-    def close(self) -> int:
+    def close(self, metadata: Mapping[str, str] | None = None) -> int:
         """Complete the file, on the disk.
+
+        Args:
+            metadata: Free text to go with it.
 
         Returns:
             Its size in bytes.
@@ -353,7 +355,7 @@ class LatentWriter:
             raise ValueError("a file of latents needs one")
         try:
             with self._path.open("wb") as file:
-                file.write(self._head())
+                file.write(self._head(metadata or {}))
                 for channel in range(self._channels):
                     self._copy(channel, file)
                 file.flush()
@@ -374,15 +376,15 @@ class LatentWriter:
             self._spool.seek((index * self._channels + channel) * plane)
             file.write(self._spool.read(plane))
 
-    def _head(self) -> bytes:
+    def _head(self, metadata: Mapping[str, str]) -> bytes:
         size = 4 * self._channels * self._length * self._grid.pixels
         shape = [1, self._channels, self._length, self._grid.height, self._grid.width]
         head = {
             _TENSOR: {"dtype": "F32", "shape": shape, "data_offsets": [0, size]},
             _MARKER: {"dtype": "F32", "shape": [0], "data_offsets": [size, size]},
         }
-        if self._metadata:
-            head["__metadata__"] = dict(self._metadata)
+        if metadata:
+            head["__metadata__"] = dict(metadata)
         text = json.dumps(head, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         return struct.pack("<Q", len(text)) + text

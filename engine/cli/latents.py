@@ -1,0 +1,154 @@
+"""`decode-latent` and `encode-latent`: latents as ComfyUI saves them, to a film and back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from engine.cli import options, upscale
+from engine.cli.context import DONE, Context
+from engine.cli.progress import progress_on
+from engine.errors import SettingsError
+from engine.events import StageProgress
+from engine.models.wan.latent_file import LatentFile
+from engine.models.wan.latents import MODELS
+from engine.report import EncodedLatents
+from engine.units import bytes_text, duration_text
+
+_DECODE = """examples:
+  python -m engine decode-latent ComfyUI_00001_.latent -o clip.mp4
+  python -m engine decode-latent wrapper.latent -o clip.mkv --normalised --rate 24
+  python -m engine decode-latent clip.latent -o clip.mp4 --upscale seedvr2-3b --height 1080
+
+The numbers are taken as ComfyUI's own nodes save them; --normalised is for those of
+WanVideoWrapper. The VAE is told by the channels: 16 are Wan 2.1 (16 frames/s), 48 are Wan 2.2 5B
+(24 frames/s). The film is one of 16 bits, so that by default HEVC of 10 bits is written;
+--set codec=h264 gives H.264. `upscale FILE.latent` does the same with a model of your choice.
+"""
+_ENCODE = """examples:
+  python -m engine encode-latent clip.mp4 -o clip.latent
+  python -m engine encode-latent clip.mp4 -o clip.latent --model wan22-vae --stop 5
+
+Sides that are no multiple of 8 (Wan 2.2: 16) get their last column and row again, and a film that
+has not 4n+1 frames its last frame; decode-latent cuts both off again.
+"""
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Put both commands on the command line."""
+    command = add("decode-latent", decode, "make a film of a file of latents", _DECODE)
+    command.add_argument(
+        "inputs", nargs=1, metavar="FILE", help="as ComfyUI's Save Latent wrote it"
+    )
+    command.add_argument("--rate", type=_rate, metavar="FPS", help="frames a second, as 24000/1001")
+    command.add_argument(
+        "--upscale", metavar="MODEL", help="also make it larger, as `upscale` does"
+    )
+    target = command.add_mutually_exclusive_group()
+    target.add_argument("--scale", type=int, metavar="N", help="how many times as large")
+    target.add_argument("--height", type=int, metavar="PX", help="height of the result")
+    target.add_argument("--size", metavar="WxH", help="exact size of the result")
+    _shared(command)
+    command = add("encode-latent", encode, "write a film as a file of latents", _ENCODE)
+    command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
+    _shared(command)
+    command.set_defaults(scale=None, height=None, size=None)
+
+
+def _shared(command: Any) -> None:
+    command.add_argument("-o", "--output", metavar="OUT", required=True)
+    command.add_argument("--model", choices=tuple(MODELS), help="which VAE")
+    command.add_argument("--normalised", action="store_true", help="numbers as WanVideoWrapper's")
+    command.add_argument("--vae", metavar="FILE", help="this VAE instead of the published one")
+    command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
+    command.add_argument("--stop", metavar="T", help="end before this time")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def decode(args: argparse.Namespace, context: Context) -> int:
+    """An ordinary job, whose source holds latents."""
+    _check_model(Path(args.inputs[0]), args.model)
+    wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
+    if args.rate is not None:
+        wanted.set.insert(0, f"latent_rate={float(args.rate)}")
+    wanted.model = args.upscale or "none"
+    return upscale.run(wanted, context)
+
+
+def encode(args: argparse.Namespace, context: Context) -> int:
+    """Write the file in this thread, and tell how far it is."""
+    wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
+    wanted.model = "none"
+    progress = progress_on(context.console.err)
+
+    def tell(done: int, total: int) -> None:
+        progress.show(StageProgress(job_id="", stage="encode", done=done, total=total))
+
+    try:
+        done = context.services.encode_latents(
+            Path(args.input).absolute(),
+            Path(args.output).absolute(),
+            args.model or "wan21-vae",
+            options.job_settings(wanted),
+            options.engine_settings(wanted),
+            tell,
+        )
+    finally:
+        progress.clear()
+    if context.console.json:
+        context.console.data(done)
+    else:
+        context.console.say(_words(done))
+    return DONE
+
+
+def _own(args: argparse.Namespace, first: list[str]) -> argparse.Namespace:
+    """The options as `upscale` knows them; `--set` has the last word."""
+    vae = [] if args.vae is None else [f"latent_vae={Path(args.vae).absolute()}"]
+    changed = {**vars(args), "dit": None, "vae": None, "text_embedding": None}
+    return argparse.Namespace(**{**changed, "set": [*first, *vae, *args.set]})
+
+
+def _check_model(path: Path, model: str | None) -> None:
+    """Refuse a VAE that the latents do not belong to."""
+    if model is None:
+        return
+    with LatentFile(path) as file:
+        space = file.head.space
+    if space.model != model:
+        raise SettingsError(
+            f"{path.name} holds {space.channels} channels: it belongs to {space.model}, "
+            f"not to {model}.",
+            hint=f"Leave --model out, or write --model {space.model}.",
+            setting="model",
+            value=model,
+        )
+
+
+def _rate(text: str) -> Fraction:
+    try:
+        rate = Fraction(text)
+    except (ValueError, ZeroDivisionError) as err:
+        raise argparse.ArgumentTypeError(f"{text!r} is no frame rate, as 24 or 24000/1001") from err
+    if rate <= 0:
+        raise argparse.ArgumentTypeError("a frame rate is above 0")
+    return rate
+
+
+def _words(done: EncodedLatents) -> str:
+    lines = [
+        f"{done.output}: {done.latents} latents of {done.model}, {done.reading}, "
+        f"{bytes_text(done.bytes)}, in {duration_text(done.seconds)}"
+    ]
+    if done.padded != done.size:
+        lines.append(f"  encoded as {done.padded}: the last columns and rows of {done.size} again")
+    if done.padded_frames != done.frames:
+        lines.append(f"  encoded as {done.padded_frames} frames: the last of {done.frames} again")
+    return "\n".join(lines)
