@@ -64,6 +64,7 @@ HELP = {
     "not-gguf": Help(mark("This is no model file"), "log", LOG),
     "weights-truncated": Help(mark("The model file is incomplete"), "models", MODELS),
     "weights-damaged": Help(mark("The model file is damaged"), "models", MODELS),
+    "unsafe-weights": Help(mark("The file could run a program"), "models", MODELS),
     "wrong-model": Help(mark("The file holds another model"), "models", MODELS),
     "wrong-numbers": Help(
         mark("The model file has a number format we cannot use"), "models", MODELS

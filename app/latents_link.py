@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller
 from app.latents.latent_sheet import Decision, LatentSheet
+from app.latents.trouble_card import is_missing
 from app.main_window import MainWindow
 from app.state.queue_model import QueueModel
 from app.state.weights_row import Package
@@ -53,7 +54,7 @@ class LatentsLink(QObject):
             sheet.next_wanted.connect(self._go_on)
             sheet.vae_chosen.connect(lambda _vae: self._ask())
             sheet.get_wanted.connect(self._get)
-            sheet.rejected.connect(self._files.clear)
+            sheet.rejected.connect(self._forget)
         return self._sheet
 
     def take(self, files: Sequence[Path]) -> None:
@@ -90,11 +91,12 @@ class LatentsLink(QObject):
             self.sheet.show_pictures(event)
 
     def _refused(self, event: events.LatentRefused) -> None:
-        if self._is_shown(event):
-            self.sheet.show_refusal(event.error)
-            package = self._package
-            self._awaits_vae = package is not None and not package.is_complete
-            self._weights_changed()
+        if not self._is_shown(event):
+            return
+        package = self._needed if is_missing(event.error) else None
+        self._awaits_vae = package is not None and not package.is_complete
+        self.sheet.show_refusal(event.error, package)
+        self._weights_changed()
 
     # Deciding
 
@@ -115,35 +117,36 @@ class LatentsLink(QObject):
         if self._at < len(self._files):
             self._show()
             return
-        self._files.clear()
+        self._forget()
         self.sheet.accept()
+
+    def _forget(self) -> None:
+        self._files.clear()
+        self._awaits_vae = False
 
     # The missing VAE
 
     @property
-    def _package(self) -> Package | None:
-        """What the shown file needs and does not have."""
+    def _needed(self) -> Package | None:
+        """The published VAE of the shown file."""
         read = self.sheet.read
-        if read is None or not self.sheet.is_missing_vae:
-            return None
-        return self._orders.model.best_package(read.model)
+        return self._orders.model.best_package(read.model) if read is not None else None
 
     def _get(self) -> None:
-        package = self._package
+        package = self._needed
         if package is not None:
             self._orders.get(package.main.id)
 
     def _weights_changed(self, _file: str = "") -> None:
         """Show how far the missing file is; once it is here, look again."""
-        package = self._package if self._files and self._awaits_vae else None
+        package = self._needed if self._awaits_vae else None
         if package is None:
             return
-        transfer = self._orders.model.transfer_of(package)
         if package.is_complete:
             self.sheet.look_again()
             self._ask()
         else:
-            self.sheet.show_transfer(transfer)
+            self.sheet.show_transfer(self._orders.model.transfer_of(package))
 
 
 def settings_of(decision: Decision, usual: JobSettings) -> JobSettings:

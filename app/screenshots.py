@@ -20,17 +20,12 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from app import screenshots_of_models
+from app import screenshots_of_latents, screenshots_of_models
+from app.screenshots_player import Player
 from engine import commands, events, paths
 from engine.errors import ErrorInfo
 from engine.settings.schema import JobSettings
-
-if TYPE_CHECKING:
-    from PySide6.QtWidgets import QWidget
-
-    from app.application import Program
 
 SIZE, NARROW = (1440, 900), (1280, 720)
 _PATIENCE_S = 300.0
@@ -46,6 +41,8 @@ DOCUMENTS = (
     ("finished", "zh_CN", 1.5, "dark"),
     ("models_fetching", "en", 1.0, "dark"),
     ("seedvr2_missing", "en", 1.0, "dark"),
+    ("wan2x", "en", 1.0, "dark"),
+    ("latent", "en", 1.0, "dark"),
 )
 
 
@@ -57,6 +54,7 @@ class Recording:
     frame: list[events.Event] = field(default_factory=list)
     weights: list[events.Event] = field(default_factory=list)
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
+    wan: list[events.Event] = field(default_factory=list)
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
         """Events before the first of a class."""
@@ -139,9 +137,13 @@ def record(folder: Path) -> Recording:
     engine.send(commands.ListWeights())
     _listen(sink, recording.weights, (events.WeightsListed,))
     engine.send(commands.StopQueue())
+    planned = (events.PlanChosen, events.JobRejected)
     settings = JobSettings(model="seedvr2-3b", strength=80)
     engine.send(commands.AddJob(job_id="seedvr2", source=source, settings=settings))
-    _listen(sink, recording.seedvr2, (events.PlanChosen, events.JobRejected))
+    _listen(sink, recording.seedvr2, planned)
+    settings = JobSettings(model="wan-2x")
+    engine.send(commands.AddJob(job_id="wan", source=source, settings=settings))
+    _listen(sink, recording.wan, planned)
     engine.close()
     return recording
 
@@ -197,86 +199,6 @@ def _render(options: argparse.Namespace) -> int:
             program.deleteLater()
             app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     return 0
-
-
-class Player:
-    """An engine that plays back a recording, under other names where one film is not enough."""
-
-    def __init__(self, program: Program, recording: Recording) -> None:
-        self._program, self._recording = program, recording
-
-    def start(self) -> None:
-        """Nothing runs."""
-
-    def send(self, command: commands.Command) -> None:
-        """Only questions for a frame are answered: with the frame that was recorded."""
-        if isinstance(command, commands.ShowFrame):
-            row = self._program.queue.find(command.job_id)
-            has_result = row is not None and row.report is not None
-            source = self._recording.frame if has_result else self._recording.said
-            for event in source:
-                if isinstance(event, events.PreviewReady):
-                    self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
-
-    def close(self, timeout_s: float = 20.0) -> None:
-        """Nothing ends."""
-
-    def say_telemetry(self) -> None:
-        """The last reading of the machine."""
-        found = [e for e in self._recording.said if isinstance(e, events.Telemetry)]
-        self.say(found[-1:])
-
-    def add(self, job_id: str, name: str, settings: JobSettings | None = None) -> None:
-        """A card for a film."""
-        folder = paths.resource("samples")
-        self._program.controller.settings = settings or JobSettings()
-        self._program.queue.add(job_id, folder / name, settings or JobSettings())
-
-    def play(self, said: list[events.Event], job_id: str = "sample") -> None:
-        """Say recorded events about a job."""
-        for event in said:
-            if isinstance(event, events.JobEvent):
-                self._say(replace(event, job_id=job_id))
-        self.settle()
-
-    def say(self, said: list[events.Event]) -> None:
-        """Say any events."""
-        for event in said:
-            self._say(event)
-        self.settle()
-
-    def settle(self) -> None:
-        """Let the window hear, ask for frames, and paint."""
-        from PySide6.QtCore import QDeadlineTimer, QEventLoop
-        from PySide6.QtWidgets import QApplication
-
-        deadline = QDeadlineTimer(300)
-        while not deadline.hasExpired():
-            QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
-
-    @property
-    def weights(self) -> events.WeightsListed:
-        """The list of model files, as the engine said it."""
-        return next(e for e in self._recording.weights if isinstance(e, events.WeightsListed))
-
-    @property
-    def dialog(self) -> QWidget | None:
-        """The list of models while it is open."""
-        view = self._program.models.view
-        return view if view.isVisible() else None
-
-    @property
-    def recording(self) -> Recording:
-        """What is played back."""
-        return self._recording
-
-    @property
-    def program(self) -> Program:
-        """The window that is shown."""
-        return self._program
-
-    def _say(self, event: events.Event) -> None:
-        self._program.bridge.emit(event)
 
 
 def _queued(player: Player) -> None:
@@ -385,6 +307,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_refused": _refused,
     "narrow_seedvr2": screenshots_of_models.STATES["seedvr2_missing"],
     **screenshots_of_models.STATES,
+    **screenshots_of_latents.STATES,
 }
 
 

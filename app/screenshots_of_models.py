@@ -1,4 +1,4 @@
-"""States of the list of models and of the choices of SeedVR2, for `app.screenshots`.
+"""States of the list of models and of choices that need one, for `app.screenshots`.
 
 The catalogue and the plan are the real engine's; where files stand and how fast they come is made
 up here.
@@ -17,7 +17,7 @@ from engine.published import PublishedState, State
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
-    from app.screenshots import Player
+    from app.screenshots_player import Player
 
 DIT, LARGE = "seedvr2-3b-fp16", "seedvr2-7b-fp8"
 _FREE_MB = 212_000.0
@@ -130,6 +130,29 @@ def _chosen_more(player: Player) -> None:
     player.program.window.choices.more.unfold()
 
 
+def _wan_missing(player: Player) -> None:
+    _list(player)
+    player.add("sample", "upreel_sample.mp4", JobSettings(model="wan-2x"))
+    player.play(player.recording.wan)
+
+
+def _wan(player: Player) -> None:
+    """The same plan, as if the file was there."""
+    _list(player, wan_2x_fp32="here")
+    player.add("sample", "upreel_sample.mp4", JobSettings(model="wan-2x"))
+    player.play([_allowed(event) for event in player.recording.wan])
+
+
+def _wan_more(player: Player) -> None:
+    _wan(player)
+    player.program.window.choices.more.unfold()
+
+
+def _models_wan(player: Player) -> None:
+    _complete(player)
+    player.program.models.view.reveal("wan22-vae-pth")
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "models": _models,
     "models_fetching": _fetching,
@@ -138,4 +161,8 @@ STATES: dict[str, Callable[[Player], None]] = {
     "seedvr2": _chosen,
     "seedvr2_more": _chosen_more,
     "seedvr2_missing": _missing,
+    "models_wan": _models_wan,
+    "wan2x": _wan,
+    "wan2x_more": _wan_more,
+    "wan2x_missing": _wan_missing,
 }

@@ -26,7 +26,7 @@ from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
 from app.settings.names import name_of
 from app.state.job_row import image_of
-from app.state.weights_row import Transfer
+from app.state.weights_row import Package, Transfer
 from app.widgets.controls import ElidedLabel, Switch
 from app.widgets.notice_line import NoticeLine
 from engine.errors import ErrorInfo
@@ -72,6 +72,7 @@ class LatentSheet(QDialog):
         self._for_all = Switch()
         self._cancel, self._add, self._upscale = QPushButton(), QPushButton(), QPushButton()
         self._choices = QWidget()
+        self._form = (False, False)  # usable, in trouble
         self._forget(Path(), (1, 1))
         self._lay_out()
         self._connect()
@@ -120,6 +121,7 @@ class LatentSheet(QDialog):
         self._read: LatentRead | None = None
         self._shown: LatentShown | None = None
         self._error: ErrorInfo | None = None
+        self._package: Package | None = None  # that is missing
         self._transfer: Transfer | None = None
 
     def show_read(self, read: LatentRead) -> None:
@@ -138,9 +140,14 @@ class LatentSheet(QDialog):
         self._shown, self._error = shown, None
         self._show()
 
-    def show_refusal(self, error: ErrorInfo) -> None:
-        """Why the file cannot be used, or why there are no pictures yet."""
-        self._error = error
+    def show_refusal(self, error: ErrorInfo, package: Package | None = None) -> None:
+        """Why the file cannot be used, or why there are no pictures yet.
+
+        Args:
+            error: Of the engine.
+            package: The file of the catalogue that is missing.
+        """
+        self._error, self._package = error, package
         self._show()
         if self._read is None:
             self._upscale.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -153,7 +160,7 @@ class LatentSheet(QDialog):
     def show_transfer(self, transfer: Transfer | None) -> None:
         """How far the missing file is, or what its download ended with; None while it rests."""
         self._transfer = transfer
-        self._trouble.show_trouble(self._error, self._transfer)
+        self._trouble.show_trouble(self._error, self._package, self._transfer)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -194,8 +201,16 @@ class LatentSheet(QDialog):
             self._guess.say(*words.guess(self._read))
         self._part.setVisible(self._shown is not None and not self._shown.is_whole)
         self._show_cards()
-        self._trouble.show_trouble(self._error, self._transfer)
+        self._trouble.show_trouble(self._error, self._package, self._transfer)
         self._show_buttons(is_usable)
+        self._fit((is_usable, self._error is not None))
+
+    def _fit(self, form: tuple[bool, bool]) -> None:
+        """As high as what is shown; the user's own height stays until something else is shown."""
+        if form != self._form:
+            self._form = form
+            self.layout().activate()
+            self.resize(max(_WIDTH, self.width()), self.sizeHint().height())
 
     def _show_cards(self) -> None:
         shown = self._shown
@@ -283,6 +298,7 @@ class LatentSheet(QDialog):
         column.addWidget(self._facts)
         column.addWidget(self._choices, 1)
         column.addWidget(self._trouble)
+        column.addStretch()  # where the choices are hidden
         column.addSpacing(4)
         column.addLayout(self._make_buttons())
         self._lay_out_choices()
@@ -310,6 +326,9 @@ class LatentSheet(QDialog):
         inside.setSpacing(8)
         inside.addWidget(self._question)
         inside.addLayout(pair, 1)
+        policy = self._guess.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # nothing jumps when the file was read
+        self._guess.setSizePolicy(policy)
         inside.addWidget(self._part)
         inside.addWidget(self._guess)
         inside.addSpacing(4)

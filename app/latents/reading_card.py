@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFocusEvent, QFont, QImage, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.theme import tokens
@@ -12,7 +12,8 @@ from app.theme.fonts import interface_font
 _PADDING = 10
 _TEXTS = 48  # px, height of the two lines
 _MARK = 9.0  # px, radius
-_LEAST_PICTURE = 96  # px
+_PICTURE, _LEAST_PICTURE = 190, 120  # px, height
+_BY_KEY = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 
 
 class ReadingCard(QAbstractButton):
@@ -22,6 +23,7 @@ class ReadingCard(QAbstractButton):
         super().__init__(parent)
         self._second_line = self._instead = ""
         self._picture = QImage()
+        self._has_ring = False  # none before somebody takes the keyboard
         self.setCheckable(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -52,11 +54,16 @@ class ReadingCard(QAbstractButton):
 
     def sizeHint(self) -> QSize:
         """Room for a film's picture and two lines."""
-        return QSize(336, 2 * _PADDING + 178 + _TEXTS)
+        return QSize(336, 2 * _PADDING + _PICTURE + _TEXTS)
 
     def minimumSizeHint(self) -> QSize:
         """A picture too small to judge is of no use."""
         return QSize(240, 2 * _PADDING + _LEAST_PICTURE + _TEXTS)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Show a ring where the keyboard brought the focus."""
+        self._has_ring = event.reason() in _BY_KEY
+        super().focusInEvent(event)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         """Frame, picture, mark, texts."""
@@ -67,12 +74,12 @@ class ReadingCard(QAbstractButton):
         is_hovered = self.underMouse() and self.isEnabled()
         fill = tokens.mixed(theme.text_1, theme.surface_2, 0.04 if is_hovered else 0.0)
         painter.setBrush(QColor(fill))
-        width = 2.0 if self.isChecked() or self.hasFocus() else 1.0
+        width = 2.0 if self.isChecked() else 1.0
         painter.setPen(QPen(QColor(theme.accent if self.isChecked() else theme.line), width))
         inset = width / 2
         frame = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
         painter.drawRoundedRect(frame, tokens.CARD_RADIUS, tokens.CARD_RADIUS)
-        if self.hasFocus():
+        if self.hasFocus() and self._has_ring:
             self._paint_focus(painter, frame)
         inner = QRectF(self.rect()).adjusted(_PADDING, _PADDING, -_PADDING, -_PADDING)
         self._paint_picture(painter, inner.adjusted(0, 0, 0, -_TEXTS))
@@ -81,7 +88,7 @@ class ReadingCard(QAbstractButton):
     def _paint_focus(self, painter: QPainter, frame: QRectF) -> None:
         """A ring inside the frame: taken and focused are told apart."""
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(QColor(tokens.current().text_1), 1, Qt.PenStyle.DotLine))
+        painter.setPen(QPen(QColor(tokens.current().text_1), 1.5))
         radius = tokens.CARD_RADIUS - 3
         painter.drawRoundedRect(frame.adjusted(3, 3, -3, -3), radius, radius)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from app.i18n import tr
-from app.state.weights_row import Transfer
-from app.weights.words import problem, progress
+from app.state.weights_row import Package, Transfer
+from app.weights.words import problem, progress, size
 from app.widgets.notice_line import NoticeLine
 from engine.errors import ErrorInfo, WeightsMissing
 
@@ -35,14 +35,18 @@ class TroubleCard(QFrame):
         row.setSpacing(12)
         row.addWidget(self._line, 1)
         row.addWidget(self._get, 0, Qt.AlignmentFlag.AlignVCenter)
-        self.show_trouble(None, None)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self.show_trouble(None, None, None)
 
-    def show_trouble(self, error: ErrorInfo | None, transfer: Transfer | None) -> None:
+    def show_trouble(
+        self, error: ErrorInfo | None, package: Package | None, transfer: Transfer | None
+    ) -> None:
         """Show what is wrong, and what is done about it.
 
         Args:
             error: Of the engine; None hides the card.
-            transfer: Of the missing file; None while it rests.
+            package: The missing file; None where nobody knows it.
+            transfer: What is done to that; None while it rests.
         """
         self.setVisible(error is not None)
         if error is None:
@@ -51,6 +55,8 @@ class TroubleCard(QFrame):
         title, text = problem(failed or error)
         if transfer is not None and transfer.runs:
             text = tr("Waits for its turn") if transfer.waits else progress(transfer)
+        elif package is not None and failed is None:  # the button says the rest
+            text = f"{package.main.filename} · {size(package.main)}"
         is_ours = is_missing(error) and failed is None
         self._line.say("warning" if is_ours else "refusal", title, text)
         self._get.setVisible(is_missing(error) and (transfer is None or failed is not None))

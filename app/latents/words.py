@@ -13,8 +13,8 @@ READINGS: dict[Reading, tuple[str, str]] = {
     "normalised": (mark("Normalised"), mark("As WanVideoWrapper saves them")),
 }
 _SURE: dict[Reading, str] = {
-    "raw": mark("By their spread the numbers are ComfyUI's own, so “As they are” is chosen."),
-    "normalised": mark("By their spread the numbers are normalised, so that is chosen."),
+    "raw": mark("The numbers are spread like ComfyUI's own, so “As they are” is chosen."),
+    "normalised": mark("The numbers are spread like normalised ones, so “Normalised” is chosen."),
 }
 
 

@@ -7,7 +7,6 @@ from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.jobs.found_files import is_latent
 from app.preview import pixels
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
@@ -203,7 +202,7 @@ class StageView(QWidget):
 
     def _why_no_source(self) -> str:
         """Pictures of a film come at once; latents are no pictures yet."""
-        if self._media is None or not is_latent(self._media.path):
+        if self._media is None or not self._media.holds_latents:
             return ""
         if self._is_finished:
             return tr("The decoded latents were only kept while the job ran.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine import commands, events
 from engine.errors import ErrorInfo
 from engine.geometry import Size
-from engine.media import MediaInfo
+from engine.media import LATENT, MediaInfo
 
 MISSING = ErrorInfo(
     code="weights-missing",
@@ -71,5 +71,5 @@ class FakeLatents:
 
 def as_latent(media: MediaInfo) -> MediaInfo:
     """The same film, known from the head of a .latent file: nothing but pictures."""
-    video = replace(media.video, codec="", frame_rate=Fraction(16), frame_count=81)
-    return replace(media, container="latent", video=video, streams=())
+    video = replace(media.video, codec=LATENT, frame_rate=Fraction(16), frame_count=81)
+    return replace(media, container=LATENT, video=video, streams=())

@@ -69,7 +69,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet: Sheet) -> None:
     assert sheet.view.picture() == SHOWN.normalised
     said = sheet.texts()
     assert "Wan 2.1 VAE · 16 channels · 832×480 · 81 frames" in said
-    assert "the numbers are normalised, so that is chosen." in said
+    assert "so “Normalised” is chosen." in said
     assert "Only the middle" not in said
 
 

@@ -1,0 +1,95 @@
+"""An engine that plays back what another one said, for `app.screenshots`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine import commands, events, paths
+from engine.settings.schema import JobSettings
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from app.application import Program
+    from app.screenshots import Recording
+
+
+class Player:
+    """An engine that plays back a recording, under other names where one film is not enough."""
+
+    def __init__(self, program: Program, recording: Recording) -> None:
+        self._program, self._recording = program, recording
+
+    def start(self) -> None:
+        """Nothing runs."""
+
+    def send(self, command: commands.Command) -> None:
+        """Only questions for a frame are answered: with the frame that was recorded."""
+        if isinstance(command, commands.ShowFrame):
+            row = self._program.queue.find(command.job_id)
+            has_result = row is not None and row.report is not None
+            source = self._recording.frame if has_result else self._recording.said
+            for event in source:
+                if isinstance(event, events.PreviewReady):
+                    self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
+
+    def close(self, timeout_s: float = 20.0) -> None:
+        """Nothing ends."""
+
+    def say_telemetry(self) -> None:
+        """The last reading of the machine."""
+        found = [e for e in self._recording.said if isinstance(e, events.Telemetry)]
+        self.say(found[-1:])
+
+    def add(self, job_id: str, name: str, settings: JobSettings | None = None) -> None:
+        """A card for a film."""
+        folder = paths.resource("samples")
+        self._program.controller.settings = settings or JobSettings()
+        self._program.queue.add(job_id, folder / name, settings or JobSettings())
+
+    def play(self, said: list[events.Event], job_id: str = "sample") -> None:
+        """Say recorded events about a job."""
+        for event in said:
+            if isinstance(event, events.JobEvent):
+                self._say(replace(event, job_id=job_id))
+        self.settle()
+
+    def say(self, said: list[events.Event]) -> None:
+        """Say any events."""
+        for event in said:
+            self._say(event)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the window hear, ask for frames, and paint."""
+        from PySide6.QtCore import QDeadlineTimer, QEventLoop
+        from PySide6.QtWidgets import QApplication
+
+        deadline = QDeadlineTimer(300)
+        while not deadline.hasExpired():
+            QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+
+    @property
+    def weights(self) -> events.WeightsListed:
+        """The list of model files, as the engine said it."""
+        return next(e for e in self._recording.weights if isinstance(e, events.WeightsListed))
+
+    @property
+    def dialog(self) -> QWidget | None:
+        """The list of models, or the sheet of latents, while it is open."""
+        views = (self._program.models.view, self._program.latents.sheet)
+        return next((view for view in views if view.isVisible()), None)
+
+    @property
+    def recording(self) -> Recording:
+        """What is played back."""
+        return self._recording
+
+    @property
+    def program(self) -> Program:
+        """The window that is shown."""
+        return self._program
+
+    def _say(self, event: events.Event) -> None:
+        self._program.bridge.emit(event)
