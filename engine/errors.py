@@ -192,6 +192,12 @@ class WeightsDamaged(WeightsError):
     code = "weights-damaged"
 
 
+class UnsafeWeights(WeightsError):
+    """A pickle that holds more than tensors: reading it could run a program."""
+
+    code = "unsafe-weights"
+
+
 class WrongModel(WeightsError):
     """The file is whole but holds another model than the wanted one."""
 

@@ -15,13 +15,19 @@ class KeyMap:
         renames: Pairs of a regular expression and its replacement; none: names are ours already.
         ignored: Regular expressions of tensors, by our name, that may be in a file and that nobody
             needs.
+        then: Rules for the names that these ones give.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
     ignored: tuple[str, ...] = ()
+    then: KeyMap | None = None
 
     def ours(self, published: str) -> str:
         """Our name of a published one."""
+        name = self._renamed(published)
+        return name if self.then is None else self.then.ours(name)
+
+    def _renamed(self, published: str) -> str:
         for pattern, replacement in self.renames:
             name, count = re.subn(pattern, replacement, published, count=1)
             if count:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from engine.weights.file_map import unreadable
 from engine.weights.gguf_file import GgufFile
 from engine.weights.gguf_head import MAGIC
+from engine.weights.pickle_file import ZIP, PickleFile
 from engine.weights.safetensors_file import SafetensorsFile
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WeightsFile(Protocol):
-    """What both formats give; see `SafetensorsFile` and `GgufFile`."""
+    """What all formats give; see `SafetensorsFile`, `GgufFile` and `PickleFile`."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
@@ -42,23 +43,27 @@ class WeightsFile(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def open_weights(path: Path) -> SafetensorsFile | GgufFile:
+def open_weights(path: Path) -> SafetensorsFile | GgufFile | PickleFile:
     """Open and check a file of weights.
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
-        NotSafetensors: It is neither format.
-        NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: It is of a kind that we cannot
-            read, or not whole.
+        NotSafetensors: It is none of these formats.
+        NotGguf, UnsafeWeights, WeightsTruncated, WeightsDamaged, WrongNumbers: It is of a kind
+            that we cannot read, or not whole.
     """
-    return GgufFile(path) if _is_gguf(path) else SafetensorsFile(path)
+    beginning = _beginning(path)
+    if beginning == MAGIC:
+        return GgufFile(path)
+    return PickleFile(path) if beginning == ZIP else SafetensorsFile(path)
 
 
-def _is_gguf(path: Path) -> bool:
+def _beginning(path: Path) -> bytes:
+    """The first four bytes; none of something that is no file: the reader says why."""
     if not path.is_file():
-        return False  # the other one says why
+        return b""
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(MAGIC))
     except OSError as err:
         raise unreadable(path) from err

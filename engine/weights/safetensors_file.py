@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_TORCH_NAMES = {
+TORCH_NAMES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
@@ -80,7 +80,7 @@ class SafetensorsFile:
     def _kind(self, entry: Entry) -> torch.dtype:
         import torch
 
-        kind = getattr(torch, _TORCH_NAMES.get(entry.dtype, ""), None)
+        kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
         if isinstance(kind, torch.dtype):
             return kind
         raise WrongNumbers(

@@ -254,7 +254,7 @@ def test_wrong_tensors_are_named(form: Form, config: DitConfig, path: Path) -> N
 
 OTHERS = {
     "a SeedVR2 VAE": {"encoder.down_blocks.0.conv.weight": (1, 1, 1, 1, 1)},
-    "a Wan VAE": {"encoder.downsamples.0.residual.0.gamma": (1, 1)},
+    "a Wan 2.1 VAE": {"encoder.downsamples.0.residual.0.gamma": (1, 1)},
     "a text embedding": {"embedding": (58, 24)},
     "another model": {"unet.weight": (2,), "unet.bias": (2,)},
 }

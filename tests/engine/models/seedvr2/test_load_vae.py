@@ -156,7 +156,7 @@ OTHERS = {
         "vid_out_norm.weight",
     ],
     "a SeedVR2 transformer (7B)": ["vid_in.proj.weight", "blocks.0.attn.proj_qkv.vid.weight"],
-    "a Wan VAE": ["encoder.conv1.weight", "encoder.downsamples.0.residual.0.gamma"],
+    "a Wan 2.1 VAE": ["encoder.conv1.weight", "encoder.downsamples.0.residual.0.gamma"],
     "another model": ["unet.weight", "unet.bias"],
 }
 

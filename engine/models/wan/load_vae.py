@@ -1,0 +1,107 @@
+"""A Wan VAE from its file, in the plain or the fast form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Union
+
+import torch
+
+from engine.errors import ExtraKeys, WrongModel
+from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
+from engine.models.recognise import WAN_VAES, recognise
+from engine.models.wan.config import WanConfig, infer_wan_config
+from engine.models.wan.keymap import wan_keys
+from engine.models.wan.vae import WanVae
+from engine.optimisations import VaeSwitches
+from engine.weights.open_weights import WeightsFile, open_weights
+
+if TYPE_CHECKING:
+    from engine.models.wan.vae_fast import FastWanVae
+
+Form = Literal["plain", "fast"]
+Wan = Union[WanVae, "FastWanVae"]
+
+FORMS: tuple[Form, ...] = ("plain", "fast")
+
+
+def load_wan(
+    path: Path,
+    *,
+    form: Form,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    switches: VaeSwitches | None = None,
+    config: WanConfig | None = None,
+) -> Wan:
+    """Read the weights strictly; the model is ready for inference.
+
+    Args:
+        path: Safetensors file or .pth, with the names of Wan, ComfyUI or diffusers, in any
+            floating-point format.
+        form: "plain" reads like the specification, "fast" gives the same sooner.
+        device: Where it computes.
+        dtype: What it computes in; the file's numbers are converted once.
+        switches: Optimisations of the fast form; None: the usual ones.
+        config: None reads it off the file.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged,
+        UnsafeWeights: No file of these formats, not whole, or more than a list of tensors.
+        WrongModel: A whole file, but of another model.
+        MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
+        WrongNumbers: Tensors of whole numbers.
+
+    Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
+    """
+    with open_weights(path) as file:
+        config = config or wan_config_of(file)
+        keys = wan_keys(file.shapes)
+        with torch.device("meta"):
+            plain = WanVae(config)
+        if form == "plain":
+            load_module(plain, file, keys, device=device, dtype=dtype)
+            return plain.eval()
+        check_numbers(file)
+        weights = FileWeights(file, keys)
+        check_keys(shapes_of(plain), weights.shapes, path)
+        return _fast(config, weights, device, dtype, switches or VaeSwitches())
+
+
+def wan_config_of(file: WeightsFile) -> WanConfig:
+    """The configuration of the VAE in an open file.
+
+    Raises:
+        WrongModel: It holds another model, or a variant that we do not know.
+        ExtraKeys: One part stands in it under two names.
+        UnknownKeys: Its sizes are impossible.
+    """
+    looks_like = recognise(file.shapes)
+    if looks_like not in WAN_VAES:
+        raise WrongModel(
+            f"{file.path.name} is {looks_like or 'another model'}, not a Wan VAE.",
+            hint="Choose the VAE of Wan 2.1, Wan 2.2 or Wan 2x.",
+            path=str(file.path),
+            looks_like=looks_like,
+        )
+    try:
+        names = wan_keys(file.shapes).published(file.shapes)
+    except ValueError as err:
+        raise ExtraKeys(
+            f"{file.path.name} has a part of the model twice, under two names.",
+            hint="Choose the published file of this model, or download it again.",
+            path=str(file.path),
+        ) from err
+    return infer_wan_config({ours: file.shapes[name] for ours, name in names.items()})
+
+
+def _fast(
+    config: WanConfig,
+    weights: FileWeights,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    switches: VaeSwitches,
+) -> FastWanVae:
+    from engine.models.wan.vae_fast import FastWanVae
+
+    return FastWanVae(config, weights, device=device, dtype=dtype, switches=switches)
