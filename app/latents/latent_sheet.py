@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QImage
 from PySide6.QtWidgets import (
-    QButtonGroup,
     QDialog,
     QGridLayout,
     QHBoxLayout,
@@ -21,14 +19,12 @@ from PySide6.QtWidgets import (
 from app.i18n import tr
 from app.latents import words
 from app.latents.rate_form import RateForm
-from app.latents.reading_card import ReadingCard
+from app.latents.readings_form import ReadingsForm
 from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
 from app.settings.names import name_of
-from app.state.job_row import image_of
 from app.state.weights_row import Package, Transfer
 from app.widgets.controls import ElidedLabel, Switch
-from app.widgets.notice_line import NoticeLine
 from engine.errors import ErrorInfo
 from engine.events import LatentRead, LatentShown, Picture
 from engine.media import Reading
@@ -60,13 +56,7 @@ class LatentSheet(QDialog):
         self.setObjectName("latentSheet")
         self.setMinimumWidth(_WIDTH)
         self._name, self._facts, self._count = ElidedLabel(), QLabel(), QLabel()
-        self._question, self._part = QLabel(), QLabel()
-        self._cards: dict[Reading, ReadingCard] = {
-            "raw": ReadingCard(),
-            "normalised": ReadingCard(),
-        }
-        self._guess = NoticeLine()
-        self._trouble = TroubleCard()
+        self._readings, self._trouble = ReadingsForm(), TroubleCard()
         self._rate_label, self._vae_label = QLabel(), QLabel()
         self.rate, self._vae = RateForm(), make_editor("latent_vae")
         self._for_all = Switch()
@@ -96,7 +86,7 @@ class LatentSheet(QDialog):
     @property
     def reading(self) -> Reading:
         """The one that is taken."""
-        return "raw" if self._cards["raw"].isChecked() else "normalised"
+        return self._readings.reading
 
     @property
     def is_missing_vae(self) -> bool:
@@ -128,12 +118,10 @@ class LatentSheet(QDialog):
         """What the file says of itself; its pictures follow."""
         is_first = self._read is None
         self._read, self._shown, self._error = read, None, None
-        if is_first:
-            self._cards[read.guess].setChecked(True)
-            self.rate.show_read(read)
         self._show()
         if is_first:
-            self._cards[read.guess].setFocus(Qt.FocusReason.OtherFocusReason)
+            self.rate.show_read(read)
+            self._readings.take(read.guess)
 
     def show_pictures(self, shown: LatentShown) -> None:
         """Both readings."""
@@ -164,11 +152,6 @@ class LatentSheet(QDialog):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._question.setText(tr("Which picture looks right?"))
-        self._part.setText(tr("Only the middle of the first picture is shown."))
-        for reading, card in self._cards.items():
-            title, second_line = words.READINGS[reading]
-            card.set_texts(tr(title), tr(second_line))
         self._rate_label.setText(name_of("latent_rate"))
         self._vae_label.setText(name_of("latent_vae"))
         self._vae.retranslate_ui()
@@ -196,11 +179,7 @@ class LatentSheet(QDialog):
         self._facts.setText(words.facts(self._read) if self._read else tr("Reading the file"))
         self._facts.setVisible(is_usable)
         self._choices.setVisible(is_usable)
-        self._guess.setVisible(self._read is not None)
-        if self._read is not None:
-            self._guess.say(*words.guess(self._read))
-        self._part.setVisible(self._shown is not None and not self._shown.is_whole)
-        self._show_cards()
+        self._readings.show_latent(self._read, self._shown, is_decoding=self._error is None)
         self._trouble.show_trouble(self._error, self._package, self._transfer)
         self._show_buttons(is_usable)
         self._fit((is_usable, self._error is not None))
@@ -211,17 +190,6 @@ class LatentSheet(QDialog):
             self._form = form
             self.layout().activate()
             self.resize(max(_WIDTH, self.width()), self.sizeHint().height())
-
-    def _show_cards(self) -> None:
-        shown = self._shown
-        found = {"raw": shown.raw, "normalised": shown.normalised} if shown is not None else {}
-        instead = tr("Its picture is shown once the VAE can be used.")
-        if self._error is None:
-            instead = tr("Decoding one picture …")
-        for reading, card in self._cards.items():
-            picture = found.get(reading)
-            card.set_picture(QImage() if picture is None else image_of(picture), instead)
-            card.setEnabled(self._read is not None)
 
     def _show_buttons(self, is_usable: bool) -> None:
         """A file that cannot be used leaves nothing to decide but to go on."""
@@ -275,13 +243,10 @@ class LatentSheet(QDialog):
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "headline")
-        for label in (self._facts, self._count, self._part):
+        for label in (self._facts, self._count):
             label.setProperty("kind", "secondary")
-        self._question.setProperty("kind", "section")
         for name, part in (("latentAdd", self._add), ("latentUpscale", self._upscale)):
             part.setObjectName(name)
-        for reading, card in self._cards.items():
-            card.setObjectName(f"reading-{reading}")
         self._for_all.setObjectName("latentForAll")
         self._upscale.setProperty("kind", "primary")
         self._upscale.setDefault(True)
@@ -304,13 +269,6 @@ class LatentSheet(QDialog):
         self._lay_out_choices()
 
     def _lay_out_choices(self) -> None:
-        group = QButtonGroup(self)
-        pair = QHBoxLayout()
-        pair.setSpacing(12)
-        for card in self._cards.values():
-            group.addButton(card)
-            pair.addWidget(card)
-        self._cards["raw"].setChecked(True)
         rest = QGridLayout()
         rest.setHorizontalSpacing(16)
         rest.setVerticalSpacing(8)
@@ -324,13 +282,7 @@ class LatentSheet(QDialog):
         inside = QVBoxLayout(self._choices)
         inside.setContentsMargins(0, 8, 0, 0)
         inside.setSpacing(8)
-        inside.addWidget(self._question)
-        inside.addLayout(pair, 1)
-        policy = self._guess.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)  # nothing jumps when the file was read
-        self._guess.setSizePolicy(policy)
-        inside.addWidget(self._part)
-        inside.addWidget(self._guess)
+        inside.addWidget(self._readings, 1)
         inside.addSpacing(4)
         inside.addLayout(rest)
 
