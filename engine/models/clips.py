@@ -25,18 +25,22 @@ def cut(frames: Tensor, box: Box) -> Tensor:
     return frames[..., box.y : box.bottom, box.x : box.right]
 
 
-def check_finite(frames: Tensor) -> None:
+def check_finite(numbers: Tensor, part: str = "decoder") -> None:
     """Refuse numbers that are infinite or none.
+
+    Args:
+        numbers: Any.
+        part: Of the model that they come from, for people.
 
     Raises:
         NumericOverflow: The planner takes a wider format.
     """
-    if bool(torch.isfinite(torch.stack(torch.aminmax(frames))).all()):
+    if bool(torch.isfinite(torch.stack(torch.aminmax(numbers))).all()):
         return
-    narrow = str(frames.dtype).removeprefix("torch.")
+    narrow = str(numbers.dtype).removeprefix("torch.")
     raise NumericOverflow(
-        f"The decoder's numbers grew too large for {narrow}.",
-        hint="Choose bfloat16 or float32 for the decoder.",
+        f"The {part}'s numbers grew too large for {narrow}.",
+        hint=f"Choose bfloat16 or float32 for the {part}.",
         dtype=narrow,
     )
 

@@ -120,12 +120,17 @@ def clamped_moments(moments: Tensor) -> Tensor:
     return torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
 
 
-def slices(length: int, size: int | None) -> Iterator[tuple[int, int]]:
+def slices(length: int, size: int | None, *, begins: bool = True) -> Iterator[tuple[int, int]]:
     """Start and end of each slice: the first has one step more than `size`, the last may be short.
 
     A clip of no more than 1 + size steps, or a size of None, gives one slice.
+
+    Args:
+        length: Steps in all.
+        size: Steps of a slice.
+        begins: The clip begins with these steps; otherwise the first slice is as the others.
     """
-    start, end = 0, length if size is None else 1 + size
+    start, end = 0, length if size is None else begins + size
     while start < length:
         yield start, min(end, length)
         start, end = end, end + (size or 1)

@@ -76,11 +76,7 @@ class DecodeStream:
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
         """Slices of [1, L, t, h, w], and whether the shot ends with it."""
         size, length = self._vae.config.slice_latents, clip.shape[2]
-        if self._carry.first:
-            cuts = list(slices(length, size))
-        else:
-            cuts = [(start, min(start + size, length)) for start in range(0, length, size)]
-        for start, end in cuts:
+        for start, end in slices(length, size, begins=self._carry.first):
             yield clip[:, :, start:end], last and end == length
 
     def _finished(self, frames: Tensor) -> Tensor:
