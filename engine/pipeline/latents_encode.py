@@ -214,7 +214,7 @@ class _Encoding:
                 following = list(islice(source, TEMPORAL_FACTOR))
                 yield self._prepared(waiting, colours, begins=not self.frames), not following
                 self.frames += len(waiting)
-                self._tell(self.frames, max(self.frames, self._expected()))
+                self._tell(self.frames, self._expected() if following else self.frames)
                 waiting = following
         if not self.frames:
             raise UnreadableMedia(
@@ -232,7 +232,7 @@ class _Encoding:
     def _expected(self) -> int:
         """Frames in all; 0 where a part was asked for, whose number nobody knows."""
         is_part = self._settings.start or self._settings.stop
-        return 0 if is_part else self._media.video.frame_count
+        return 0 if is_part else max(self.frames, self._media.video.frame_count)
 
     def _prepared(
         self, frames: list[PlanarFrame], colours: SourceColours, *, begins: bool

@@ -135,6 +135,7 @@ _MEAN_SPREAD = 0.6  # of a channel's mean, in deviations of the channel
 _LEVEL = (-0.25, 0.5)  # logarithm of all deviations together: usual value and spread
 _SHAPE_SPREAD = 0.3  # of a channel's deviation around that level, as a logarithm
 _SURE = 5.0  # of evidence
+_FLAT = 1e-6  # a clip with less deviation shows nothing
 
 
 def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
@@ -144,6 +145,8 @@ def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
     deviations are smaller together: their proportions tell more than their size.
     """
     space = SPACES[len(means)]
+    if max(deviations) < _FLAT:
+        return Guess(reading="raw", is_sure=False, evidence=0.0)
     ones, zeros = (1.0,) * len(means), (0.0,) * len(means)
     unlikely_raw = _surprise(means, deviations, space.mean, space.std)
     unlikely_normalised = _surprise(means, deviations, zeros, ones)
