@@ -1,0 +1,201 @@
+"""Wan 2x as the pipeline sees it: shots of a film in, pictures of twice the size out.
+
+The film is encoded by the VAE of Wan 2.1 and decoded by one that was trained to give pictures
+twice as large. A shot is one pass of both, so no frame shows where slices or tiles meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.geometry import Size
+from engine.models.clips import Ending
+from engine.models.contracts import Restored, RunningShot, ShotModel, Watch
+from engine.models.wan.config import WanConfig
+from engine.models.wan.files import wan_config
+from engine.models.wan.load_vae import Wan, load_wan
+from engine.models.wan.reach import decoder_reach, encoder_reach
+from engine.models.wan.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae_fast import FastWanVae
+from engine.ops.resize import resize
+from engine.plan import ModelPlan, WanPlan
+from engine.tiling.slices import appended, first_frame, latent_of
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where to begin inside a shot, so that everything from a latent on comes out the same.
+
+    Attributes:
+        encode_from: Latent whose last frame the encoder takes for the first one of a clip.
+        decode_from: Latent that the decoder takes for the first one of a clip.
+        wanted: First latent whose frames are right.
+    """
+
+    encode_from: int
+    decode_from: int
+    wanted: int
+
+
+def resumption(config: WanConfig, frame: int) -> Resumption:
+    """How to go on with a shot at one of its frames.
+
+    Args:
+        config: Of the VAE.
+        frame: Counted from the start of the shot.
+    """
+    wanted = latent_of(frame, config.temporal_factor)
+    decode_from = max(0, wanted - decoder_reach(config))
+    encode_from = max(0, decode_from - encoder_reach(config))
+    return Resumption(encode_from, decode_from, wanted)
+
+
+class WanUpscaler(ShotModel):
+    """The VAE of one job.
+
+    Args:
+        plan: With a `wan` part.
+        vae: With the decoder that enlarges, on the device and in the precision of the plan.
+
+    Memory: what the streams say, and the source's frames of a slice.
+    """
+
+    def __init__(self, plan: ModelPlan, vae: Wan) -> None:
+        self._plan = _wan(plan)
+        self._device = torch.device(plan.device)
+        self._vae = vae
+        self._between: Callable[[], None] = lambda: None
+
+    @property
+    def slice_frames(self) -> int:
+        """Frames that shots are fed in, the first slice apart, which has one more."""
+        return self._plan.slice_frames
+
+    @property
+    def is_pooled(self) -> bool:
+        """Frames are finished one by one."""
+        return False
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the finished pictures."""
+        return self._plan.canvas
+
+    def check_between(self, check: Callable[[], None]) -> None:
+        """Call something before each slice, and behind each tile, which may wait or raise."""
+        self._between = check
+
+    def first_needed(self, shot: int, wanted: int) -> int:
+        """The frame to begin reading at, see `ShotModel`."""
+        config = self._vae.config
+        return shot + config.temporal_factor * resumption(config, wanted - shot).encode_from
+
+    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
+        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        plan, config = self._plan, self._vae.config
+        at = resumption(config, wanted - shot)
+        size = plan.slice_frames // config.temporal_factor
+        encode = Streaming(tile=plan.encode_tile, warm_up=plan.warm_up, slice_latents=size)
+        decode = Streaming(tile=plan.decode_tile, warm_up=plan.warm_up, slice_latents=size)
+        first = shot + config.temporal_factor * at.decode_from
+        ways = (
+            EncodeStream(self._vae, plan.padded, encode, self._between),
+            DecodeStream(self._vae, plan.padded, decode, watch, first=first),
+        )
+        return _Running(self, ways, shot, at, config.temporal_factor)
+
+    def placed(self, source: Tensor) -> Tensor:
+        """Frames of the source [T, 3, h, w] in [0, 1] as the encoder takes them, in [-1, 1].
+
+        Columns and rows that a multiple of the latent's size needs are mirrored; a picture too
+        small for that goes on with its last ones.
+        """
+        frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
+        height, width = frames.shape[-2:]
+        rows = appended(height, self._plan.padded.height - height)
+        columns = appended(width, self._plan.padded.width - width)
+        if len(rows) > height:
+            frames = frames[..., rows, :]
+        return frames[..., columns] if len(columns) > width else frames
+
+    def finished(self, frames: Tensor, source: Tensor) -> Tensor:
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
+
+        The model knows nothing beyond black and white. What a source has there (whiter than
+        white, colours outside of RGB) is put back on top of the result.
+
+        Args:
+            frames: Of the decoder.
+            source: The same frames of the source [T, 3, h, w], nominally [0, 1].
+        """
+        size = self.canvas
+        result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)
+        source = source.to(result.device)
+        return result.add_(resize(source - source.clamp(0, 1), size))
+
+    def close(self) -> None:
+        """Give back buffers; the model is of no use afterwards."""
+        if isinstance(self._vae, FastWanVae):
+            self._vae.release()
+
+
+class _Running(RunningShot):
+    """A shot that is being fed; numbers of frames are those of the job."""
+
+    def __init__(
+        self,
+        model: WanUpscaler,
+        ways: tuple[EncodeStream, DecodeStream],
+        shot: int,
+        at: Resumption,
+        step: int,
+    ) -> None:
+        self._model = model
+        self._encode, self._decode = ways
+        self._shot = shot
+        self._ending = Ending(step, step * at.encode_from)
+        self._wrong = at.decode_from - at.encode_from  # latents that are still to come
+        self._frame = step * at.decode_from  # next one of the decoder, counted from the shot's
+        self._wanted = first_frame(at.wanted, step)
+
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next frames of the source; see `RunningShot.push`."""
+        placed = self._ending.filled(self._model.placed(frames), last=last)
+        latents = self._encode.push(placed, last=last)
+        wrong = min(self._wrong, latents.shape[2])
+        self._wrong -= wrong
+        for part in self._decode.push(latents[:, :, wrong:], last=last):
+            yield from self._shown(part)
+
+    def _shown(self, part: Tensor) -> Iterator[Restored]:
+        """What of some decoded frames is wanted, and no repetition of the shot's end."""
+        start = max(0, self._wanted - self._frame)
+        frames = part[start : max(0, self._ending.count - self._frame)]
+        first = self._frame + start
+        self._frame += len(part)
+        if len(frames):
+            yield Restored(first=self._shot + first, frames=frames)
+
+
+def load_wan_upscaler(plan: ModelPlan) -> WanUpscaler:
+    """Read the file of a plan.
+
+    Raises:
+        WeightsError: It is missing, damaged, of another model, or a VAE that does not enlarge.
+
+    Memory: the model, and the tables of one layer.
+    """
+    wan = _wan(plan)
+    wan_config(wan.vae, "wan-2x")
+    dtype: torch.dtype = getattr(torch, plan.dtype)
+    return WanUpscaler(plan, load_wan(wan.vae.path, form="fast", device=plan.device, dtype=dtype))
+
+
+def _wan(plan: ModelPlan) -> WanPlan:
+    if plan.wan is None:
+        raise ValueError(f"{plan.model} is not Wan 2x")
+    return plan.wan
