@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.ops import folds
-from engine.ops.taps import Form, Taps
+from engine.ops.taps import Form, Taps, laid_out
 
 Past = Literal["copies", "zeros", "none"]
 
@@ -187,8 +187,7 @@ class FrameConv:
         return self._taps(weight, self._bias)
 
     def _taps(self, weight: Tensor, bias: Tensor | None) -> Taps:
-        kept = weight.to(self._options.dtype).contiguous(memory_format=torch.channels_last_3d)
-        return self._view(kept, bias)
+        return self._view(laid_out(weight.to(self._options.dtype), self._options.form), bias)
 
     def _view(self, weight: Tensor, bias: Tensor | None) -> Taps:
         shape = self._shape
