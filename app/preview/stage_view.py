@@ -159,7 +159,8 @@ class StageView(QWidget):
         self._run()
         self.bar.offer_tiles(event.tiles > 1)
         if not self._mode_is_users and self.canvas.mode is Mode.ORIGINAL:
-            self._set_mode(Mode.RESULT if event.tiles > 1 else Mode.SPLIT)
+            has_source = not self._source_image.isNull()
+            self._set_mode(Mode.SPLIT if event.tiles == 1 and has_source else Mode.RESULT)
         if self._result_size is None:
             self._result_size = event.canvas
             self._refresh_content()

@@ -1,4 +1,4 @@
-"""A whole window on FakeEngine."""
+"""A whole window on FakeEngine, and one on the real engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.ui_state import UiState
+from engine.api import Engine
 from tests.helpers.fakes import FakeEngine
 
 
@@ -68,4 +69,24 @@ def bench(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
     program.window.hide()
     program.window.deleteLater()
     program.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def program(
+    qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Program]:
+    """An open window with an engine of its own, on a machine without models."""
+    for name in ("UPREEL_COMFYUI", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "nobody"))
+    ui_state = UiState(tmp_path / "window.ini")
+    ui_state.language = "en"
+    made = Program(qapp, ui_state=ui_state)
+    made.window.show()
+    made.attach(Engine(made.bridge))
+    yield made
+    made.close()
+    made.window.hide()
+    made.window.deleteLater()
+    made.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

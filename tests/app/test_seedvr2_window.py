@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.state.job_row import JobState
-from app.ui_state import UiState
-from engine.api import Engine, probe
+from engine.api import probe
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.settings.schema import SEEDVR2
 from engine.weights import catalogue
@@ -25,26 +23,6 @@ from tests.helpers.published import published
 from tests.helpers.seedvr2_files import make_three_shots, write_seedvr2
 
 _PATIENCE_MS = 90_000
-
-
-@pytest.fixture
-def program(
-    qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Program]:
-    """An open window with an engine of its own, on a machine without models."""
-    for name in ("UPREEL_COMFYUI", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HOME", "USERPROFILE"):
-        monkeypatch.setenv(name, str(tmp_path / "nobody"))
-    ui_state = UiState(tmp_path / "window.ini")
-    ui_state.language = "en"
-    made = Program(qapp, ui_state=ui_state)
-    made.window.show()
-    made.attach(Engine(made.bridge))
-    yield made
-    made.close()
-    made.window.hide()
-    made.window.deleteLater()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture
