@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.errors import WeightsUnreadable, WrongModel
-from engine.models.recognise import SEEDVR2_VAE, recognise
+from engine.models.recognise import SEEDVR2_VAE, WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
 from engine.published import Kind, PublishedState
 from engine.settings.schema import SEEDVR2
 from engine.weights.open_weights import open_weights
@@ -18,11 +18,7 @@ _LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
 _PRECISIONS = {"F8": "fp8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
     f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
 }
-_WAN = {
-    "a Wan 2x VAE": ("wan-2x",),
-    "a Wan 2.1 VAE": ("wan21-vae",),
-    "a Wan 2.2 VAE": ("wan22-vae",),
-}
+_WAN = {WAN21_VAE: ("wan21-vae",), WAN22_VAE: ("wan22-vae",), WAN2X_VAE: ("wan-2x",)}
 
 
 def describe(path: Path) -> PublishedState:
@@ -62,9 +58,8 @@ def _use(what: str) -> tuple[Kind | None, tuple[str, ...]]:
         return "dit", SEEDVR2[:1] if "3B" in what else SEEDVR2[1:]
     if what == SEEDVR2_VAE:
         return "vae", SEEDVR2
-    for words, models in _WAN.items():
-        if what.startswith(words):
-            return "vae", models
+    if what in _WAN:
+        return "vae", _WAN[what]
     return ("text", SEEDVR2) if what == "a text embedding" else (None, ())
 
 

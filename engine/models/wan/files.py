@@ -12,7 +12,9 @@ from typing import Literal
 
 from engine.errors import UnknownWeights, WrongModel
 from engine.models.planned_files import named, planned
+from engine.models.recognise import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
+from engine.models.wan.head import wan_config_of
 from engine.plan import WeightsPlan
 from engine.weights.open_weights import open_weights
 from engine.weights.store import Store
@@ -20,7 +22,7 @@ from engine.weights.store import Store
 WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
 
 PUBLISHED: dict[str, WanConfig] = {"wan-2x": WAN2X, "wan21-vae": WAN21, "wan22-vae": WAN22}
-_WORDS = {"wan-2x": "a Wan 2x VAE", "wan21-vae": "a Wan 2.1 VAE", "wan22-vae": "a Wan 2.2 VAE"}
+_WORDS = {"wan-2x": WAN2X_VAE, "wan21-vae": WAN21_VAE, "wan22-vae": WAN22_VAE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,5 @@ def _known(model: str) -> WanConfig:
 
 @cache
 def _read(weights: WeightsPlan) -> WanConfig:
-    from engine.models.wan.load_vae import wan_config_of
-
     with open_weights(weights.path) as file:
         return wan_config_of(file)

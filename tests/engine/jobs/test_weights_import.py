@@ -16,6 +16,7 @@ from engine.jobs.weights_import import take
 from engine.weights.store import Store
 from engine.weights.transfer import Listener
 from tests.helpers.published import published, store_of
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 
 TRANSFORMER = {
     "blocks.0.attn.proj_qkv.all.weight": np.ones((6, 2), np.float16),
@@ -117,9 +118,9 @@ def test_what_is_no_model_is_refused_and_leaves_nothing(
 
 
 def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "wan.safetensors"
-    save_file({"decoder.upsamples.0.weight": np.ones((2, 2), np.float32)}, path)
-    with pytest.raises(WrongModel, match=r"a Wan 2\.1 VAE"):
+    path = tmp_path / "pictures.safetensors"
+    save_file({"decoder.up.0.weight": np.ones((2, 2), np.float32)}, path)
+    with pytest.raises(WrongModel, match="a VAE for single pictures, which Upreel does not take"):
         take(path, "copy", store, Listener())
     save_file({"who.knows": np.ones((2, 2, 2), np.float32), "b": np.ones(1)}, path)
     with pytest.raises(WrongModel, match="no model that Upreel knows"):
@@ -190,3 +191,17 @@ def test_a_stopped_or_impossible_copy_leaves_nothing(
     with pytest.raises(DiskFull):
         take(model, "copy", store, Listener())
     assert names(store) == {".locks"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "model"), [("2.1", "wan21-vae"), ("2.2", "wan22-vae"), ("2x", "wan-2x")]
+)
+def test_a_vae_of_wan_is_taken_as_the_users_own(
+    strange: Store, tmp_path: Path, layout: str, model: str
+) -> None:
+    path = tmp_path / "wan.safetensors"
+    write_wan(path, tiny_wan_config(layout), dtype=torch.bfloat16)  # type: ignore[arg-type]
+    state, notice = take(path, "link", strange, Listener())
+    assert (state.kind, state.models, state.precision) == ("vae", (model,), "bf16")
+    assert notice is not None
+    assert strange.best_vae(model) == state

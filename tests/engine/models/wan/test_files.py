@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import UnknownWeights, WeightsMissing, WrongModel
+from engine.models.wan.config import WAN2X, WAN21, WAN22
+from engine.models.wan.files import WanModel, files_of_wan, wan_config
+from engine.weights.store import Store
+from tests.helpers.published import published, store_of
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+
+LAYOUTS: dict[str, WanModel] = {"2.1": "wan21-vae", "2.2": "wan22-vae", "2x": "wan-2x"}
+
+
+def store_with(folder: Path, *names: str) -> Store:
+    files = [
+        published(id=name, kind="vae", models=("wan21-vae",), filename=f"{name}.safetensors")
+        for name in names
+    ]
+    return store_of(folder / "models", None, *files)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_a_file_of_the_users_says_what_it_is(tmp_path: Path, layout: str, suffix: str) -> None:
+    path = tmp_path / f"mine{suffix}"
+    config = tiny_wan_config(layout)  # type: ignore[arg-type]
+    write_wan(path, config)
+    found = files_of_wan(LAYOUTS[layout], str(path), store_with(tmp_path))
+    assert (found.vae.path, found.vae.published, found.missing) == (path, "", ())
+    assert found.config == config
+    assert wan_config(found.vae, LAYOUTS[layout]) == config
+
+
+@pytest.mark.parametrize(
+    ("layout", "model", "said"),
+    [
+        ("2.1", "wan22-vae", "is a Wan 2.1 VAE, not a Wan 2.2 VAE"),
+        ("2.2", "wan21-vae", "is a Wan 2.2 VAE, not a Wan 2.1 VAE"),
+        ("2.1", "wan-2x", "is a Wan 2.1 VAE, not a Wan 2x VAE"),
+        ("2x", "wan21-vae", "is a Wan 2x VAE, not a Wan 2.1 VAE"),
+    ],
+)
+def test_another_vae_of_wan_is_refused(tmp_path: Path, layout: str, model: str, said: str) -> None:
+    path = tmp_path / "mine.safetensors"
+    write_wan(path, tiny_wan_config(layout))  # type: ignore[arg-type]
+    with pytest.raises(WrongModel, match=said):
+        files_of_wan(model, str(path))
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(WeightsMissing):
+        files_of_wan("wan-2x", str(tmp_path / "none"))
+    for vae in ("", str(tmp_path / "none")):
+        with pytest.raises(UnknownWeights, match="no Wan model 'seedvr2-3b'"):
+            files_of_wan("seedvr2-3b", vae)
+
+
+@pytest.mark.parametrize(
+    ("model", "config"), [("wan21-vae", WAN21), ("wan22-vae", WAN22), ("wan-2x", WAN2X)]
+)
+def test_without_a_file_the_first_published_one_is_missing(
+    tmp_path: Path, model: str, config: object
+) -> None:
+    found = files_of_wan(model, store=Store(tmp_path))
+    assert found.missing == (f"{model}-fp32",)
+    assert (found.vae.published, found.vae.is_here) == (f"{model}-fp32", False)
+    assert found.config == config
+
+
+def test_a_published_file_that_is_here_is_taken(tmp_path: Path) -> None:
+    store = store_with(tmp_path, "first", "second")
+    store.folder.mkdir()
+    write_wan(store.target("second.safetensors"))
+    found = files_of_wan("wan21-vae", store=store)
+    assert (found.vae.published, found.missing) == ("second", ())
+    assert found.config == tiny_wan_config()
+    write_wan(store.target("first.safetensors"))
+    assert files_of_wan("wan21-vae", store=store).vae.published == "first"
+
+
+def test_heads_are_read_without_torch(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    write_wan(path)
+    code = f"""
+import sys
+from engine.models.wan.files import files_of_wan
+print(files_of_wan("wan21-vae", {str(path)!r}).config.dim, "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["8", "False"], done.stderr
