@@ -48,7 +48,8 @@ class Peak:
 class Way:
     """Parts, what goes in slice by slice, and what becomes of what comes out; how it is walked.
 
-    Results are joined in one of `total` steps, or listed, or passed on to somebody.
+    Results are joined in one of `total` steps, or listed, or passed on to somebody; `clamped` ones
+    are moments whose variances are held within limits first.
     """
 
     walk: type[Walk]
@@ -58,6 +59,7 @@ class Way:
     channels: int
     gather: Literal["joined", "listed", "passed"] = "joined"
     total: int = 0
+    clamped: bool = False
 
 
 def peak_of(way: Way, work: Work) -> Peak:
@@ -68,8 +70,9 @@ def peak_of(way: Way, work: Work) -> Peak:
         walk = way.walk(work, ledger, Slice(frames, first, last), way.size, way.channels)
         walk.run(way.parts)
         result = walk.stream_bytes
-        with ledger.held("result", 3 * result // 2):  # where the variances of moments are clamped
-            pass
+        if way.clamped:
+            with ledger.held("result", 3 * result // 2):
+                pass
         if way.gather == "joined" and first and not alone:
             ledger.take("result", result // walk.frames * way.total)
         ledger.drop("stream", result)

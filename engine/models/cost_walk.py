@@ -152,10 +152,9 @@ class Walk:
     @contextmanager
     def window(self, conv: Conv, *, norm: bool = True) -> Iterator[None]:
         """The window of a convolution, filled; inside it is convolved."""
-        kept = conv.history * self.frame_bytes(conv.inner, conv.pad)
         before = self._before(conv)
         if not (norm or before or conv.pad):
-            self.keep(conv.name, kept)
+            self._keep_tail(conv, before)
             yield
             return
         size = (before + self.frames) * self.frame_bytes(conv.inner, conv.pad)
@@ -166,7 +165,7 @@ class Walk:
                 pass
         else:
             self._joined(conv, filling)
-        self.keep(conv.name, kept)
+        self._keep_tail(conv, before)
         yield
         if not self.switches.ring_buffers:
             self.ledger.drop("window", size)
@@ -199,6 +198,13 @@ class Walk:
     def _close_window(self, size: int) -> None:
         if not self.switches.planned_buffers:
             self.ledger.drop("window", size)
+
+    def _keep_tail(self, conv: Conv, before: int) -> None:
+        """Keep the end of a window; what is shorter than that is filled up first."""
+        kept = conv.history * self.frame_bytes(conv.inner, conv.pad)
+        is_short = before + self.frames < conv.history and self.past == "zeros" and not self.last
+        with self.ledger.held("sums", kept * is_short, conv.name):
+            self.keep(conv.name, kept)
 
     def keep(self, name: str, size: int) -> None:
         """Keep bytes for the next slice, if there is one."""
@@ -290,6 +296,8 @@ class Walk:
         part = steps * self.frame_bytes(conv.inner, conv.pad)
         window = (self._before(conv) + self.frames) * self.frame_bytes(conv.inner, conv.pad)
         extra = self.extra_bytes(conv.kernel, taps, part, window)
+        if conv.taps == 1:  # lies in memory as it is wanted
+            extra -= conv.kernel * work.item
         if taps == 1 or work.adds_up:
             extra += part if conv.time_stride > 1 and steps > 1 else 0
             adds = out is None or taps > 1

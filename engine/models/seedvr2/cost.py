@@ -72,6 +72,7 @@ def encode_peak(config: VaeConfig, work: Work) -> Peak:
         size=work.size,
         channels=config.in_channels,
         total=1 + (work.frames - 1) // config.temporal_factor,
+        clamped=True,
     )
     return peak_of(way, work)
 

@@ -23,6 +23,12 @@ class Walk(cost_walk.Walk):
 
     past = "zeros"
 
+    def norm_bytes(self, channels: int, *, silu: bool = True) -> int:
+        """What a norm takes beside its input and its result."""
+        if self.switches.fused_norm:
+            return super().norm_bytes(channels, silu=silu)
+        return 2 * self.frames * self.frame_bytes(channels + 1)  # and lengths of positions
+
     def part(self, part: object) -> None:
         """Through one part."""
         match part:
@@ -83,9 +89,6 @@ class Walk(cost_walk.Walk):
         """Frames that are to become two each, and both halves of them enlarged."""
         half = count * self.frame_bytes(conv.inner)
         with self._clip(conv, count):
-            if self.first and count < conv.history:
-                with self.ledger.held("sums", conv.history * half // count, conv.name):
-                    pass
             with self.window(conv, norm=False):
                 self.over(conv, "inner")
         with self.ledger.held("inner", half, conv.name):
@@ -113,8 +116,8 @@ class Walk(cost_walk.Walk):
         one = _PHASES * self.frame_bytes(conv.outer, 1)
         chunk = max(1, _PHASE_BYTES // one) if self.switches.chunked_upsampling else count
         chunk = min(chunk, count)
-        kernel = _PHASES * _PHASES * conv.inner * conv.outer
-        extra = self.extra_bytes(kernel, 1, chunk * self.frame_bytes(conv.inner), 0)
+        kernel = _PHASES * _PHASES * conv.inner * conv.outer * self.work.item
+        extra = kernel + (not self.switches.channels_last) * chunk * self.frame_bytes(conv.inner)
         self._phases(conv, chunk * one, extra)
 
     def _phases(self, conv: Conv, phases: int, extra: int) -> None:
