@@ -90,7 +90,7 @@ class Conv:
         return flow.carry.first or (self._late and not flow.keeps(self.name))
 
     def _keep(self, window: Tensor, flow: Flow) -> None:
-        if self._conv.history:
+        if self._conv.history and not flow.carry.last:
             flow.keep(self.name, self._conv.tail(window))
 
     def _in_ring(
