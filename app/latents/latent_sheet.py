@@ -37,7 +37,7 @@ class Decision:
     """What the user said about a file of latents."""
 
     reading: Reading
-    rate: float  # frames/s; 0 as the model was made for
+    rate: float  # frames/s
     vae: str  # file of the user's own; "" for the published one
     upscales: bool
     is_for_all: bool  # also for the other files that came with it

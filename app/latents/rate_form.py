@@ -43,9 +43,8 @@ class RateForm(QWidget):
 
     @property
     def rate(self) -> float:
-        """Frames a second; 0 for what the model was made for."""
-        made_for = float(self._read.frame_rate) if self._read is not None else 0.0
-        return 0.0 if self._rate == made_for else self._rate
+        """Frames a second; 0 while no file was read."""
+        return self._rate
 
     def show_read(self, read: LatentRead) -> None:
         """Another file: begin with what its model was made for."""

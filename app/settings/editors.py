@@ -133,6 +133,9 @@ class _IntegerField(QSpinBox):
 
 
 class _NumberField(QDoubleSpinBox):
+    def textFromValue(self, value: float) -> str:
+        return f"{value:.3f}".rstrip("0").rstrip(".")  # 24 as well as 23.976
+
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
@@ -148,7 +151,7 @@ class NumberEditor(Editor):
         low, high = about.low or 0, about.high if about.high is not None else 1_000_000
         if kind is float:
             self._field = _NumberField()
-            self._field.setDecimals(1)
+            self._field.setDecimals(3)
             self._field.setRange(float(low), float(high))
         else:
             self._field = _IntegerField()

@@ -57,7 +57,7 @@ def test_a_film_of_latents_has_its_picture_and_no_upscaling(bench: Bench) -> Non
     bench.find("reading-normalised").click()
     press(bench, "latentAdd")
     settings = added(bench)[0]
-    assert (settings.model, settings.latents, settings.latent_rate) == ("none", "normalised", 0.0)
+    assert (settings.model, settings.latents, settings.latent_rate) == ("none", "normalised", 16.0)
     assert bench.program.controller.settings.model == "seedvr2-3b"  # the next film's own
     assert bench.program.controller.settings.latents == "auto"
     assert bench.program.queue.rows[0].picture == flat(200)

@@ -119,7 +119,7 @@ def test_the_rate_begins_with_what_the_model_was_made_for(
 ) -> None:
     sheet.view.show_read(replace(READ, frame_rate=Fraction(rate)))
     assert sheet.button(f"segment-{key}").isChecked()
-    assert sheet.view.rate.rate == 0.0
+    assert sheet.view.rate.rate == rate
 
 
 def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet: Sheet, qtbot: QtBot) -> None:
@@ -132,7 +132,9 @@ def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet: Sheet, qtbo
     assert sheet.view.rate.rate == 8.0
     assert "→ 10 s" in sheet.texts()
     field.setValue(0.0)
-    assert sheet.view.rate.rate == 0.0
+    assert sheet.view.rate.rate == 16.0
+    field.setValue(23.976)
+    assert field.text() == "23.976 frames/s"
 
 
 def test_a_vae_that_is_missing_offers_itself_and_leaves_the_choice_open(
