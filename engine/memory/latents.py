@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.geometry import Size
-from engine.media import MediaInfo, Reading
+from engine.media import MediaInfo, Reading, VideoInfo
 from engine.memory.budget import Budget
 from engine.models.wan import files
 from engine.models.wan.latent_file import examined
 from engine.models.wan.latents import MODELS, Guess
 from engine.plan import LatentPlan, Notice, Plan
 from engine.settings.schema import JobSettings
-from engine.units import rate_text
+from engine.units import bytes_text, rate_text
 
+_BYTES_PER_PIXEL = 6  # of 16 bits a colour
 _LEAST_TILE = 256  # px a side
 _WHERE_READ = {
     "raw": "as ComfyUI's own nodes save them",
@@ -85,11 +86,19 @@ def wider(plan: LatentPlan) -> LatentPlan | None:
     return None if plan.dtype == "float32" else replace(plan, dtype="float32")
 
 
-def notices(plan: Plan, media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
+def film_bytes(video: VideoInfo) -> int:
+    """Most that the decoded film takes on the disk: noise in the lowest bits stays as it is."""
+    return video.size.pixels * video.frame_count * _BYTES_PER_PIXEL
+
+
+def notices(
+    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget
+) -> Iterator[Notice]:
     """What the user should know about a source of latents."""
     if plan.latent is None:
         return
     yield from _missing(plan.latent)
+    yield from _disk(media, budget)
     yield from _reading(plan.latent, media, settings)
     head, _ = examined(media.path)
     rate, title = rate_text(media.video.frame_rate), head.space.title
@@ -101,6 +110,19 @@ def notices(plan: Plan, media: MediaInfo, settings: JobSettings) -> Iterator[Not
             f"as {title} makes them.",
             hint="Set latent_rate where that is wrong.",
             params={"rate": rate, "model": title},
+        )
+
+
+def _disk(media: MediaInfo, budget: Budget) -> Iterator[Notice]:
+    needed, free = film_bytes(media.video), budget.free_jobs_bytes
+    if free < needed:
+        yield Notice(
+            code="disk-may-fill",
+            severity="warning",
+            message=f"The disk of the job folder has {bytes_text(free)} free; the decoded film "
+            f"needs up to {bytes_text(needed)}.",
+            hint="Free some space.",
+            params={"free": str(free), "needed": str(needed), "disk": "job folder"},
         )
 
 

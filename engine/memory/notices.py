@@ -31,7 +31,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     found = [
         *_memory(plan, budget),
         *_diffusion(plan, budget),
-        *latents.notices(plan, media, settings),
+        *latents.notices(plan, media, settings, budget),
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),

@@ -29,7 +29,9 @@ def default_output(media: MediaInfo, settings: JobSettings, container: str) -> P
     stem = media.path.stem
     if media.kind == "sequence":
         stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
-    name = f"{stem}_{_label(settings)}"
+    if media.holds_latents:
+        stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
+    name = f"{stem}_{_label(media, settings)}"
     if container == "sequence":
         return media.path.parent / name
     if container == "image":
@@ -49,12 +51,14 @@ def pictures_target(output: Path) -> tuple[Path, str]:
     return output.with_name(folder), output.name
 
 
-def _label(settings: JobSettings) -> str:
+def _label(media: MediaInfo, settings: JobSettings) -> str:
     if settings.target is not None:
         return str(settings.target)
     if settings.height:
         return f"{settings.height}p"
-    return "copy" if settings.model == "none" else f"x{settings.scale}"
+    if settings.model == "none":
+        return "decoded" if media.holds_latents else "copy"
+    return f"x{settings.scale}"
 
 
 def _nearest(value: Fraction) -> int:

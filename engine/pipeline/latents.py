@@ -34,7 +34,6 @@ from engine.units import bytes_text
 from engine.video.lossless import LosslessWriter
 
 STAGE = "decode"
-_BYTES_PER_PIXEL = 6  # noise in the lowest of 16 bits cannot be made smaller
 _SPARE_BYTES = 200 * 10**6
 logger = logging.getLogger(__name__)
 
@@ -79,8 +78,7 @@ def _clear(folder: Path) -> None:
 
 
 def _check_disk(media: MediaInfo, folder: Path) -> None:
-    video = media.video
-    needed = video.size.pixels * video.frame_count * _BYTES_PER_PIXEL + _SPARE_BYTES
+    needed = choice.film_bytes(media.video) + _SPARE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise DiskFull(

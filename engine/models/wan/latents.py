@@ -134,6 +134,7 @@ class Guess:
 _MEAN_SPREAD = 0.6  # of a channel's mean, in deviations of the channel
 _LEVEL = (-0.25, 0.5)  # logarithm of all deviations together: usual value and spread
 _SHAPE_SPREAD = 0.3  # of a channel's deviation around that level, as a logarithm
+_USUALLY_RAW = 4.0  # evidence before looking: ComfyUI's own nodes save raw numbers
 _SURE = 5.0  # of evidence
 _FLAT = 1e-6  # a clip with less deviation shows nothing
 
@@ -150,7 +151,7 @@ def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
     ones, zeros = (1.0,) * len(means), (0.0,) * len(means)
     unlikely_raw = _surprise(means, deviations, space.mean, space.std)
     unlikely_normalised = _surprise(means, deviations, zeros, ones)
-    evidence = unlikely_normalised - unlikely_raw
+    evidence = _USUALLY_RAW + unlikely_normalised - unlikely_raw
     return Guess(
         reading="raw" if evidence >= 0 else "normalised",
         is_sure=abs(evidence) >= _SURE,

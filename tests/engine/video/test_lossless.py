@@ -64,5 +64,6 @@ def test_the_same_frames_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OutputUnwritable):
-        LosslessWriter(tmp_path / "none" / "film.avi", VIDEO)
+    film = LosslessWriter(tmp_path / "none" / "film.avi", VIDEO)
+    with pytest.raises(OutputUnwritable), film:
+        film.write(some_frames(1)[0])

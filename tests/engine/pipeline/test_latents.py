@@ -1,0 +1,270 @@
+"""Files of latents as sources of jobs, from file to file, with very small VAEs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from engine import commands as c
+from engine import events as e
+from engine.api import Engine, probe
+from engine.errors import NumericOverflow
+from engine.geometry import Size
+from engine.models.wan.latents import raw
+from engine.models.wan.vae_fast import FastWanVae
+from engine.settings.schema import JobSettings
+from engine.video.decode import FrameReader
+from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.listening import ENDS, Listener, running_engine
+from tests.helpers.program import NEEDS_FFMPEG
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+
+pytestmark = NEEDS_FFMPEG
+ONE_CODE = 1.2  # of 16 bits: rounding, and what float32 adds
+
+
+@pytest.fixture(scope="module")
+def vaes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
+    """Path and model by channels."""
+    folder = tmp_path_factory.mktemp("models")
+    found = {}
+    for channels, layout in ((16, "2.1"), (48, "2.2")):
+        path = folder / f"wan{channels}.safetensors"
+        model = write_wan(path, tiny_wan_config(layout))  # type: ignore[arg-type]
+        found[channels] = SimpleNamespace(path=path, model=model)
+    return found
+
+
+def a_job(latent: Path, vae: Any, **changes: Any) -> c.AddJob:
+    usual = {"model": "none", "scale": 1, "codec": "ffv1", "latents": "raw"}
+    settings = JobSettings(**{**usual, "latent_vae": str(vae.path), **changes})
+    return c.AddJob(job_id="a", source=latent, settings=settings, output=latent.parent / "out.mkv")
+
+
+def ended(engine: Engine, heard: Listener, job: c.AddJob) -> e.Event:
+    engine.send(c.StartQueue())
+    engine.send(job)
+    return heard.wait(*ENDS)
+
+
+def pictures(path: Path) -> np.ndarray:
+    """[T, 3, H, W] codes."""
+    with FrameReader(probe(path)) as reader:
+        return np.stack([np.stack(frame.planes[:3]) for frame in reader]).astype(np.float64)
+
+
+def truth(vae: Any, latent: Tensor) -> np.ndarray:
+    """What comes out when all of it is decoded at once in float64, as codes of 16 bits."""
+    frames = vae.model.decode(latent.double())[0].movedim(0, 1)
+    return ((frames.clamp(-1, 1) + 1) / 2 * 65535).numpy()
+
+
+@pytest.mark.parametrize("channels", [16, 48])
+@pytest.mark.parametrize("reading", ["raw", "normalised"])
+def test_a_file_of_latents_becomes_a_film(
+    tmp_path: Path, vaes: dict[int, Any], channels: int, reading: str
+) -> None:
+    latent = write_latent(tmp_path / "a.latent", a_latent(channels))
+    vae = vaes[channels]
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, a_job(tmp_path / "a.latent", vae, latents=reading))
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed, done.report.problems
+    assert done.report.source == tmp_path / "a.latent"
+    made = probe(tmp_path / "out.mkv").video
+    assert (made.frame_count, made.frame_rate) == (9, 16 if channels == 16 else 24)
+    assert (made.tags.primaries, made.tags.transfer) == ("bt709", "bt709")
+    wanted = truth(vae, raw(latent.double()) if reading == "normalised" else latent)
+    assert abs(pictures(tmp_path / "out.mkv") - wanted).max() < ONE_CODE
+    decoding = [event for event in heard.of(e.StageProgress) if event.stage == "decode"]
+    assert (decoding[-1].done, decoding[-1].total) == (9, 9)
+    assert not list((tmp_path / "jobs").iterdir()), "the decoded film has gone with the job"
+
+
+def test_a_longer_film_in_pieces_is_the_whole_one(tmp_path: Path, vaes: dict[int, Any]) -> None:
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 19, 2, 3))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        assert isinstance(
+            ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16])), e.JobFinished
+        )
+    assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
+
+
+def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: dict[int, Any]) -> None:
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 1))
+    settings = JobSettings(model="none", latents="raw", latent_vae=str(vaes[16].path))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        job = c.AddJob(job_id="a", source=tmp_path / "a.latent", settings=settings)
+        assert isinstance(ended(engine, heard, job), e.JobFinished)
+    made = tmp_path / "a_decoded.png"
+    assert abs(pictures(made) - truth(vaes[16], latent)).max() < ONE_CODE
+
+
+def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: dict[int, Any]) -> None:
+    write_latent(tmp_path / "a.latent")
+    job = a_job(tmp_path / "a.latent", vaes[16], model="lite", scale=2, codec="h264")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, job)
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed, done.report.problems
+    made = probe(tmp_path / "out.mkv").video
+    assert (made.size, made.tags.matrix, made.tags.range) == (Size(80, 48), "bt709", "tv")
+
+
+def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, Any]) -> None:
+    write_latent(tmp_path / "a.latent", a_latent(16, 6, 2, 3))
+    job = a_job(tmp_path / "a.latent", vaes[16], segment_seconds=0.5)
+    with running_engine(tmp_path / "whole") as (engine, heard):
+        assert isinstance(ended(engine, heard, job), e.JobFinished)
+    whole = pictures(tmp_path / "out.mkv")
+    (tmp_path / "out.mkv").unlink()
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        engine.send(job)
+        heard.wait(e.SegmentDone)
+        engine.send(c.CancelJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobCancelled)
+    assert list((tmp_path / "jobs" / "a").glob("decoded_*.avi"))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert "decode" not in [event.stage for event in heard.of(e.StageStarted)]
+    assert np.array_equal(pictures(tmp_path / "out.mkv"), whole)
+
+
+def test_a_job_that_ended_while_decoding_begins_that_again(
+    tmp_path: Path, vaes: dict[int, Any]
+) -> None:
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 20, 2, 3))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        engine.send(a_job(tmp_path / "a.latent", vaes[16]))
+        while heard.wait(e.StageProgress).stage != "decode":
+            pass
+        engine.send(c.CancelJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobCancelled)
+        folder = tmp_path / "jobs" / "a"
+        assert not list(folder.glob("decoded_*")), "a part is worth nothing"
+        (folder / "decoded_0123.avi").write_bytes(b"of other settings")
+        (folder / "decoded_0123.avi.part").write_bytes(b"of a program that was killed")
+        engine.send(c.RetryJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (torch.OutOfMemoryError("no"), "out-of-memory"),
+        (NumericOverflow("The decoder's numbers grew too large.", hint=""), "overflow"),
+    ],
+)
+def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
+    tmp_path: Path,
+    vaes: dict[int, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    why: str,
+) -> None:
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 1, 36, 33))
+    real, fails = FastWanVae.decode_slice, [error]
+
+    def once(self: FastWanVae, *args: Any) -> Any:
+        if fails:
+            raise fails.pop()
+        return real(self, *args)
+
+    monkeypatch.setattr(FastWanVae, "decode_slice", once)
+    precision = "bfloat16" if why == "overflow" else "float32"
+    job = a_job(tmp_path / "a.latent", vaes[16], vae_precision=precision)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, job)
+    assert isinstance(done, e.JobFinished), done
+    (change,) = heard.of(e.PlanDowngraded)
+    assert change.why == why
+    assert change.plan.latent is not None
+    assert change.plan.latent.dtype == "float32"
+    assert (change.plan.latent.decode_tile is None) == (why == "overflow")
+    assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
+
+
+def test_a_full_disk_is_said_before_anything_is_decoded(
+    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_latent(tmp_path / "a.latent")
+    nothing = SimpleNamespace(free=1000, total=1000, used=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: nothing)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16]))
+    assert isinstance(done, e.JobFailed), done
+    assert done.error.code == "disk-full"
+
+
+@pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "vae"])
+def test_what_cannot_be_used_is_refused_when_it_is_added(
+    tmp_path: Path, vaes: dict[int, Any], kind: str
+) -> None:
+    path, vae, latent = tmp_path / "a.latent", vaes[16], a_latent()
+    if kind == "nan":
+        latent[0, 0, 0, 0, 0] = torch.nan
+    write_latent(path, torch.zeros(1, 4, 8, 8) if kind == "channels" else latent)
+    if kind == "empty":
+        path.write_bytes(b"")
+    if kind == "cut":
+        path.write_bytes(path.read_bytes()[:-7])
+    if kind == "vae":
+        vae = vaes[48]
+    codes = {
+        "nan": "unreadable-media",
+        "channels": "unsupported-media",
+        "empty": "unreadable-media",
+        "cut": "truncated-media",
+        "vae": "wrong-model",
+    }
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, a_job(path, vae))
+    assert isinstance(done, e.JobRejected), done
+    assert done.error.code == codes[kind]
+    assert done.error.hint
+
+
+def test_there_is_no_picture_before_decoding_and_no_source_after_the_job(
+    tmp_path: Path, vaes: dict[int, Any]
+) -> None:
+    write_latent(tmp_path / "a.latent")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(a_job(tmp_path / "a.latent", vaes[16]))
+        engine.send(c.ShowFrame(job_id="a", seconds=0.1))
+        shown = heard.wait(e.PreviewReady)
+        assert (shown.source, shown.result) == (None, None)
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        assert any(event.picture is not None for event in heard.of(e.TileDone))
+        engine.send(c.ShowFrame(job_id="a", seconds=0.1))
+        shown = heard.wait(e.PreviewReady)
+        assert shown.source is None
+        assert shown.result is not None
+        assert shown.result.size == Size(40, 24)
+
+
+def test_new_settings_are_a_new_film(tmp_path: Path, vaes: dict[int, Any]) -> None:
+    write_latent(tmp_path / "a.latent")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        job = a_job(tmp_path / "a.latent", vaes[16])
+        engine.send(job)
+        first = heard.wait(e.PlanChosen).plan
+        changed = a_job(tmp_path / "a.latent", vaes[16], latents="normalised", latent_rate=24.0)
+        engine.send(c.ChangeJob(job_id="a", settings=changed.settings, output=job.output))
+        second = heard.wait(e.PlanChosen).plan
+    assert first.latent is not None
+    assert second.latent is not None
+    assert (first.latent.normalised, second.latent.normalised) == (False, True)
+    assert (first.picture.frame_rate, second.picture.frame_rate) == (16, 24)
