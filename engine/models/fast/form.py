@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from engine.models.fast.flow import Flow, Part, Trace
+from engine.models.fast.flow import AnyFlow, Part, Trace
 from engine.models.slicing import SlicedVae
 from engine.ops.conv3d import Carry
 from engine.ops.conv_probe import choose_convolution
@@ -37,7 +37,7 @@ class Sizes(Protocol):
         ...
 
 
-class FastForm(SlicedVae):
+class FastForm(SlicedVae, Generic[AnyFlow]):
     """What runs the parts of a fast form; a family says which parts there are.
 
     Inference only. Not for several threads at once: all parts share one workspace.
@@ -49,13 +49,15 @@ class FastForm(SlicedVae):
 
     Attributes:
         config: Sizes of the model.
+        flow_type: What goes through the parts, set by the family.
         parts: Of both ways, set by the family.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
 
     config: Sizes
-    parts: dict[Way, list[Part[Flow]]]
+    flow_type: type[AnyFlow]
+    parts: dict[Way, list[Part[AnyFlow]]]
 
     def __init__(self, device: torch.device, dtype: torch.dtype, switches: VaeSwitches) -> None:
         self.device, self.dtype, self.switches = device, dtype, switches
@@ -96,25 +98,54 @@ class FastForm(SlicedVae):
         return found, working.done()
 
     def run_frames(
-        self, parts: Sequence[Part[Flow]], frames: Tensor, carry: Carry
+        self, parts: Sequence[Part[AnyFlow]], frames: Tensor, carry: Carry
     ) -> tuple[Tensor, Carry]:
         """One slice of frames [T, C, H, W] through some parts; the frames are not changed."""
-        working = carry.begin()
+        flow = self.flow_of(frames, carry.begin())
+        if flow.stream is not None and flow.stream.data_ptr() == frames.data_ptr():
+            flow.stream = flow.stream.clone()
+        return self.run_flow(parts, flow)
+
+    def run_flow(self, parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> tuple[Tensor, Carry]:
+        """A flow through some parts; the frames that come out, and the next carry."""
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
-            result = self._run(parts, frames, working)
-        return result, working.done()
+            result = _through(parts, flow)
+        return result, flow.carry.done()
+
+    def flow_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> AnyFlow:
+        """A flow of frames [T, C, H, W], laid out as the parts want them, with a working carry."""
+        last = self.switches.channels_last
+        layout = torch.channels_last if last else torch.contiguous_format
+        with no_gradients():
+            stream = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
+        return self.flow_type(
+            carry=carry,
+            workspace=self.workspace,
+            switches=self.switches,
+            trace=self.show if self.trace is not None and batch == 0 else None,
+            stream=stream,
+            batch=batch,
+        )
+
+    def show(self, name: str, frames: Tensor) -> None:
+        """Give the observer a copy of what a part gave."""
+        if self.trace is not None:
+            frames = frames.clone(memory_format=torch.contiguous_format)
+            self.trace(name, frames.movedim(0, 1).unsqueeze(0))
 
     def _clip(self, way: Way, clip: Tensor, carry: Carry, batch: int) -> Tensor:
         """One clip or slice of it; a short and small clip may be a recording."""
         graph = self._graphs.get(way)
         whole = carry.first and carry.last and self.trace is None
         if graph is None or not whole or self._pixels(way, clip) > _GRAPH_PIXELS:
-            return self._run(self.parts[way], clip.movedim(0, 1), carry, batch)
+            flow = self.flow_of(clip.movedim(0, 1), carry, batch)
+            return _through(self.parts[way], flow)
         return graph(clip.to(self.device, self.dtype))
 
     def _graphed(self, way: Way) -> GraphedCalls:
         def work(clip: Tensor) -> Tensor:
-            return self._run(self.parts[way], clip.movedim(0, 1), Carry(last=True))
+            flow = self.flow_of(clip.movedim(0, 1), Carry(last=True))
+            return _through(self.parts[way], flow)
 
         return GraphedCalls(work, self.workspace.stretches)
 
@@ -126,29 +157,11 @@ class FastForm(SlicedVae):
         count = 1 + (count - 1) * self.config.temporal_factor
         return count * height * width * self.config.spatial_factor**2
 
-    def _run(
-        self, parts: Sequence[Part[Flow]], frames: Tensor, carry: Carry, batch: int = 0
-    ) -> Tensor:
-        flow = Flow(
-            carry=carry,
-            workspace=self.workspace,
-            switches=self.switches,
-            trace=self._show if self.trace is not None and batch == 0 else None,
-            batch=batch,
-        )
-        last = self.switches.channels_last
-        layout = torch.channels_last if last else torch.contiguous_format
-        own = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
-        flow.put(own.clone() if own.data_ptr() == frames.data_ptr() else own)
-        del own
-        for part in parts:
-            part.run(flow)
-        return flow.take()
 
-    def _show(self, name: str, frames: Tensor) -> None:
-        if self.trace is not None:
-            frames = frames.clone(memory_format=torch.contiguous_format)
-            self.trace(name, frames.movedim(0, 1).unsqueeze(0))
+def _through(parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> Tensor:
+    for part in parts:
+        part.run(flow)
+    return flow.take()
 
 
 def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:

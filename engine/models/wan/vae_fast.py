@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from engine.models.fast.flow import Flow
 from engine.models.fast.form import FastForm
 from engine.models.slicing import clamped_moments
 from engine.models.wan.config import WanConfig
@@ -18,7 +19,7 @@ from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.optimisations import VaeSwitches
 
 
-class FastWanVae(FastForm, WanForm):
+class FastWanVae(FastForm[Flow], WanForm):
     """Encoder and decoder with folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -42,6 +43,7 @@ class FastWanVae(FastForm, WanForm):
     """
 
     config: WanConfig
+    flow_type = Flow
 
     def __init__(
         self,
@@ -53,9 +55,9 @@ class FastWanVae(FastForm, WanForm):
         switches: VaeSwitches | None = None,
     ) -> None:
         super().__init__(torch.device(device), dtype, switches or VaeSwitches())
-        self.config = config
+        self.config, options = config, self.conv_options()
         with no_gradients(), exact_arithmetic():
-            build = Builder(weights, self.device, self.conv_options(), self.switches)
+            build = Builder(weights, self.device, options, self.switches)
             self._encoder = encoder(build, config)
             self._decoder = decoder(build, config)
         self.parts = {
