@@ -67,11 +67,9 @@ def check_folder(folder: Path, only: str = "") -> Iterator[Outcome]:
 
 def check_file(path: Path) -> Iterator[Outcome]:
     """All cases of one file; an unknown file is a failure."""
-    check, missing = kinds.check_of(path.name), kinds.missing_for(path.name)
+    check = kinds.check_of(path.name)
     if check is not None:
         yield from _guarded(path, check)
-    elif missing:
-        _say(f"not checked yet: {path.name} ({missing})")
     elif path.name not in kinds.DATA:
         yield Outcome(case=path.name, problem="unknown file")
 

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.golden import cases_dit, cases_gguf, cases_pipeline, cases_sampler, cases_vae
+from tests.golden import (
+    cases_dit,
+    cases_gguf,
+    cases_pipeline,
+    cases_sampler,
+    cases_vae,
+    cases_wan,
+    cases_wan_facts,
+    cases_wan_units,
+)
 from tests.golden.cases_colour import check_colour
 from tests.golden.cases_prepare import check_blend, check_padding, check_resize
 from tests.golden.outcome import Outcome
@@ -32,18 +41,17 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("temporal_blend.safetensors", check_blend),
     ("color_correction.safetensors", check_colour),
     ("gguf_*.safetensors", cases_gguf.check_blocks),
-)
-
-# Files of models and stages that do not exist yet: told, and counted neither way.
-MISSING: tuple[tuple[str, str], ...] = (
-    ("wan*.safetensors", "the Wan VAEs"),
-    ("manifest_wan*.json", "the Wan VAEs"),
-    ("ops.safetensors", "the Wan VAEs"),
-    ("cases.json", "the Wan VAEs"),
-    ("checkpoints.json", "the Wan VAEs"),
-    ("diffusers_keymap_*.json", "the Wan VAEs"),
-    ("latent_stats.json", "the Wan VAEs"),
-    ("comfyui_*", "latent files of ComfyUI"),
+    ("manifest_wan*.json", cases_wan.check_manifest),
+    ("wan*_weights.safetensors", cases_wan.check_weights),
+    ("wan*_trace.safetensors", cases_wan.check_traces),
+    ("wan*_io*.safetensors", cases_wan.check_cases),
+    ("ops.safetensors", cases_wan_units.check_units),
+    ("diffusers_keymap_wan*.json", cases_wan_facts.check_keymap),
+    ("latent_stats.json", cases_wan_facts.check_statistics),
+    ("checkpoints.json", cases_wan_facts.check_checkpoints),
+    ("cases.json", cases_wan_facts.check_facts),
+    ("comfyui_*.latent", cases_wan_facts.check_latent),
+    ("comfyui_latent_expected.safetensors", cases_wan_facts.check_expected_latents),
 )
 
 # Facts about the files beside them; there is nothing in them that could be wrong here.
@@ -53,8 +61,3 @@ DATA = ("README.md", "manifest.toml", "published_files.json", "reference_timing.
 def check_of(name: str) -> Check | None:
     """Who checks a file of this name; None when nobody does."""
     return next((check for pattern, check in CHECKS if fnmatchcase(name, pattern)), None)
-
-
-def missing_for(name: str) -> str:
-    """What has to be built before a file of this name can be checked; "" for other files."""
-    return next((what for pattern, what in MISSING if fnmatchcase(name, pattern)), "")

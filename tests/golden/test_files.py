@@ -12,7 +12,7 @@ import torch
 
 from engine.models.load import check_keys, shapes_of
 from engine.models.seedvr2.vae import SeedVr2Vae
-from tests.golden import cases_dit, cases_sampler, cases_vae
+from tests.golden import cases_dit, cases_sampler, cases_vae, cases_wan
 from tests.golden.check import main
 
 HERE = Path(__file__).parent
@@ -34,6 +34,17 @@ def test_the_limits_are_those_that_were_written_down() -> None:
     assert about["vae_max_abs"] == cases_vae.LIMIT
     assert about["dit_max_abs"] == cases_dit.LIMIT
     assert about["latent_max_abs"] == cases_sampler.LIMIT
+
+
+def test_the_limits_of_wan_are_those_that_were_written_down() -> None:
+    about = tomllib.loads((HERE / "wan" / "manifest.toml").read_text("utf-8"))["tolerance"]
+    told = (about["plain_max_abs"], about["fast_max_abs"])
+    assert told == (cases_wan.LIMITS["plain"], cases_wan.LIMITS["fast"])
+    for dtype, decibels in (
+        (torch.float16, "float16_psnr_db"),
+        (torch.bfloat16, "bfloat16_psnr_db"),
+    ):
+        assert cases_wan.HALVES[dtype] == pytest.approx(10 ** (-about[decibels] / 20))
 
 
 def test_all_families_together_stay_small() -> None:

@@ -118,7 +118,7 @@ class WanVae(nn.Module, WanForm):
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
         carry = carry.begin()
-        moments = self.conv1(self.encoder(_patches(frames, self.config.patch), carry))
+        moments = self.conv1(self.encoder(patches(frames, self.config.patch), carry))
         return clamped_moments(moments), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -145,7 +145,7 @@ def pictures(frames: Tensor, config: WanConfig) -> Tensor:
     return frames
 
 
-def _patches(frames: Tensor, side: int) -> Tensor:
+def patches(frames: Tensor, side: int) -> Tensor:
     """[B, 3, T, H, W] -> [B, 3 * side**2, T, h, w], channel 4 * colour + 2 * column + row."""
     if side == 1:
         return frames
