@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from engine import events
 from engine.errors import ErrorInfo
+from engine.media import LATENT
+from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
     from app.screenshots_player import Player
 
+_FOLDER = Path("ComfyUI", "output", "latents")
 _MISSING = ErrorInfo(
     code="weights-missing",
     message="The VAE is not on this machine yet: Wan2.1_VAE.safetensors.",
@@ -32,8 +35,7 @@ _REFUSED = ErrorInfo(
 
 
 def _open(player: Player, *names: str) -> Path:
-    folder = Path.home() / "ComfyUI" / "output" / "latents"
-    files = [folder / name for name in names or ("ComfyUI_00001_.latent",)]
+    files = [_FOLDER / name for name in names or ("ComfyUI_00001_.latent",)]
     player.program.controller.add_files(files)
     player.settle()
     return files[0]
@@ -109,10 +111,23 @@ def _refused(player: Player) -> None:
     player.say([events.LatentRefused(path=path, error=_REFUSED)])
 
 
+def _queued(player: Player) -> None:
+    """As it stands after an earlier run of the program: nobody has decoded it yet."""
+    waiting = player.recording.until(events.JobStarted)
+    player.add("sample", "ComfyUI_00001_.latent", JobSettings(model="none", latents="raw"))
+    for event in waiting:
+        if isinstance(event, events.JobQueued):
+            media = replace(event.media, path=_FOLDER / "a.latent", container=LATENT)
+            player.play([replace(event, media=media, picture=None)])
+        elif isinstance(event, events.PlanChosen):
+            player.play([event])
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "latent": _latent,
     "latent_unsure": _unsure,
     "latent_reading": _reading,
     "latent_missing": _missing,
     "latent_refused": _refused,
+    "latent_queued": _queued,
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine import events
 from engine.errors import ErrorInfo
 from engine.published import PublishedState, State
-from engine.settings.schema import JobSettings
+from engine.settings.schema import SEEDVR2, JobSettings
 
 if TYPE_CHECKING:
     from app.screenshots_player import Player
@@ -46,10 +46,15 @@ def _standing(file: PublishedState, state: State) -> PublishedState:
     )
 
 
+def _companions(player: Player) -> list[PublishedState]:
+    """VAE and text embedding of SeedVR2."""
+    ours = set(SEEDVR2)
+    return [f for f in player.weights.files if f.kind != "dit" and ours.intersection(f.models)]
+
+
 def _shared(player: Player) -> dict[str, State]:
-    """VAE and text embedding are here."""
-    others = (file for file in player.weights.files if file.kind != "dit")
-    return {file.id.replace("-", "_"): "here" for file in others}
+    """Those are here."""
+    return {file.id.replace("-", "_"): "here" for file in _companions(player)}
 
 
 def _models(player: Player) -> None:
@@ -62,9 +67,8 @@ def _fetching(player: Player) -> None:
     view = player.program.models.view
     view.get_wanted.emit(DIT)
     _list(player, **_shared(player))
-    for file in player.weights.files:
-        if file.kind != "dit":
-            player.say([events.WeightsDone(file=file.id, phase="download", result=file)])
+    for file in _companions(player):
+        player.say([events.WeightsDone(file=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([_progress(DIT, done, 6780.0)])
     view.get_wanted.emit(LARGE)
@@ -96,7 +100,8 @@ def _failed(player: Player) -> None:
 def _complete(player: Player) -> None:
     _models(player)
     states = {"seedvr2_3b_fp16": "here", "seedvr2_7b_fp16": "unverified"}
-    _list(player, **_shared(player), **states)
+    wan = {"wan_2x_fp32": "here", "wan21_vae_16bit": "unverified"}
+    _list(player, **_shared(player), **states, **wan)
 
 
 def _missing(player: Player) -> None:

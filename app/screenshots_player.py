@@ -28,6 +28,8 @@ class Player:
         """Only questions for a frame are answered: with the frame that was recorded."""
         if isinstance(command, commands.ShowFrame):
             row = self._program.queue.find(command.job_id)
+            if row is not None and row.media is not None and row.media.holds_latents:
+                return  # nothing of it was decoded
             has_result = row is not None and row.report is not None
             source = self._recording.frame if has_result else self._recording.said
             for event in source:

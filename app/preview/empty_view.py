@@ -10,7 +10,7 @@ from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import pixmap
 
-_FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF …"
+_FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF, .latent …"
 _ICON_PX = 44
 _WIDTH = 560
 

@@ -207,7 +207,7 @@ class StageView(QWidget):
             return ""
         if self._is_finished:
             return tr("The decoded latents were only kept while the job ran.")
-        return tr("Latents are no pictures yet. They are decoded when the job runs.")
+        return tr("Latents are decoded when the job runs.")
 
     def _is_awaited(self, event: PreviewReady) -> bool:
         """False for answers to others (the queue asks for small ones) and for late ones."""

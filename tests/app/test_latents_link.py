@@ -7,6 +7,7 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
+from app import wording
 from app.latents.latent_sheet import LatentSheet
 from app.preview.scene import Mode
 from app.ui_state import UiState
@@ -191,7 +192,7 @@ def test_latents_without_a_picture_say_why(bench: Bench) -> None:
     bench.program.controller.add_file(Path("/latents/a.latent"))
     bench.hear()
     scene = bench.window.stage.canvas.scene
-    assert scene.no_source_text.startswith("Latents are no pictures yet.")
+    assert scene.no_source_text.startswith("Latents are decoded when")
     bench.program.controller.add_file(Path("film.mp4"))
     bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
     bench.hear()
@@ -241,3 +242,32 @@ def test_the_open_sheet_changes_its_language(bench: Bench) -> None:
     assert bench.button("latentAdd").text() == "添加到队列"
     assert bench.find("reading-raw").accessibleName() == "原样"
     assert sheet.windowFlags() & Qt.WindowType.Dialog
+
+
+def test_the_card_says_that_latents_are_being_decoded(bench: Bench) -> None:
+    drop(bench, "a.latent")
+    press(bench, "latentAdd")
+    bench.do("start")
+    row = bench.program.queue.rows[0]
+    bench.engine.sink.emit(events.StageStarted(job_id=row.job_id, stage="decode"))
+    bench.engine.sink.emit(
+        events.StageProgress(job_id=row.job_id, stage="decode", done=20, total=80)
+    )
+    bench.hear()
+    assert wording.state(row) == "Decoding the latent · 25 %"
+    bench.engine.advance(10)
+    bench.hear()
+    assert wording.state(row) == "Upscaling · 10 of 81"
+
+
+def test_the_first_picture_of_latents_stays_until_there_is_a_better_one(bench: Bench) -> None:
+    drop(bench, "a.latent")
+    press(bench, "latentAdd")
+    stage, row = bench.window.stage, bench.program.queue.rows[0]
+    seconds = stage.timeline.seconds_to_ask
+    bench.engine.sink.emit(
+        events.PreviewReady(job_id=row.job_id, frame=0, seconds=seconds, source=None)
+    )
+    bench.hear()
+    assert row.picture == flat(60)
+    assert stage.canvas.mode is Mode.ORIGINAL
