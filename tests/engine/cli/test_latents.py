@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import commands
+from engine.errors import WeightsMissing
+from engine.settings.schema import JobSettings
+from tests.helpers.command_line import CommandLine
+from tests.helpers.latent_files import a_latent, write_latent
+
+
+@pytest.fixture
+def latent(tmp_path: Path) -> Path:
+    write_latent(tmp_path / "a.latent")
+    return tmp_path / "a.latent"
+
+
+def added(command_line: CommandLine) -> commands.AddJob:
+    engine = command_line.services.engine
+    assert engine is not None
+    (job,) = (one for one in engine.commands if isinstance(one, commands.AddJob))
+    return job
+
+
+def usual(**changes: object) -> JobSettings:
+    return JobSettings(**{"model": "none", "scale": 1, "latents": "raw", **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ("", usual()),
+        ("--normalised", usual(latents="normalised")),
+        ("--rate 24000/1001", usual(latent_rate=24000 / 1001)),
+        ("--model wan21-vae", usual()),
+        ("--upscale seedvr2-3b --height 1080", usual(model="seedvr2-3b", height=1080, scale=2)),
+        ("--upscale lite", usual(model="lite", scale=2)),
+        ("--set latents=auto --set codec=h264", usual(latents="auto", codec="h264")),
+        ("--start 1 --stop 2 --overwrite", usual(start="1", stop="2", overwrite=True)),
+    ],
+)
+def test_options_of_decoding_become_settings_of_a_job(
+    command_line: CommandLine, latent: Path, words: str, settings: JobSettings
+) -> None:
+    ended = command_line("decode-latent", str(latent), "-o", "out.mp4", *words.split())
+    assert ended.status == 0, ended.err
+    job = added(command_line)
+    assert (job.source, job.settings) == (latent, settings)
+    assert job.output == Path.cwd() / "out.mp4"
+
+
+def test_a_vae_of_ones_own_is_found_from_any_folder(
+    command_line: CommandLine, latent: Path
+) -> None:
+    command_line("decode-latent", str(latent), "-o", "out.mp4", "--vae", "my.safetensors")
+    assert added(command_line).settings.latent_vae == str(Path.cwd() / "my.safetensors")
+
+
+def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, latent: Path) -> None:
+    ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
+    assert ended.status == 1
+    assert "a.latent holds 16 channels: it belongs to wan21-vae" in ended.err
+    write_latent(latent, a_latent(4))
+    ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
+    assert "error[unsupported-media]" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "decode-latent a.latent",
+        "decode-latent -o b.mp4",
+        "decode-latent a.latent b.latent -o b.mp4",
+        "decode-latent a.latent -o b.mp4 --rate 0",
+        "decode-latent a.latent -o b.mp4 --rate 1/0",
+        "decode-latent a.latent -o b.mp4 --model lite",
+        "decode-latent a.latent -o b.mp4 --scale 2 --height 9",
+        "encode-latent a.mp4",
+        "encode-latent a.mp4 -o a.latent --model wan-2x",
+        "encode-latent a.mp4 -o a.latent --scale 2",
+    ],
+)
+def test_wrong_usage(command_line: CommandLine, words: str) -> None:
+    assert command_line(*words.split()).status == 2
+
+
+def test_a_film_is_encoded_and_told_in_words(command_line: CommandLine) -> None:
+    ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
+    assert ended.status == 0
+    assert "3 latents of wan21-vae, raw, 98.0 kB, in 2 s" in ended.out
+    assert "encoded as 256x136: the last columns and rows of 250x130 again" in ended.out
+    assert "encoded as 9 frames: the last of 7 again" in ended.out
+    assert "encoding: 7/7 frames, 100 %" in ended.err
+    ((source, target, model, job, _),) = command_line.services.asked
+    assert (source, target) == (Path.cwd() / "a.mp4", Path.cwd() / "a.latent")
+    assert (model, job) == ("wan21-vae", usual())
+
+
+def test_options_of_encoding(command_line: CommandLine) -> None:
+    words = "--model wan22-vae --normalised --vae v.pth --start 1 --stop 0:02 --set device=cpu"
+    ended = command_line("encode-latent", "a.mp4", "-o", "a.latent", *words.split(), "--json")
+    (told,) = ended.objects
+    assert (told["model"], told["latents"], told["size"]["width"]) == ("wan22-vae", 3, 250)
+    ((_, _, _, job, _),) = command_line.services.asked
+    vae = str(Path.cwd() / "v.pth")
+    assert job == usual(latents="normalised", latent_vae=vae, start="1", stop="0:02", device="cpu")
+
+
+def test_why_nothing_was_encoded(command_line: CommandLine) -> None:
+    command_line.services.error = WeightsMissing("There is no VAE.", hint="Get it.")
+    ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
+    assert ended.status == 1
+    assert "error[weights-missing]: There is no VAE." in ended.err
