@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from engine.geometry import Size
 from engine.media import MediaInfo, Reading, VideoInfo
+from engine.memory import wan
 from engine.memory.budget import Budget
+from engine.memory.edges import next_tile, tile_of
 from engine.models.wan import files
 from engine.models.wan.latent_file import examined
 from engine.models.wan.latents import MODELS, Guess
@@ -16,7 +18,6 @@ from engine.settings.schema import JobSettings
 from engine.units import bytes_text, rate_text
 
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
-_LEAST_TILE = 256  # px a side
 _WHERE_READ = {
     "raw": "as ComfyUI's own nodes save them",
     "normalised": "as WanVideoWrapper saves them",
@@ -40,18 +41,17 @@ def choose(
     """
     if not media.holds_latents:
         return None
-    from engine.memory import wan
-
     head, guess = examined(media.path)
     found = files.files_of_wan(head.space.model, settings.latent_vae)
     dtype, tile = wan.fitted_decode(found.config, head.padded, device, budget)
+    edge = max(settings.decode_tile, wan.least_edge(found.config)) if settings.decode_tile else 0
     return LatentPlan(
         vae=found.vae,
         model=head.space.model,
         normalised=reading_of(settings, guess) == "normalised",
         device=device,
         dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
-        decode_tile=wished(settings.decode_tile, head.padded) or tile,
+        decode_tile=tile_of(edge, head.padded) or tile,
     )
 
 
@@ -62,23 +62,16 @@ def reading_of(settings: JobSettings, guess: Guess) -> Reading:
     return guess.reading if guess.is_sure else "raw"
 
 
-def smaller(plan: LatentPlan, size: Size) -> LatentPlan | None:
+def smaller(plan: LatentPlan, padded: Size) -> LatentPlan | None:
     """The same in smaller tiles; None at the floor.
 
     Args:
         plan: That needs too much.
-        size: Of the pictures, px.
+        padded: Size of the pictures that the VAE makes, px.
     """
-    tile = smaller_tile(plan.decode_tile, size)
+    least = wan.least_edge(files.wan_config(plan.vae, plan.model))
+    tile = next_tile(plan.decode_tile, padded, least)
     return None if tile is None else replace(plan, decode_tile=tile)
-
-
-def smaller_tile(tile: Size | None, size: Size) -> Size | None:
-    """Half a tile, or half a picture; None at the floor."""
-    now = tile or size
-    if max(now.width, now.height) <= _LEAST_TILE:
-        return None
-    return Size(max(_LEAST_TILE, now.width // 2), max(_LEAST_TILE, now.height // 2))
 
 
 def wider(plan: LatentPlan) -> LatentPlan | None:
@@ -159,10 +152,3 @@ def _reading(plan: LatentPlan, media: MediaInfo, settings: JobSettings) -> Itera
             hint=f"If the picture is wrong, set latents={other}.",
             params={"reading": reading, "guess": guess.reading},
         )
-
-
-def wished(edge: int, size: Size) -> Size | None:
-    """A tile of the user's; None where none is wanted or needed."""
-    if not edge or edge >= max(size.width, size.height):
-        return None
-    return Size(min(edge, size.width), min(edge, size.height))

@@ -22,7 +22,7 @@ from engine.media import MediaInfo
 from engine.memory import latents as choice
 from engine.memory.oom import is_out_of_memory
 from engine.models.contracts import DecodedTile
-from engine.models.wan.latent_file import LatentFile
+from engine.models.wan.latent_file import LatentFile, examined
 from engine.models.wan.latents import raw
 from engine.models.wan.split import LATENTS_PER_VISIT
 from engine.pipeline.context import Context
@@ -105,7 +105,8 @@ def _change(context: Context, plan: LatentPlan, error: Exception) -> None:
     if isinstance(error, NumericOverflow):
         why, other = "overflow", choice.wider(plan)
     elif is_out_of_memory(error):
-        why, other = "out-of-memory", choice.smaller(plan, context.media.video.size)
+        head, _ = examined(context.media.path)
+        why, other = "out-of-memory", choice.smaller(plan, head.padded)
     else:
         raise error
     if other is None and why == "overflow":

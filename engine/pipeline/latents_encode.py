@@ -19,9 +19,9 @@ from engine.control import Control
 from engine.errors import ContainerMismatch, NumericOverflow, OutOfMemory, UnreadableMedia
 from engine.geometry import Size
 from engine.media import MediaInfo, Reading
-from engine.memory import latents as choice
 from engine.memory import wan
 from engine.memory.budget import Budget, measure_budget
+from engine.memory.edges import next_tile, tile_of
 from engine.memory.model_choice import device_of
 from engine.memory.oom import is_out_of_memory
 from engine.models.wan.files import WanFiles
@@ -157,7 +157,7 @@ class _Encoding:
         return _Way(
             device=device,
             dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
-            tile=choice.wished(settings.encode_tile, self.padded) or tile,
+            tile=tile_of(settings.encode_tile, self.padded) or tile,
             threads=budget.threads,
         )
 
@@ -167,7 +167,7 @@ class _Encoding:
             return _Way(device=way.device, dtype="float32", tile=way.tile, threads=way.threads)
         if not is_out_of_memory(error):
             raise error
-        tile = choice.smaller_tile(way.tile, self.padded)
+        tile = next_tile(way.tile, self.padded)
         if tile is None:
             raise OutOfMemory(
                 "There is not enough memory to encode even the smallest tiles.",
