@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.models.clips import check_finite, cut
 from engine.models.slicing import slices
+from engine.models.wan.reach import decode_warm_up, encode_warm_up
 from engine.models.wan.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.models.wan.vae_fast import FastWanVae
 from engine.ops.conv3d import Carry
@@ -53,7 +54,8 @@ class Way:
 
 
 def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
-    """The encoder's local half: frames to features."""
+    """The encoder's local half: frames to features; a longer warm-up than needed is cut short."""
+    early = min(warm_up, encode_warm_up(vae.config))
     cut, step = encode_cut(vae.config), vae.config.temporal_factor
     return Way(
         name="encoder",
@@ -65,12 +67,12 @@ def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
         given=lambda frames: -(-frames // cut.time),
         each=step,
         slice_latents=slice_latents,
-        early=step * warm_up + 1 if warm_up else 0,  # begins with the last frame of a latent
+        early=step * early + 1 if early else 0,  # begins with the last frame of a latent
     )
 
 
 def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
-    """The decoder's local half: features to frames."""
+    """The decoder's local half: features to frames; as `encode_way`."""
     cut = decode_cut(vae.config)
     each = vae.config.temporal_factor // cut.time
     return Way(
@@ -83,7 +85,7 @@ def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
         given=lambda features: max(0, 1 + cut.time * (features - 1)),
         each=each,
         slice_latents=slice_latents,
-        early=each * warm_up,
+        early=each * min(warm_up, decode_warm_up(vae.config)),
     )
 
 

@@ -134,8 +134,9 @@ class WanUpscaler(ShotModel):
         """
         size = self.canvas
         result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)
-        source = source.to(result.device)
-        return result.add_(resize(source - source.clamp(0, 1), size))
+        beyond = source.to(result.device)
+        beyond = beyond - beyond.clamp(0, 1)
+        return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
 
     def close(self) -> None:
         """Give back buffers; the model is of no use afterwards."""

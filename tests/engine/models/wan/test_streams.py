@@ -26,6 +26,7 @@ from engine.models.wan.split import (
 )
 from engine.models.wan.streams import DecodeStream, EncodeStream, Streaming
 from engine.models.wan.vae_fast import FastWanVae
+from engine.ops.conv3d import Carry
 from tests.helpers.tiny import random_frames
 from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
 
@@ -247,3 +248,47 @@ def test_somebody_may_stop_the_work_between_slices_and_tiles() -> None:
     tiled = EncodeStream(vae, FRAME, Streaming(tile=tile), lambda: calls.append(0))
     tiled.push(frames, last=True)
     assert len(calls) == 4 + len(encode_tiles(vae.config, FRAME, tile))
+
+
+def test_half_precision_comes_out_in_float32_and_the_same_in_tiles() -> None:
+    plain = tiny_wan(tiny_wan_config("2x", residual_blocks=1, dim=4, dec_dim=4))
+    vae = FastWanVae(plain.config, plain.state_dict(), dtype=torch.bfloat16)
+    frames = frames_of(vae, 5).float()
+    tile = tile_of(encode_cut(vae.config), (1, 99))
+    whole, tiled = encoded(vae, frames, (1,)), encoded(vae, frames, (1,), tile=tile)
+    assert whole.dtype == tiled.dtype == torch.bfloat16
+    torch.testing.assert_close(tiled, whole, rtol=0, atol=0.05)
+    right = as_frames(plain.decode(whole.double()))
+    tile = tile_of(decode_cut(vae.config), (1, 99), 2)
+    pictures, in_tiles = decoded(vae, whole, (1,)), decoded(vae, whole, (1,), tile=tile)
+    assert pictures.dtype == in_tiles.dtype == torch.float32
+    error, error_in_tiles = (float((one - right).square().mean()) for one in (pictures, in_tiles))
+    assert error_in_tiles <= 1.2 * error
+
+
+@pytest.mark.parametrize("layout", ["2.1", "2.2"])
+def test_the_halo_is_what_the_decoder_sees_and_no_wider(layout: Layout) -> None:
+    plain = tiny_wan(tiny_wan_config(layout, dim=4, dec_dim=4))
+    vae = FastWanVae(plain.config, plain.state_dict(), dtype=torch.float64)
+    cut = decode_cut(vae.config)
+    middle, width = cut.halo + 1, 2 * cut.halo + 3
+    latents = random_frames(1, vae.config.latent_channels, 1, 1, width // 2 + 1)
+    features, _ = vae.decode_low(latents, Carry())
+    features = features[..., :width].clone()
+    features[..., middle] = torch.nan
+    frames, _ = vae.decode_high(features, Carry())
+    seen = frames.isnan().any(0).any(0).any(0).nonzero().flatten() // cut.factor
+    assert seen.unique().tolist() == list(range(1, width - 1))
+
+
+@pytest.mark.parametrize("layout", ["2.1", "2.2"])
+def test_the_halo_is_what_the_encoder_sees_and_no_wider(layout: Layout) -> None:
+    plain = tiny_wan(tiny_wan_config(layout, dim=4, dec_dim=4))
+    vae = FastWanVae(plain.config, plain.state_dict(), dtype=torch.float64)
+    cut = encode_cut(vae.config)
+    middle, width = cut.halo + 1, 2 * cut.halo + 3
+    frames = random_frames(1, 3, cut.factor, width * cut.factor)
+    frames[..., middle * cut.factor : (middle + 1) * cut.factor] = torch.nan
+    features, _ = vae.encode_high(frames, Carry())
+    seen = features.isnan().any(0).any(0).any(0).nonzero().flatten()
+    assert seen.unique().tolist() == list(range(1, width - 1))
