@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +129,23 @@ def test_the_fast_form_runs_what_is_counted(layout: Any, changed: str) -> None:
         decoding = convolutions_that_run(lambda latent=latent: fast.decode(latent))
         assert encoding == encode_flops(config, case).convolutions
         assert decoding == decode_flops(config, case).convolutions
+
+
+def test_the_table_of_the_manual_is_what_is_counted_here() -> None:
+    manual = Path(__file__).parents[4] / "docs" / "vae-folds.md"
+    row = r"^\| Wan (2\.[12]), (\d+) \|((?: [\d.]+ \|){6})$"
+    rows = re.findall(row, manual.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 8
+    off = VaeSwitches.all_off()
+    enlarged, short = (off.changed(name, True) for name in CHANGING[:2])
+    both = enlarged.changed("first_frame_fold", True)
+    for layout, frames, cells in rows:
+        config, size = {"2.1": WAN21, "2.2": WAN22}[layout], Size(1920, 1088)
+        cases = [
+            Work(switches=switches, frames=int(frames), slice_frames=None, size=size)
+            for switches in (off, enlarged, short, both)
+        ]
+        counted = [decode_flops(config, case).convolutions for case in cases]
+        counted += [encode_flops(config, case).convolutions for case in (cases[0], cases[2])]
+        told = [float(cell) for cell in cells.strip(" |").split(" | ")]
+        assert told == [round(count / size.pixels / int(frames) / 1e6, 2) for count in counted]
