@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae import WanVae
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "wan"
 
 _SIZES: dict[str, tuple[WanConfig, dict[str, Any]]] = {
     "2.1": (WAN21, {"dim": 8, "dec_dim": 8}),
@@ -56,11 +59,20 @@ def write_wan(
     vae = tiny_wan(config)
     vae.load_state_dict({name: v.to(dtype).double() for name, v in vae.state_dict().items()})
     tensors = {name: value.to(dtype) for name, value in vae.state_dict().items()}
+    if layout == "diffusers":
+        tensors = _as_diffusers(tensors, vae.config)
     if path.suffix == ".pth":
         torch.save(tensors, path)
     else:
         save_file(tensors, path, {"format": "pt"})
     return vae
+
+
+def _as_diffusers(tensors: dict[str, Tensor], config: WanConfig) -> dict[str, Tensor]:
+    """Under the names of the published table."""
+    path = GOLDEN / f"diffusers_keymap_wan{config.layout.replace('.', '')}.json"
+    table = json.loads(path.read_text("utf-8"))["table"]
+    return {theirs: tensors[ours] for theirs, ours in table.items()}
 
 
 def _random(name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:

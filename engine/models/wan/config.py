@@ -208,16 +208,21 @@ def _check_colours(folded: int, shown: int, patch: int) -> None:
 
 
 def _encoder_width(shapes: Shapes, otherwise: int) -> int:
-    blocks = ("encoder.downsamples.0.", "encoder.downsamples.0.downsamples.0.")
-    parts = ("residual.0.gamma", "residual.2.bias", "residual.6.bias")
-    names = ["encoder.conv1.weight", "encoder.conv1.bias"]
-    names += [block + part for block in blocks for part in parts]
+    names = ["encoder.conv1.weight", "encoder.conv1.bias", *_in_block("encoder.downsamples.0.")]
+    names += _in_block("encoder.downsamples.0.downsamples.0.")
     return agreed([size(shapes, name, 0, 0) for name in names], otherwise)
 
 
 def _decoder_width(shapes: Shapes, otherwise: int) -> int:
-    gamma = size(shapes, "decoder.head.0.gamma", 0, 0)
-    return agreed([gamma, size(shapes, "decoder.head.2.weight", 1, 0)], otherwise)
+    """Of the last block: in 2.1 the parts of all stages are counted through."""
+    names = ["decoder.head.0.gamma", *_in_block("decoder.upsamples.14.")]
+    names += _in_block("decoder.upsamples.3.upsamples.2.")
+    return agreed([size(shapes, name, 0, 0) for name in names], otherwise)
+
+
+def _in_block(block: str) -> list[str]:
+    """What has a length of the block's width."""
+    return [f"{block}residual.{part}" for part in ("0.gamma", "2.bias", "6.bias")]
 
 
 def _latent_channels(shapes: Shapes, otherwise: int) -> int:
