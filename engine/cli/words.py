@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from engine.geometry import Size
 from engine.media import MediaInfo, StreamInfo, VideoInfo
-from engine.plan import DiffusionPlan, ModelPlan, PassPlan, PicturePlan, Plan
+from engine.plan import DiffusionPlan, ModelPlan, PassPlan, PicturePlan, Plan, WanPlan
 from engine.report import Report
 from engine.units import bytes_text, clock_text, duration_text, rate_text
 
@@ -139,6 +139,8 @@ def _model(model: ModelPlan) -> str:
         return "none: the picture is only converted"
     if model.diffusion is not None:
         return f"{model.model}, {model.device}, {_diffusion(model, model.diffusion)}"
+    if model.wan is not None:
+        return f"{model.model}, {model.device}, {_wan(model, model.wan)}"
     name = " ".join(filter(None, [model.model, f"x{model.scale}", model.form]))
     tiles = "whole frames" if model.tiles == 1 else f"{model.tiles} tiles of {model.tile}"
     return f"{name}, {model.device}, {model.dtype}, {tiles}"
@@ -157,6 +159,13 @@ def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
         parts.append(f"{blocks} blocks on the card")
     if plan.strength < 100:
         parts.append(f"strength {plan.strength} %")
+    return ", ".join(parts)
+
+
+def _wan(model: ModelPlan, plan: WanPlan) -> str:
+    parts = [model.dtype, _part("encodes", plan.encode_tile), _part("decodes", plan.decode_tile)]
+    if plan.warm_up and (plan.encode_tile or plan.decode_tile):
+        parts.append(f"tiles begin {plan.warm_up} latents early")
     return ", ".join(parts)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from engine.hardware import devices, features
 from engine.settings.schema import EngineSettings
 
+PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
+
 # Left to the desktop and to what the driver takes for itself: Windows pages silently beyond.
 _VRAM_RESERVE_BYTES = 900 * 2**20
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from engine.geometry import Size
 from engine.media import VideoInfo
+from engine.memory import fitting
 from engine.memory.budget import Budget
-from engine.memory.diffusion_needs import STEP, latents_of, needs, streamed_bytes
+from engine.memory.diffusion_needs import STEP, latents_of, needs, streamed_bytes, tiles, work
+from engine.memory.edges import next_tile, tile_of
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.frame_layout import layout_of, reference_layout
 from engine.plan import DiffusionPlan, Join, ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
 
+__all__ = ["choose", "fitted", "less_on_host", "needs", "smaller", "tiles", "wider", "work"]
+
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-_EDGES = (3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
 
 
 def choose(
@@ -52,8 +53,8 @@ def choose(
         clip=whole[0],
         shared=whole[1],
         join=cast(Join, settings.join),  # one of the choices of that setting
-        encode_tile=_edge(settings.encode_tile, layout.padded),
-        decode_tile=_edge(settings.decode_tile, layout.padded),
+        encode_tile=tile_of(settings.encode_tile, layout.padded),
+        decode_tile=tile_of(settings.decode_tile, layout.padded),
         warm_up=0 if where.device == "cuda" else WARM_UP,  # there is one memory
         vae_dtype=_vae_dtype(settings, where.device),
         blocks_on_device=None if settings.blocks_on_device < 0 else settings.blocks_on_device,
@@ -119,15 +120,8 @@ def fitted(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
         budget: What the machine has.
         host_bytes: That the rest of the job takes of main memory.
     """
-    while not fits(model, budget, host_bytes):
-        now = needs(model)
-        is_host = model.device == "cuda" and now.device <= budget.vram_bytes
-        less = less_on_host(model) if is_host else smaller(model)
-        less = less or (smaller(model) if is_host else less_on_host(model))
-        if less is None:
-            break
-        model = less
-    return _pinned(model, budget, host_bytes)
+    steps = fitting.Steps(needs=needs, smaller=smaller, less_on_host=less_on_host)
+    return _pinned(fitting.fitted(model, steps, budget, host_bytes), budget, host_bytes)
 
 
 def _pinned(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
@@ -138,15 +132,6 @@ def _pinned(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
     room = budget.ram_bytes - host_bytes - needs(model).host
     pinned = max(0, min(streamed, room, int(PINNED_SHARE * budget.ram_bytes)))
     return replace(model, diffusion=replace(plan, pin_bytes=pinned))
-
-
-def fits(model: ModelPlan, budget: Budget, host_bytes: int) -> bool:
-    """Whether a plan stays within the budget of main memory and of the card."""
-    now = needs(model)
-    if model.device == "cuda":
-        in_ram = host_bytes + now.host <= budget.ram_bytes
-        return in_ram and now.device <= budget.vram_bytes
-    return host_bytes + now.host + now.device <= budget.ram_bytes
 
 
 # --- choices
@@ -169,14 +154,6 @@ def _in_frames(clip: int, settings: JobSettings) -> tuple[int, int]:
     return frames, min(shared, (frames - 1) // 2)
 
 
-def _edge(edge: int, frame: Size) -> Size | None:
-    """A tile of that edge; None where it would be the whole frame."""
-    if not edge or edge >= max(frame.width, frame.height):
-        return None
-    edge = max(_EDGES[-1], edge // 16 * 16)
-    return Size(min(edge, frame.width), min(edge, frame.height))
-
-
 def _vae_dtype(settings: JobSettings, device: str) -> str:
     if settings.vae_precision != "auto":
         return settings.vae_precision
@@ -187,23 +164,13 @@ def _vae_dtype(settings: JobSettings, device: str) -> str:
 
 
 def _smaller_decode(plan: DiffusionPlan) -> DiffusionPlan | None:
-    tile = _next_tile(plan.decode_tile, plan.padded)
+    tile = next_tile(plan.decode_tile, plan.padded)
     return None if tile is None else replace(plan, decode_tile=tile)
 
 
 def _smaller_encode(plan: DiffusionPlan) -> DiffusionPlan | None:
-    tile = _next_tile(plan.encode_tile, plan.padded)
+    tile = next_tile(plan.encode_tile, plan.padded)
     return None if tile is None else replace(plan, encode_tile=tile)
-
-
-def _next_tile(tile: Size | None, frame: Size) -> Size | None:
-    longest = max(frame.width, frame.height) if tile is None else max(tile.width, tile.height)
-    edge = next(_smaller_edges(longest), None)
-    return None if edge is None else Size(min(edge, frame.width), min(edge, frame.height))
-
-
-def _smaller_edges(longest: int) -> Iterator[int]:
-    return (edge for edge in _EDGES if edge < longest)
 
 
 def _shorter(plan: DiffusionPlan) -> DiffusionPlan | None:

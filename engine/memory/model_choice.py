@@ -8,13 +8,13 @@ from pathlib import Path
 from engine.errors import NoUsableGpu
 from engine.geometry import Size
 from engine.media import VideoInfo
-from engine.memory import diffusion
+from engine.memory import diffusion, wan
 from engine.memory.budget import Budget
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
 from engine.models.seedvr2.files import model_of
 from engine.plan import ModelPlan, PicturePlan
-from engine.settings.schema import JobSettings
+from engine.settings.schema import WAN_UPSCALERS, JobSettings
 
 CPU_PIXELS = 260_000  # source px in one call: about 0.1 s on two cores, so pause acts at once
 CUDA_PIXELS = 1_300_000
@@ -60,6 +60,9 @@ def choose_model(
             threads=budget.threads,
         )
         return diffusion.choose(video, picture, settings, where)
+    if name in WAN_UPSCALERS:
+        where = ModelPlan(model=name, device=device, threads=budget.threads)
+        return wan.choose(video, settings, where)
     factor = max(picture.size.width / video.size.width, picture.size.height / video.size.height)
     if settings.model == "none" or factor <= 1:
         pixels = CPU_PIXELS * 2

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from engine.geometry import Size
 from engine.hardware import features
 from engine.media import MediaInfo
-from engine.memory import diffusion_needs, latents
+from engine.memory import latents
 from engine.memory.budget import Budget
+from engine.memory.family import family_of
 from engine.memory.request import Request
-from engine.plan import Notice, Plan
-from engine.settings.schema import JobSettings
+from engine.plan import ModelPlan, Notice, Plan
+from engine.settings.schema import WAN_UPSCALERS, JobSettings
 from engine.units import bytes_text
 from engine.video import codecs
 
@@ -30,7 +31,10 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     media, settings = request.media, request.settings
     found = [
         *_memory(plan, budget),
-        *_diffusion(plan, budget),
+        *_files(plan.model),
+        *_shots(plan.model, budget),
+        *_diffusion(plan.model, budget),
+        *_wan(plan.model),
         *latents.notices(plan, media, settings, budget),
         *_disk(plan, budget),
         *_damage(media, settings),
@@ -55,11 +59,8 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
         )
 
 
-def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
-    found = plan.model.diffusion
-    if found is None:
-        return
-    missing = [weights for weights in found.weights if not weights.is_here]
+def _files(model: ModelPlan) -> Iterator[Notice]:
+    missing = [weights for weights in model.weights_files if not weights.is_here]
     if missing:
         names = ", ".join(weights.path.name for weights in missing)
         yield Notice(
@@ -69,8 +70,15 @@ def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
             hint=f"Get it with `models download {missing[0].published}`, or in the list of models.",
             params={"files": ",".join(weights.published for weights in missing), "names": names},
         )
-    device = diffusion_needs.needs(plan.model).device
-    if plan.model.device == "cuda" and device > budget.vram_bytes:
+
+
+def _shots(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
+    """Of models that take shots."""
+    family = family_of(model)
+    if family is None:
+        return
+    device = family.needs(model).device
+    if model.device == "cuda" and device > budget.vram_bytes:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
@@ -79,28 +87,43 @@ def _diffusion(plan: Plan, budget: Budget) -> Iterator[Notice]:
             hint="Close other programs or choose a smaller result.",
             params={"needed": str(device), "allowed": str(budget.vram_bytes)},
         )
-    offered = features.products(budget.capability)
-    if plan.model.device == "cuda" and found.products not in ("none", *offered):
-        nearest = offered[0] if offered else "none"
-        yield Notice(
-            code="feature-missing",
-            severity="refusal",
-            message=f"This card cannot multiply {found.products} numbers.",
-            hint=f"Choose products={nearest}.",
-            params={"feature": found.products, "nearest": nearest},
-        )
-    if plan.model.device == "cpu":
+    if model.device == "cpu":
+        name = "SeedVR2" if model.wan is None else "Wan 2x"
         yield Notice(
             code="slow-on-processor",
             severity="warning",
-            message="SeedVR2 is made for NVIDIA cards: on the processor this takes very long.",
+            message=f"{name} is made for NVIDIA cards: on the processor this takes very long.",
             hint="Try a short part first, or choose Lite.",
         )
-    if found.shot_sensitivity is None:
+    if model.shot_sensitivity is None:
         yield Notice(
             code="cuts-not-looked-for",
             severity="info",
             message="Cuts are not looked for: behind a cut the old picture may shine through.",
+        )
+
+
+def _diffusion(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
+    found, offered = model.diffusion, features.products(budget.capability)
+    if found is None or model.device != "cuda" or found.products in ("none", *offered):
+        return
+    nearest = offered[0] if offered else "none"
+    yield Notice(
+        code="feature-missing",
+        severity="refusal",
+        message=f"This card cannot multiply {found.products} numbers.",
+        hint=f"Choose products={nearest}.",
+        params={"feature": found.products, "nearest": nearest},
+    )
+
+
+def _wan(model: ModelPlan) -> Iterator[Notice]:
+    if model.wan is not None:
+        yield Notice(
+            code="trained-on-stills",
+            severity="info",
+            message="Wan 2x was trained on still photographs: fine lines, anime and text come out "
+            "weaker, and steadiness over time is not promised.",
         )
 
 
@@ -177,13 +200,21 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
             params={"size": str(size), "wanted": str(wanted)},
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
-    if factor < 1:
+    if plan.model.wan is not None and factor < plan.model.scale:
+        made = plan.model.wan.canvas
+        yield Notice(
+            code="model-makes-more",
+            severity="info",
+            message=f"Wan 2x makes pictures of {made}, which are resized to {size}.",
+            params={"made": str(made), "size": str(size)},
+        )
+    elif factor < 1:
         yield Notice(
             code="target-is-smaller",
             severity="info",
             message="The result is smaller than the source: it is resized, no model redraws it.",
         )
-    elif plan.model.model == "lite" and factor > plan.model.scale:
+    elif plan.model.model in ("lite", *WAN_UPSCALERS) and factor > plan.model.scale:
         yield Notice(
             code="beyond-model",
             severity="info",

@@ -8,8 +8,9 @@ from fractions import Fraction
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
 from engine.media import VideoInfo
-from engine.memory import diffusion, latents, predict
+from engine.memory import latents, predict
 from engine.memory.budget import Budget
+from engine.memory.family import family_of
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
 from engine.memory.rates import Rates
@@ -70,10 +71,12 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 def _fitted(plan: Plan, budget: Budget) -> Plan:
     """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller."""
-    if plan.model.diffusion is not None:
-        around = predict.peak_bytes(replace(plan, model=replace(plan.model, diffusion=None)))
-        return replace(plan, model=diffusion.fitted(plan.model, budget, around))
-    while predict.peak_bytes(plan) > budget.ram_bytes:
+    family = family_of(plan.model)
+    if family is not None:
+        alone = replace(plan.model, diffusion=None, wan=None)
+        around = predict.peak_bytes(replace(plan, model=alone, latent=None))
+        return replace(plan, model=family.fitted(plan.model, budget, around))
+    while predict.peak_bytes(replace(plan, latent=None)) > budget.ram_bytes:
         smaller = smaller_model(plan.model)
         if smaller is None:
             break
@@ -83,8 +86,9 @@ def _fitted(plan: Plan, budget: Budget) -> Plan:
 
 def smaller_model(model: ModelPlan) -> ModelPlan | None:
     """The next smaller way to run the same model; None at the floor."""
-    if model.diffusion is not None:
-        return diffusion.smaller(model)
+    family = family_of(model)
+    if family is not None:
+        return family.smaller(model)
     if model.clip_frames > 1:
         return replace(model, clip_frames=model.clip_frames // 2)
     least = max(64, 4 * model.overlap)
@@ -96,7 +100,8 @@ def smaller_model(model: ModelPlan) -> ModelPlan | None:
 
 def wider_model(model: ModelPlan) -> ModelPlan | None:
     """The same model in a number format that does not overflow; None where there is none."""
-    return diffusion.wider(model)
+    family = family_of(model)
+    return None if family is None else family.wider(model)
 
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:

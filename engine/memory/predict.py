@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from engine.media import MediaInfo
-from engine.memory import diffusion_needs
 from engine.memory import rates as r
+from engine.memory import wan_needs
+from engine.memory.budget import PROGRAM_BYTES
+from engine.memory.family import family_of
 from engine.memory.rates import Rates
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
@@ -13,7 +15,6 @@ from engine.plan import Plan, StagePlan
 from engine.tiling.grid import tile_grid
 from engine.video import codecs
 
-PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
 _MOST_CORES = 16  # that work can be spread over
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -26,7 +27,7 @@ def kind(plan: Plan) -> str:
     """Name under which the speed of such jobs is learned."""
     model = plan.model
     name = f"{model.model}-x{model.scale}"
-    if model.diffusion is not None and not model.diffusion.dit.published:
+    if model.weights_files and not model.weights_files[0].published:
         name += "-own"  # says nothing of the published model
     return f"{name}-{model.device}-{plan.picture.encoder}"
 
@@ -34,8 +35,9 @@ def kind(plan: Plan) -> str:
 def tiles_per_frame(plan: Plan) -> int:
     """How many tiles a frame is cut into."""
     model = plan.model
-    if model.diffusion is not None:
-        return diffusion_needs.tiles(model)
+    family = family_of(model)
+    if family is not None:
+        return family.tiles(model)
     if model.model == "none":
         return 1
     return len(tile_grid(plan.source_size, model.tile, model.overlap))
@@ -43,7 +45,9 @@ def tiles_per_frame(plan: Plan) -> int:
 
 def peak_bytes(plan: Plan) -> int:
     """Most memory of the whole program at once."""
-    return PROGRAM_BYTES + sum(_stage_bytes(plan).values())
+    found = _stage_bytes(plan)
+    first = found.pop("decode", 0)  # it has ended before the others begin
+    return PROGRAM_BYTES + max(first, sum(found.values()))
 
 
 def stages(plan: Plan, threads: int, rates: Rates) -> tuple[StagePlan, ...]:
@@ -90,11 +94,12 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
         config = config_from_shapes(registry.weights_shapes(model.weights))
         cost = lite_cost(config, model.tile, frames=clip, dtype_bytes=_DTYPE_BYTES[model.dtype])
         upscale += cost.peak_bytes + (2 * clip * large if model.tile != plan.source_size else 0)
-    if model.diffusion is not None:
-        found = diffusion_needs.needs(model)
+    family = family_of(model)
+    if family is not None:
+        found = family.needs(model)
         upscale += found.host + (found.device if model.device == "cpu" else 0)
     encoder = output_px * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
-    return {
+    return _decoding_bytes(plan) | {
         "read": planes_in * (16 + clip * (QUEUE_CLIPS + 2)),
         "upscale": upscale,
         "restore": clip * output_px * channels * 4 * 2,
@@ -102,21 +107,41 @@ def _stage_bytes(plan: Plan) -> dict[str, int]:
     }
 
 
+def _decoding_bytes(plan: Plan) -> dict[str, int]:
+    """Of a source of latents, which becomes a film first."""
+    latent = plan.latent
+    if latent is None:
+        return {}
+    found = wan_needs.latent_needs(latent, plan.source_size)
+    return {"decode": found.host + (found.device if latent.device == "cpu" else 0)}
+
+
+def _decoding_seconds(plan: Plan) -> dict[str, float]:
+    """CPU seconds of that, the film written included."""
+    latent = plan.latent
+    if latent is None:
+        return {}
+    model = wan_needs.latent_work(latent, plan.source_size, plan.frames)
+    model /= r.FLOPS[latent.device, latent.dtype]
+    if latent.device == "cuda":
+        model *= min(max(plan.model.threads, 1), _MOST_CORES)
+    return {"decode": model + plan.source_size.pixels * plan.frames / 1e6 * r.ENCODE["ffv1"]}
+
+
 def _cpu_seconds(plan: Plan) -> dict[str, float]:
     model, picture = plan.model, plan.picture
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6
-    upscale = 0.0
+    family, upscale = family_of(model), 0.0
     if model.model == "lite":
         redone = tiles_per_frame(plan) * model.tile.pixels / plan.source_size.pixels
         rate = r.LITE_BF16 if model.dtype == "bfloat16" else r.LITE
         upscale = source * rate[model.scale] * redone
-    elif model.diffusion is not None:
-        rate_of = r.DIFFUSION_FLOPS[model.device, model.dtype]
-        upscale = diffusion_needs.work(model, plan.frames) / rate_of
+    elif family is not None:
+        upscale = family.work(model, plan.frames) / r.FLOPS[model.device, model.dtype]
         if model.device == "cuda":  # the card works once, however many cores there are
             upscale *= min(max(model.threads, 1), _MOST_CORES)
-    return {
+    return _decoding_seconds(plan) | {
         "read": source * r.READ,
         "upscale": upscale,
         "restore": output * r.RESTORE,

@@ -22,11 +22,13 @@ ENCODE = {  # per output Mpx
     "prores_ks": 0.085,
     "ffv1": 0.017,
 }
-# SeedVR2: floating-point operations per CPU second of a core, measured; per second of a card, which
-# is a guess that the first finished job corrects.
-DIFFUSION_FLOPS = {
+# SeedVR2 and Wan: floating-point operations per CPU second of a core, measured; per second of a
+# card, and in float16 on a processor, that is a guess, which the first finished job corrects.
+FLOPS = {
     ("cpu", "float32"): 6e10,
     ("cpu", "bfloat16"): 9e10,
+    ("cpu", "float16"): 6e9,
+    ("cuda", "float32"): 1e13,
     ("cuda", "float16"): 4e13,
     ("cuda", "bfloat16"): 4e13,
 }

@@ -17,11 +17,11 @@ from engine.cost import Cost
 from engine.geometry import Size
 from engine.models.cost_ledger import ITEM, Work
 from engine.models.cost_peak import Way, peak_of
-from engine.models.parts import Attention, Block, Conv
+from engine.models.parts import Attention, Conv
 from engine.models.wan import split
 from engine.models.wan.config import WanConfig
 from engine.models.wan.cost_walk import Walk
-from engine.models.wan.parts import Around, Down, Part, Up, decoder, encoder
+from engine.models.wan.parts import Around, Part, Up, decoder, encoder
 from engine.models.work import slices
 from engine.optimisations import VaeSwitches
 
@@ -30,9 +30,11 @@ __all__ = [
     "decode_cost",
     "decode_high_cost",
     "decode_low_cost",
+    "decoded_features",
     "encode_cost",
     "encode_high_cost",
     "encode_low_cost",
+    "encoded_features",
     "weights_bytes",
 ]
 
@@ -63,7 +65,8 @@ def encode_low_cost(config: WanConfig, work: Work) -> Cost:
     parts, cut = encoder(config).low, split.encode_cut(config)
     way = _encoding(parts, config, work)
     slices = [(first, (count - first) // cut.time + first) for first, count in way.slices]
-    return _cost(config, work, _from_features(replace(way, slices=slices), work, cut))
+    way = replace(way, slices=slices)
+    return _cost(config, work, _from_features(way, work, cut, _features(parts)))
 
 
 def decode_low_cost(config: WanConfig, work: Work) -> Cost:
@@ -81,7 +84,17 @@ def decode_high_cost(config: WanConfig, work: Work) -> Cost:
     way, times = _decoding(parts, config, work), config.temporal_factor // cut.time
     slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
     way = replace(way, slices=slices, gather="passed")
-    return _cost(config, work, _from_features(way, work, cut))
+    return _cost(config, work, _from_features(way, work, cut, _features(parts)))
+
+
+def encoded_features(config: WanConfig) -> int:
+    """Channels of what passes between the halves of the encoder."""
+    return _features(encoder(config).low)
+
+
+def decoded_features(config: WanConfig) -> int:
+    """The same of the decoder."""
+    return _features(decoder(config).high)
 
 
 def weights_bytes(
@@ -139,13 +152,15 @@ def _decoding(parts: list[Part], config: WanConfig, work: Work) -> Way:
     )
 
 
-def _from_features(way: Way, work: Work, cut: split.Cut) -> Way:
+def _from_features(way: Way, work: Work, cut: split.Cut, channels: int) -> Way:
     """The same from where encoder or decoder is cut."""
     size = Size(work.size.width // cut.factor, work.size.height // cut.factor)
-    part = way.parts[0]
-    if not isinstance(part, Block | Down | Up | Around):
-        raise ValueError(f"{part} takes no features")
-    return replace(way, size=size, channels=part.convolutions[0].inner)
+    return replace(way, size=size, channels=channels)
+
+
+def _features(half: list[Part]) -> int:
+    """Channels that a half takes which does not come first."""
+    return half[0].convolutions[0].inner
 
 
 def _numbers(part: Part, switches: VaeSwitches) -> int:

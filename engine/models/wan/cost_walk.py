@@ -88,9 +88,8 @@ class Walk(cost_walk.Walk):
     def _double(self, conv: Conv, space: Conv, count: int) -> None:
         """Frames that are to become two each, and both halves of them enlarged."""
         half = count * self.frame_bytes(conv.inner)
-        with self._clip(conv, count):
-            with self.window(conv, norm=False):
-                self.over(conv, "inner")
+        with self._clip(conv, count), self.window(conv, norm=False):
+            self.over(conv, "inner")
         with self.ledger.held("inner", half, conv.name):
             self._enlarge(space, count)
             with self.ledger.held("inner", half, conv.name):

@@ -1,0 +1,45 @@
+"""Models that take shots: what their planning promises, so that nobody asks which one it is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from engine.memory import diffusion, wan
+from engine.memory.budget import Budget
+from engine.memory.fitting import Needs
+from engine.plan import ModelPlan
+
+
+class Family(Protocol):
+    """How jobs of a family are planned; each is a module."""
+
+    def needs(self, model: ModelPlan) -> Needs:
+        """What a job takes; from numbers alone."""
+        ...
+
+    def work(self, model: ModelPlan, frames: int) -> float:
+        """Floating-point operations for so many frames."""
+        ...
+
+    def tiles(self, model: ModelPlan) -> int:
+        """Tiles of the decoder in a frame."""
+        ...
+
+    def smaller(self, model: ModelPlan) -> ModelPlan | None:
+        """The same with less on the device; None at the floor."""
+        ...
+
+    def wider(self, model: ModelPlan) -> ModelPlan | None:
+        """The same with numbers that do not overflow; None where they are as wide as can be."""
+        ...
+
+    def fitted(self, model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
+        """The largest plan within the budget; the smallest one where none is."""
+        ...
+
+
+def family_of(model: ModelPlan) -> Family | None:
+    """Who plans a model that takes shots; None for one that takes frame by frame."""
+    if model.diffusion is not None:
+        return diffusion
+    return wan if model.wan is not None else None
