@@ -32,33 +32,10 @@ def fast() -> FastVae:
     return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def flow(switches: VaeSwitches | None = None, carry: Carry | None = None) -> TileFlow:
+def flow(switches: VaeSwitches) -> TileFlow:
     place = torch.device("cpu")
     workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
-    return TileFlow(
-        carry=carry or Carry(), workspace=workspace, switches=switches or VaeSwitches(), batch=0
-    )
-
-
-def test_a_stream_is_taken_once() -> None:
-    going = flow()
-    going.put(torch.zeros(1))
-    going.take()
-    with pytest.raises(ValueError, match="not put back"):
-        going.take()
-
-
-def test_what_is_kept_is_a_copy_unless_no_slice_follows() -> None:
-    frames = random_frames(4, 2, 3, 3)
-    going = flow()
-    going.keep("conv", frames[-2:])
-    kept = going.kept("conv", (2, 2, 3, 3))
-    assert kept.untyped_storage().nbytes() == kept.nbytes
-    frames.zero_()
-    assert bool(kept.any())
-    last = flow(carry=Carry(last=True))
-    last.keep("conv", frames[-2:])
-    assert not last.keeps("conv")
+    return TileFlow(carry=Carry(), workspace=workspace, switches=switches)
 
 
 def test_frames_that_are_missing_are_copies_of_the_only_one() -> None:
