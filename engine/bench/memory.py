@@ -43,7 +43,8 @@ class Memory:
     """Bytes of main memory."""
 
     loaded_bytes: int  # with libraries and the model
-    peak_bytes: int  # most during the work, above that
+    peak_bytes: int  # most during the work, above that; the result is part of it
+    result_bytes: int
     traffic_bytes: int  # read and written by all operators of torch during the work
     is_alone: bool  # measured in a process of its own
 
@@ -82,10 +83,11 @@ def measure_here(run: Run, *, is_alone: bool) -> Memory:
         torch.zeros(1).add_(1)
     _tidy()
     with PeakMemory() as peak, Traffic() as traffic:
-        work()
+        result = work()
     return Memory(
         loaded_bytes=peak.before,
         peak_bytes=peak.above,
+        result_bytes=result.nbytes,
         traffic_bytes=traffic.bytes,
         is_alone=is_alone,
     )

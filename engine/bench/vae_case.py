@@ -202,6 +202,7 @@ def _main_memory(run: VaeRun) -> Row:
     row: Row = {
         "loaded_mib": memory.loaded_bytes / _MIB,
         "peak_mib": memory.peak_bytes / _MIB,
+        "result_mib": memory.result_bytes / _MIB,
         "traffic_mib": memory.traffic_bytes / _MIB,
     }
     return row if memory.is_alone else row | {"note": "memory measured beside other work"}

@@ -80,6 +80,7 @@ def test_another_process_measures() -> None:
     assert 0 <= found.peak_bytes < 100 * MIB
     work = replace(RUN, frames=5)
     here = memory.measure_here(work, is_alone=False)
+    assert here.result_bytes == 5 * found.result_bytes == 5 * 3 * 32 * 16 * 4
     assert here.traffic_bytes > found.traffic_bytes > 0
 
 
