@@ -54,6 +54,23 @@ class FileWeights(Mapping[str, Tensor]):
         return len(self._published)
 
 
+class FiniteWeights(FileWeights):
+    """The same, refusing what is no number: for models small enough to look at every one."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        found = super().__getitem__(name)
+        wide = found if found.itemsize > 1 else found.half()  # torch does not ask this of 8 bits
+        if not bool(wide.isfinite().all()):
+            path = self._file.path
+            raise WrongNumbers(
+                f"{path.name} has numbers that are infinite or none (NaN): {name}.",
+                hint="Download the file again, or compute in a wider format.",
+                path=str(path),
+                tensor=name,
+            )
+        return found
+
+
 def load_module(
     module: nn.Module,
     file: WeightsFile,
@@ -74,8 +91,16 @@ def load_module(
     Memory: the module and one tensor of the file.
     """
     check_numbers(file)
-    weights = FileWeights(file, keymap, device=device, dtype=dtype)
-    check_keys(shapes_of(module), weights.shapes, file.path)
+    fill(module, FileWeights(file, keymap, device=device, dtype=dtype), file.path)
+
+
+def fill(module: nn.Module, weights: FileWeights, path: Path) -> None:
+    """Put the tensors of an open file, whose path is `path`, into a module; see `load_module`.
+
+    Raises:
+        MissingKeys, ExtraKeys, WrongShapes, ValueError: As `load_module`.
+    """
+    check_keys(shapes_of(module), weights.shapes, path)
     for name in shapes_of(module):
         assign(module, name, weights[name])
     check_filled(module)

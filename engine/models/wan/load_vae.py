@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Union
 
 import torch
 
-from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
+from engine.models.load import FiniteWeights, check_keys, check_numbers, fill, shapes_of
 from engine.models.wan.config import WanConfig
 from engine.models.wan.head import wan_config_of
 from engine.models.wan.keymap import wan_keys
@@ -49,7 +49,8 @@ def load_wan(
         UnsafeWeights: No file of these formats, not whole, or more than a list of tensors.
         WrongModel: A whole file, but of another model.
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
-        WrongNumbers: Tensors of whole numbers.
+        WrongNumbers: Tensors of whole numbers, or with numbers that are infinite or none, be it
+            only in `dtype`.
 
     Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
     """
@@ -58,18 +59,18 @@ def load_wan(
         keys = wan_keys(file.shapes)
         with torch.device("meta"):
             plain = WanVae(config)
-        if form == "plain":
-            load_module(plain, file, keys, device=device, dtype=dtype)
-            return plain.eval()
         check_numbers(file)
-        weights = FileWeights(file, keys)
+        if form == "plain":
+            fill(plain, FiniteWeights(file, keys, device=device, dtype=dtype), path)
+            return plain.eval()
+        weights = FiniteWeights(file, keys)
         check_keys(shapes_of(plain), weights.shapes, path)
         return _fast(config, weights, device, dtype, switches or VaeSwitches())
 
 
 def _fast(
     config: WanConfig,
-    weights: FileWeights,
+    weights: FiniteWeights,
     device: str | torch.device,
     dtype: torch.dtype,
     switches: VaeSwitches,

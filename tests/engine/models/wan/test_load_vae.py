@@ -87,6 +87,21 @@ def test_a_prefix_does_not_matter(path: Path, prefix: str, form: Form) -> None:
     assert load_wan(path, form=form).config == tiny_wan_config()
 
 
+def test_eight_bits_give_both_forms_the_same_numbers(path: Path) -> None:
+    write_wan(path, dtype=torch.float8_e5m2)
+    plain, fast = (load_wan(path, form=form, dtype=torch.float64) for form in FORMS)
+    latent = torch.randn(1, 16, 1, 2, 1, dtype=torch.float64)
+    torch.testing.assert_close(fast.decode(latent), plain.decode(latent), rtol=0, atol=1e-10)
+
+
+def test_numbers_too_large_for_half_precision_are_told(path: Path) -> None:
+    write_wan(path, dtype=torch.float32)
+    save_file(load_file(path) | {BIAS: torch.full((32,), 1e6)}, path)
+    assert load_wan(path, form="plain").get_parameter(BIAS).max() == 1e6
+    with pytest.raises(WrongNumbers, match="infinite"):
+        load_wan(path, form="plain", dtype=torch.float16)
+
+
 def changed(path: Path, change: Callable[[dict[str, Tensor]], object]) -> Path:
     write_wan(path)
     tensors = load_file(path)
@@ -112,6 +127,11 @@ WRONG: dict[str, tuple[Callable[[dict[str, Tensor]], object], type[WeightsError]
         lambda t: t.update({BIAS: t[BIAS].to(torch.int8)}),
         WrongNumbers,
         rf"{BIAS} I8",
+    ),
+    "none": (
+        lambda t: t[BIAS].view(-1)[3].fill_(float("nan")),
+        WrongNumbers,
+        rf"infinite or none \(NaN\): {BIAS}\.$",
     ),
     "twice": (
         lambda t: t.update({"decoder.up_blocks.0.resnets.0.norm1.gamma": torch.ones(8),
