@@ -1,0 +1,215 @@
+"""Wan 2x from file to file with a very small model: shots, resumed jobs, tiles, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.control import Control
+from engine.errors import Cancelled, NumericOverflow
+from engine.events import Event, PlanDowngraded, SegmentDone, TileDone
+from engine.geometry import Size
+from engine.jobs.checkpoint import Checkpoint
+from engine.models.wan.upscaler import WanUpscaler
+from engine.models.wan.vae_fast import FastWanVae
+from engine.pipeline.context import Context
+from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.run import run_job
+from engine.plan import Plan
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.decode import FrameReader
+from engine.video.probe import probe
+from tests.helpers.clips import make_picture
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
+from tests.helpers.seedvr2_files import make_three_shots
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+
+pytestmark = NEEDS_FFMPEG
+
+SHOTS = (11, 7, 9)
+
+
+class Events:
+    """Keeps events; may stop the job after some segments."""
+
+    def __init__(self, control: Control, stop_after: int = 0) -> None:
+        self.all: list[Event] = []
+        self._control = control
+        self._stop_after = stop_after
+
+    def emit(self, event: Event) -> None:
+        self.all.append(event)
+        if isinstance(event, SegmentDone) and event.segment + 1 == self._stop_after:
+            self._control.cancel()
+
+
+@pytest.fixture(scope="module")
+def vae(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "tiny_2x.safetensors"
+    write_wan(path, tiny_wan_config("2x", dim=4, dec_dim=4))
+    return path
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_three_shots(tmp_path_factory.mktemp("films") / "three shots.mkv", SHOTS, "60x44")
+
+
+def lossless(vae: Path, **changes: Any) -> JobSettings:
+    usual = {"model": "wan-2x", "vae": str(vae), "codec": "ffv1", "segment_seconds": 0.5}
+    return JobSettings(**{**usual, **changes})
+
+
+def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
+    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=output.parent)
+    return make_plan(probe(film), settings, output, machine)
+
+
+def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
+    control = Control()
+    events = Events(control, stop_after)
+    context = Context(
+        job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
+    )
+    jobs.mkdir(exist_ok=True)
+    run_job(context, Checkpoint(jobs), overwrite=True)
+    return events.all
+
+
+def planes_of(path: Path) -> list[np.ndarray]:
+    with FrameReader(probe(path)) as reader:
+        return [frame.planes[0].copy() for frame in reader]
+
+
+def assert_same(found: list[np.ndarray], right: list[np.ndarray], codes: int = 0) -> None:
+    for a, b in zip(found, right, strict=True):
+        assert int(np.abs(a.astype(int) - b).max()) <= codes
+
+
+@pytest.fixture(scope="module")
+def usual(vae: Path, film: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
+    """Pictures of the film in one go."""
+    folder = tmp_path_factory.mktemp("usual")
+    plan = plan_of(film, folder / "out.mkv", lossless(vae))
+    events = run(plan, folder / "job")
+    tiles = [event for event in events if isinstance(event, TileDone)]
+    assert {tile.canvas for tile in tiles} == {Size(120, 88)}
+    return planes_of(plan.output)
+
+
+def test_all_frames_come_out_twice_as_large(usual: list[np.ndarray]) -> None:
+    assert len(usual) == sum(SHOTS)
+    assert {plane.shape for plane in usual} == {(88, 120)}
+    assert all(float(plane.std()) > 2 for plane in usual)
+
+
+def test_a_shot_comes_out_as_if_it_were_alone(
+    vae: Path, film: Path, tmp_path: Path, usual: list[np.ndarray]
+) -> None:
+    alone = tmp_path / "second.mkv"
+    cut = "trim=start_frame=11:end_frame=18,setpts=PTS-STARTPTS"
+    ffmpeg(*("-i", film, "-vf", cut, "-c:v", "ffv1", alone))
+    plan = plan_of(alone, tmp_path / "out.mkv", lossless(vae))
+    run(plan, tmp_path / "job")
+    assert_same(planes_of(plan.output), usual[11:18])
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+def test_a_resumed_job_gives_the_same_pictures(
+    vae: Path, film: Path, tmp_path: Path, usual: list[np.ndarray], stop_after: int
+) -> None:
+    plan = plan_of(film, tmp_path / "resumed.mkv", lossless(vae))
+    with pytest.raises(Cancelled):
+        run(plan, tmp_path / "job", stop_after=stop_after)
+    assert len(Checkpoint(tmp_path / "job").records) > 0
+    run(plan, tmp_path / "job")
+    assert_same(planes_of(plan.output), usual)
+
+
+def test_slices_of_another_length_give_the_same_pictures(
+    vae: Path, film: Path, tmp_path: Path, usual: list[np.ndarray]
+) -> None:
+    plan = plan_of(film, tmp_path / "out.mkv", lossless(vae))
+    assert plan.model.wan is not None
+    longer = replace(plan.model, wan=replace(plan.model.wan, slice_frames=8))
+    run(replace(plan, model=longer), tmp_path / "job")
+    assert_same(planes_of(plan.output), usual, codes=1)
+
+
+def test_tiles_give_the_same_pictures(vae: Path, tmp_path: Path) -> None:
+    film = make_three_shots(tmp_path / "wide.mkv", (3, 2, 1), "180x40")
+    found = []
+    for name, tile in (("whole", None), ("tiles", Size(208, 208))):
+        plan = plan_of(film, tmp_path / f"{name}.mkv", lossless(vae))
+        assert plan.model.wan is not None
+        model = replace(plan.model, wan=replace(plan.model.wan, decode_tile=tile, encode_tile=None))
+        events = run(replace(plan, model=model), tmp_path / name)
+        told = {event.tiles for event in events if isinstance(event, TileDone)}
+        assert told == {1 if tile is None else 3}
+        found.append(planes_of(plan.output))
+    assert_same(*found, codes=1)
+
+
+def test_a_picture_is_a_shot_of_one_frame(vae: Path, tmp_path: Path) -> None:
+    picture = make_picture(tmp_path / "still.png")
+    plan = plan_of(picture, tmp_path / "large.png", JobSettings(model="wan-2x", vae=str(vae)))
+    run(plan, tmp_path / "job")
+    assert probe(plan.output).video.size == probe(picture).video.size.scaled(2)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(torch.OutOfMemoryError("injected"), "out-of-memory"), (NumericOverflow("x"), "overflow")],
+)
+def test_a_plan_that_did_not_work_is_replaced(
+    vae: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    film = make_three_shots(tmp_path / "wide.mkv", (6, 1, 1), "360x40")
+    real, calls = FastWanVae.decode_slice, []
+
+    def decode_slice(self: FastWanVae, *args: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 2:
+            raise error
+        return real(self, *args)
+
+    monkeypatch.setattr(FastWanVae, "decode_slice", decode_slice)
+    plan = plan_of(film, tmp_path / "out.mkv", lossless(vae, vae_precision="bfloat16"))
+    assert plan.model.dtype == "bfloat16"
+    events = run(plan, tmp_path / "job")
+    (less,) = [event for event in events if isinstance(event, PlanDowngraded)]
+    assert less.why == why
+    now = less.plan.model
+    assert now.wan is not None
+    assert (now.dtype == "float32") == (why == "overflow")
+    assert (now.wan.decode_tile is not None) == (why == "out-of-memory")
+    assert len(planes_of(plan.output)) == 8
+
+
+def test_a_job_can_be_cancelled_between_slices(
+    vae: Path, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, slices = Control(), list[int]()
+    real = WanUpscaler.placed
+
+    def placed(self: WanUpscaler, *args: Any) -> Any:
+        slices.append(0)
+        if len(slices) == 2:
+            control.cancel()
+        return real(self, *args)
+
+    monkeypatch.setattr(WanUpscaler, "placed", placed)
+    plan = plan_of(film, tmp_path / "out.mkv", lossless(vae))
+    context = Context(
+        job_id="job", media=probe(film), plan=plan, control=control, events=Events(control)
+    )
+    (tmp_path / "job").mkdir()
+    with pytest.raises(Cancelled):
+        run_job(context, Checkpoint(tmp_path / "job"), overwrite=True)
+    assert len(slices) == 2
+    assert not plan.output.exists()
