@@ -6,11 +6,13 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
+from app import wording
 from app.i18n import tr
+from app.latents.words import READINGS
 from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
-from engine.plan import DiffusionPlan, Plan
+from engine.plan import DiffusionPlan, LatentPlan, Plan, WanPlan
 
 
 class FootStrip(QWidget):
@@ -62,11 +64,14 @@ class FootStrip(QWidget):
 def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     model, picture = plan.model, plan.picture
-    parts = [choice_of(model.model, "model")]
+    parts = latent_words(plan.latent) if plan.latent is not None else []
+    parts.append(choice_of(model.model, "model"))
     if model.form:
         parts.append(choice_of(model.form))
     if model.diffusion is not None:
         parts += diffusion_words(model.diffusion)
+    elif model.wan is not None:
+        parts += wan_words(model.wan)
     elif model.tiles > 1:
         parts.append(
             tr(
@@ -86,8 +91,26 @@ def diffusion_words(plan: DiffusionPlan) -> list[str]:
     frames = 4 * plan.clip - 3 if plan.join == "latents" else plan.clip
     parts = [tr("clips of {count} frames", count=frames)]
     if plan.decode_tile is not None:
-        size = f"{plan.decode_tile.width}×{plan.decode_tile.height}"
-        parts.append(tr("decoded in tiles of {size}", size=size))
+        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
     if plan.strength < 100:
         parts.append(tr("strength {percent} %", percent=plan.strength))
+    return parts
+
+
+def wan_words(plan: WanPlan) -> list[str]:
+    """Tiles of Wan 2x; whole frames need no words."""
+    parts = []
+    if plan.encode_tile is not None:
+        parts.append(tr("encoded in tiles of {size}", size=wording.size(plan.encode_tile)))
+    if plan.decode_tile is not None:
+        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
+    return parts
+
+
+def latent_words(plan: LatentPlan) -> list[str]:
+    """What becomes of latents before anything else is done."""
+    title, _ = READINGS["normalised" if plan.normalised else "raw"]
+    parts = [tr("latents: {reading}", reading=tr(title))]
+    if plan.decode_tile is not None:
+        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
     return parts
