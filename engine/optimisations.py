@@ -48,7 +48,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=_BOTH,
-        does="Makes one small convolution of the two around each depth-to-space step.",
+        does="Convolves frames before they are enlarged, with smaller kernels, instead of afterwards.",
     ),
     Optimisation(
         name="first_frame_fold",
@@ -56,7 +56,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=_BOTH,
-        does="Sums the taps that see copies of a clip's first frame instead of convolving copies.",
+        does="Sums or leaves out taps on what stands before a clip instead of convolving copies or zeros.",
     ),
     Optimisation(
         name="image_mode",
