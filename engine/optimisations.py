@@ -48,7 +48,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=_BOTH,
-        does="Convolves frames before they are enlarged, with smaller kernels, instead of afterwards.",
+        does="Convolves frames with small kernels before they are enlarged, not with large ones after.",
     ),
     Optimisation(
         name="first_frame_fold",
@@ -56,7 +56,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=_BOTH,
-        does="Sums or leaves out taps on what stands before a clip instead of convolving copies or zeros.",
+        does="Sums or leaves out the taps on copies or zeros that stand before a clip.",
     ),
     Optimisation(
         name="image_mode",
