@@ -117,7 +117,7 @@ class TiledHalf:
     @property
     def is_due(self) -> bool:
         """Whether enough is there for a visit."""
-        return len(self._fresh) >= LATENTS_PER_VISIT * self._way.each
+        return -(-len(self._fresh) // self._way.each) >= LATENTS_PER_VISIT
 
     @property
     def due(self) -> int:

@@ -189,7 +189,7 @@ def test_decoded_tiles_are_told_with_their_place_and_number() -> None:
     tile = tile_of(decode_cut(vae.config), (1, 99), 2)
     frames = decoded(vae, latents_of(vae, LONG), (1,), told, tile=tile)
     boxes = [one.inner.scaled(8) for one in decode_tiles(vae.config, FRAME, tile)]
-    ends = [4 * LATENTS_PER_VISIT, 4 * LONG - 4]
+    ends = [4 * LATENTS_PER_VISIT - 4, 4 * LONG - 4]
     places = [(index, frame) for frame in ends for index in range(len(boxes))]
     assert [(one.index, one.frame) for one in told] == places
     for one in told:
@@ -211,11 +211,11 @@ def test_nothing_comes_before_enough_is_there_for_a_visit() -> None:
     vae = vae_of("2.1")
     tile = tile_of(encode_cut(vae.config), (1, 99))
     stream = EncodeStream(vae, FRAME, Streaming(tile=tile))
-    frames = frames_of(vae, 4 * LATENTS_PER_VISIT)
+    frames = frames_of(vae, 4 * LATENTS_PER_VISIT - 3)
     early = stream.push(frames[:1], last=False)
     assert early.shape == (1, 16, 0, FRAME.height // 8, FRAME.width // 8)
-    assert stream.push(frames[1:-3], last=False).shape[2] == 0
-    assert stream.push(frames[-4:], last=True).shape[2] == LATENTS_PER_VISIT + 1
+    assert stream.push(frames[1:-4], last=False).shape[2] == 0
+    assert stream.push(frames[-4:], last=False).shape[2] == LATENTS_PER_VISIT
 
 
 @pytest.mark.parametrize("tile", [None, Size(68, 68)])
