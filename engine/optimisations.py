@@ -48,7 +48,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         exactness="exact",
         default=True,
         devices=_BOTH,
-        does="Convolves frames with small kernels before they are enlarged, not with large ones after.",
+        does="Convolves frames before they are enlarged, with small kernels, not afterwards.",
     ),
     Optimisation(
         name="first_frame_fold",
