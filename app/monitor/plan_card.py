@@ -33,6 +33,7 @@ _STAGES = {
     "verify": mark("Check"),
 }
 _MOST_NOTICES = 3
+_SAID_ABOVE = ("trained-on-stills",)  # beside the choice of the model, as `names.limits_of`
 
 
 class PlanCard(QFrame):
@@ -141,7 +142,8 @@ class PlanCard(QFrame):
 
     def _show_notices(self, row: JobRow) -> None:
         _clear(self._notes)
-        found = [*(row.plan.notices if row.plan else ()), *row.warnings]
+        notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
+        found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
         order = {"refusal": 0, "warning": 1, "info": 2}
         found.sort(key=lambda notice: order[notice.severity])
         for notice in found[:_MOST_NOTICES]:

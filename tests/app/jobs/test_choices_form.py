@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.jobs.choices_form import ChoicesForm
 from app.settings.names import family_of, strength_of
 from engine import commands
+from engine.plan import Notice
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings
 from tests.app.conftest import Bench
 
@@ -116,6 +117,8 @@ def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> Non
 
 
 def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
+    message = "Wan 2x was trained on still photographs."
+    bench.engine.notices = (Notice(code="trained-on-stills", severity="info", message=message),)
     bench.add()
     said = bench.find("modelLimits")
     assert isinstance(said, QLabel)
@@ -125,6 +128,8 @@ def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
     assert said.isVisible()
     assert "still photographs" in said.text()
     assert "resized afterwards" in said.text()
+    shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
+    assert message not in shown  # once is enough
     assert not bench.find("setting-form").isVisible()
 
 
