@@ -38,6 +38,7 @@ _SPARE_BYTES = 200 * 10**6
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from engine.models.wan.form import WanForm
     from engine.models.wan.streams import DecodeStream
 
 
@@ -133,17 +134,26 @@ class _Decoding:
 
     def run(self, film: Path) -> None:
         """Write the film; it is there whole, or not at all."""
-        from engine.models.wan.load_vae import load_wan
-        from engine.models.wan.streams import DecodeStream, Streaming  # only latents need them
+        from engine.models.wan.load_vae import load_wan  # only latents need it
+        from engine.models.wan.vae_fast import FastWanVae
 
-        context, plan = self._context, self._plan
-        torch.set_num_threads(context.plan.model.threads)
-        vae = load_wan(
-            plan.vae.path, form="fast", device=plan.device, dtype=getattr(torch, plan.dtype)
-        )
-        writer = LosslessWriter(film, context.media.video, threads=context.plan.model.threads)
-        with LatentFile(context.media.path) as file, writer, torch.inference_mode():
-            streaming = Streaming(tile=plan.decode_tile)
+        plan = self._plan
+        torch.set_num_threads(self._context.plan.model.threads)
+        dtype: torch.dtype = getattr(torch, plan.dtype)
+        vae = load_wan(plan.vae.path, form="fast", device=plan.device, dtype=dtype)
+        try:
+            self._write(film, vae)
+        finally:
+            if isinstance(vae, FastWanVae):
+                vae.release()  # the model that comes next needs the room
+
+    def _write(self, film: Path, vae: WanForm) -> None:
+        from engine.models.wan.streams import DecodeStream, Streaming
+
+        media, threads = self._context.media, self._context.plan.model.threads
+        writer = LosslessWriter(film, media.video, threads=threads)
+        with LatentFile(media.path) as file, writer, torch.inference_mode():
+            streaming = Streaming(tile=self._plan.decode_tile)
             stream = DecodeStream(vae, file.head.padded, streaming, self._show)
             written = 0
             for frames in self._frames(file, stream):

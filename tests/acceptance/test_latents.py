@@ -1,0 +1,123 @@
+"""Files of latents as a user decodes them: kills lose nothing, memory does not grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.program import NEEDS_FFMPEG, film_stream, frame_hashes, run, start
+from tests.helpers.seedvr2_files import write_seedvr2
+from tests.helpers.tiny_wan import write_wan
+
+pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def vae(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "wan.safetensors"
+    write_wan(path)
+    return path
+
+
+def long_latent(path: Path, length: int) -> Path:
+    write_latent(path, a_latent(16, length, 8, 12))
+    return path
+
+
+def test_a_job_killed_while_decoding_and_later_goes_on(tmp_path: Path, vae: Path) -> None:
+    source = long_latent(tmp_path / "a.latent", 60)
+    words = ("--vae", vae, "--set", "codec=ffv1", "--set", "segment_seconds=1")
+    whole, killed = tmp_path / "whole.mkv", tmp_path / "killed.mkv"
+    assert run("decode-latent", source, "-o", whole, *words).status == 0
+    env = {**os.environ, "UPREEL_DATA": str(tmp_path / "data")}
+    command: tuple[str | Path, ...] = ("decode-latent", source, "-o", killed, *words, "--json")
+    for wanted in (
+        {"event": "StageProgress", "stage": "decode"},
+        {"event": "StageProgress", "stage": "decode"},
+        {"event": "SegmentDone"},
+    ):
+        with start(*command, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                told = json.loads(line)
+                if all(told.get(key) == value for key, value in wanted.items()):
+                    break
+            assert process.poll() is None, "it had ended before it could be killed"
+            process.kill()
+        assert not killed.exists()
+        command = ("resume", "--all", "--json")
+    ended = run("resume", "--all", "--json", env=env)
+    assert ended.status == 0, ended.err
+    told = map(json.loads, ended.out.splitlines())
+    stages = [event["stage"] for event in told if event.get("event") == "StageStarted"]
+    assert "run" in stages
+    assert "decode" not in stages, "it was decoded already"
+    assert frame_hashes(killed) == frame_hashes(whole)
+    assert int(film_stream(killed)["nb_read_frames"]) == 237
+    assert not list((tmp_path / "data" / "jobs").iterdir())
+
+
+def test_ten_times_the_latents_take_at_most_50_mb_more(tmp_path: Path, vae: Path) -> None:
+    peaks = []
+    for length in (21, 210):
+        source = long_latent(tmp_path / f"{length}.latent", length)
+        out = tmp_path / f"{length}.mkv"
+        ended = run("decode-latent", source, "-o", out, "--vae", vae, "--json")
+        assert ended.status == 0, ended.err
+        report = json.loads(ended.out.splitlines()[-1])
+        peaks.append(report["peak_bytes"])
+        print(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")  # noqa: T201 - figures
+    assert peaks[1] <= peaks[0] + 50 * MB
+
+
+def test_latents_go_straight_on_to_seedvr2(tmp_path: Path, vae: Path) -> None:
+    files = write_seedvr2(tmp_path / "models")
+    source = long_latent(tmp_path / "a.latent", 3)
+    out = tmp_path / "out.mp4"
+    words = ["--upscale", "seedvr2-3b", "--scale", "2", "--set", f"dit={files.dit}"]
+    words += ["--set", f"vae={files.vae}", "--set", f"text_embedding={files.text}"]
+    words += ["--set", "strength=10"]  # random numbers restore nothing
+    ended = run("decode-latent", source, "-o", out, "--vae", vae, *words)
+    assert ended.status == 0, ended.err
+    stream = film_stream(out)
+    assert (stream["width"], stream["height"], int(stream["nb_read_frames"])) == (192, 128, 9)
+    assert stream["r_frame_rate"] == "16/1"
+
+
+@pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "none", "vae"])
+def test_a_wrong_file_ends_with_its_own_error(tmp_path: Path, vae: Path, kind: str) -> None:
+    path = tmp_path / "a.latent"
+    latent = torch.zeros(1, 4, 8, 8) if kind == "channels" else a_latent()
+    if kind == "nan":
+        latent[0, 0, 0, 0, 0] = torch.nan
+    write_latent(path, latent)
+    match kind:
+        case "empty":
+            path.write_bytes(b"")
+        case "cut":
+            path.write_bytes(path.read_bytes()[:-100])
+        case "none":
+            path.unlink()
+        case "vae":
+            vae = tmp_path / "vae.safetensors"
+            write_latent(vae)
+    codes = {
+        "nan": "unreadable-media",
+        "channels": "unsupported-media",
+        "empty": "unreadable-media",
+        "cut": "truncated-media",
+        "none": "source-missing",
+        "vae": "wrong-model",
+    }
+    ended = run("decode-latent", path, "-o", tmp_path / "out.mp4", "--vae", vae)
+    assert ended.status == 1
+    assert f"error[{codes[kind]}]" in ended.err
+    assert "Traceback" not in ended.err
+    assert not (tmp_path / "out.mp4").exists()
