@@ -79,16 +79,16 @@ def test_an_unknown_tensor_fails(run, tmp_path: Path) -> None:
 
 
 def test_one_number_of_the_weights_decides(run, tmp_path: Path) -> None:
-    copied(tmp_path, "dit3b_tiny_weights.safetensors", "dit3b_tiny_cases_small.safetensors")
-    weights = tmp_path / "dit3b_tiny_weights.safetensors"
-    rewrite(weights, lambda tensors: tensors["blocks.5.ada.all.attn_scale"].add_(1))
-    status, lines = run(tmp_path, "--only", "dit3b_tiny_cases")
+    copied(tmp_path, "dit7b_tiny_weights.safetensors", "dit7b_tiny_cases_small.safetensors")
+    weights = tmp_path / "dit7b_tiny_weights.safetensors"
+    rewrite(weights, lambda tensors: tensors["blocks.5.ada.txt.attn_scale"].add_(1))
+    status, lines = run(tmp_path, "--only", "dit7b_tiny_cases")
     assert status == 1
     assert lines[-1] == f"0 passed, {3 * EACH} failed"
 
 
 def test_cases_without_weights_fail(run, tmp_path: Path) -> None:
-    copied(tmp_path, "dit3b_tiny_cases_small.safetensors")
+    copied(tmp_path, "dit7b_tiny_cases_small.safetensors")
     status, lines = run(tmp_path)
     assert status == 1
     assert "no weights" in lines[0]
