@@ -55,8 +55,8 @@ class EncodeStream:
         streaming: Slices and tiles.
         between: Called between slices and tiles; may wait or raise.
 
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and of the low
-    half; for the host see `TiledHalf`.
+    Memory: without tiles a slice and the carry. With tiles either those of one tile or those of
+    the low half, whose carry waits on the host meanwhile; for the host see `TiledHalf` too.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class EncodeStream:
         )
         self._between = between
         self._carry = Carry()
+        self._home: torch.device | None = None  # of a carry that waits on the host
         self._high: TiledHalf | None = None
         self._step: Step = lambda frames, carry: vae.encode_slice(as_clip(frames), carry)
         self._size = streaming.slice_latents * vae.config.temporal_factor
@@ -83,6 +84,7 @@ class EncodeStream:
             self._high, self._step = TiledHalf(way, tiles), fast.encode_low
             self._size = way.given(self._size)
             self._none = self._none.to(fast.device, fast.dtype)
+            self._home = fast.device
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next frames.
@@ -109,11 +111,15 @@ class EncodeStream:
     def _means(self, entries: Tensor, last: bool) -> Tensor:
         """Latents of frames, or of features where those come from tiles."""
         means = []
+        if self._home is not None:
+            self._carry = self._carry.moved(self._home)
         for start, end in slices(len(entries), self._size, begins=self._carry.first):
             self._between()
             carry = self._carry.handed_over(last=last and end == len(entries))
             moments, self._carry = self._step(entries[start:end], carry)
             means.append(moments[:, : self._channels])
+        if self._home is not None:
+            self._carry = self._carry.moved("cpu")
         latents = torch.cat(means, dim=2)
         check_finite(latents, "encoder")
         return latents
@@ -129,8 +135,9 @@ class DecodeStream:
         watch: Told of every decoded tile; a whole frame is one.
         first: Number of the shot's first frame, for `watch`.
 
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and of the low
-    half; for the host see `TiledHalf`.
+    Memory: without tiles a slice and the carry. With tiles either those of one tile or those of
+    the low half, whose carry waits on the host while tiles are visited; for the host see
+    `TiledHalf` too. Frames in float32 exist one at a time.
     """
 
     def __init__(
@@ -148,7 +155,6 @@ class DecodeStream:
         self._carry = Carry()
         self._high: TiledHalf | None = None
         self._step: Step = vae.decode_slice
-        self._each = vae.config.temporal_factor * self._size
         canvas = frame.scaled(vae.config.upscale)
         self._boxes = [Box(0, 0, canvas.width, canvas.height)]
         tiles = decode_tiles(vae.config, frame, streaming.tile)
@@ -167,32 +173,33 @@ class DecodeStream:
 
         Yields:
             Frames [n, 3, H, W] in [-1, 1], not clipped, `config.upscale` times as large as those
-            that were encoded, float32 or wider; some at a time. With tiles nothing until
+            that were encoded, float32 or wider; one at a time. With tiles nothing until
             `split.LATENTS_PER_VISIT` latents are there.
 
         Raises:
             NumericOverflow: A number is infinite or none.
         """
         length = latents.shape[2]
+        if self._high is not None and length:
+            self._carry = self._carry.moved(self._device)
         for start, end in slices(length, self._size, begins=self._carry.first):
             carry = self._carry.handed_over(last=last and end == length)
             found, self._carry = self._step(latents[:, :, start:end], carry)
             if self._high is None:
-                yield self._whole(as_frames(found))
+                yield from self._whole(as_frames(found))
             else:
                 self._high.take(found)
         if self._high is not None and (last or self._high.is_due):
             self._count += self._high.due
-            canvas = self._high.visit(self._tell, last=last)
-            for start in range(0, len(canvas), self._each):
-                frames = canvas[start : start + self._each].to(self._device)
-                yield _wide(frames).contiguous()
+            self._carry = self._carry.moved("cpu")
+            for frame in torch.split(self._high.visit(self._tell, last=last), 1):
+                yield _wide(frame.to(self._device)).contiguous()
 
-    def _whole(self, frames: Tensor) -> Tensor:
+    def _whole(self, frames: Tensor) -> Iterator[Tensor]:
         check_finite(frames)
         self._count += len(frames)
         self._tell(0, frames[-1])
-        return _wide(frames)
+        yield from map(_wide, torch.split(frames, 1))
 
     def _tell(self, index: int, picture: Tensor) -> None:
         self._watch(
