@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.latents.latent_sheet import LatentSheet
+from app.preview.scene import Mode
 from app.state.job_row import JobRow, JobState
 from engine.api import probe
 from engine.geometry import Size
@@ -120,6 +121,8 @@ def test_latents_are_seen_in_both_readings_and_become_a_film(
     made = probe(row.report.output)
     assert (made.video.size, row.report.frames_out) == (Size(64, 32), 5)
     assert made.video.frame_rate == Fraction(24)
+    canvas = program.window.stage.canvas
+    wait(qtbot, lambda: canvas.mode is Mode.RESULT)  # what was decoded has gone with the job
 
 
 def test_latents_that_are_none_say_so_and_queue_nothing(
