@@ -68,6 +68,16 @@ def test_a_clip_is_cut_only_when_it_is_longer_than_the_first_slice(
     assert vae.seen == list(zip(wanted, starts, ends, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("length", "size", "spans"),
+    [(5, 2, [(0, 2), (2, 4), (4, 5)]), (2, 2, [(0, 2)]), (3, None, [(0, 3)]), (0, 4, [])],
+)
+def test_slices_in_the_midst_of_a_clip_are_all_alike(
+    length: int, size: int | None, spans: list[tuple[int, int]]
+) -> None:
+    assert list(slices(length, size, begins=False)) == spans
+
+
 def test_a_decoder_takes_its_slices_in_latent_steps() -> None:
     vae = CountingVae()
     vae.enable_slicing(8)
