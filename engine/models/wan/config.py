@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.errors import UnknownKeys, WrongModel
@@ -150,7 +149,7 @@ WAN2X = WanConfig(layout="2.1", dim=96, dec_dim=96, latent_channels=16, out_chan
 """Wan2.1_VAE_upscale2x_imageonly_real_v1.safetensors, 126 915 868 parameters."""
 
 
-def infer_wan_config(shapes: Shapes, metadata: Mapping[str, str] | None = None) -> WanConfig:
+def infer_wan_config(shapes: Shapes) -> WanConfig:
     """The configuration that fits the tensors of a file.
 
     One tensor that is missing or misshapen hardly matters here: the loader names it afterwards.
@@ -158,7 +157,6 @@ def infer_wan_config(shapes: Shapes, metadata: Mapping[str, str] | None = None) 
 
     Args:
         shapes: Shape of every tensor by its original Wan name; see `wan_keys` for others.
-        metadata: Of the file; nothing in it is needed.
 
     Raises:
         UnknownKeys: The names are not those of a Wan VAE, or its sizes are impossible.
@@ -171,20 +169,13 @@ def infer_wan_config(shapes: Shapes, metadata: Mapping[str, str] | None = None) 
             tensors=", ".join(sorted(shapes)[:8]),
         )
     usual = WAN22 if any(re.search(_NESTED, name) for name in shapes) else WAN21
-    patch = usual.patch
-    folded = agreed([size(shapes, "encoder.conv1.weight", 1, 0)], usual.in_channels * patch**2)
-    head = ("decoder.head.2.weight", "decoder.head.2.bias")
-    shown = agreed([size(shapes, name, 0, 0) for name in head], usual.out_channels * patch**2)
-    _check_colours(folded, shown, patch)
     try:
-        return WanConfig(
-            layout=usual.layout,
+        return replace(
+            usual,
             dim=_encoder_width(shapes, usual.dim),
             dec_dim=_decoder_width(shapes, usual.dec_dim),
             latent_channels=_latent_channels(shapes, usual.latent_channels),
-            in_channels=folded // patch**2,
-            out_channels=shown // patch**2,
-            patch=patch,
+            out_channels=_out_channels(shapes, usual),
         )
     except ValueError as err:
         raise UnknownKeys(
@@ -193,17 +184,21 @@ def infer_wan_config(shapes: Shapes, metadata: Mapping[str, str] | None = None) 
         ) from err
 
 
-def _check_colours(folded: int, shown: int, patch: int) -> None:
-    """Refuse variants for pictures with transparency, and everything else that is not RGB."""
-    seen = {1: (3, 12), 2: (12,)}[patch]
-    if folded == 3 * patch**2 and shown in seen:
-        return
+def _out_channels(shapes: Shapes, usual: WanConfig) -> int:
+    """Of decoded frames; refuses variants for pictures with transparency, and all others."""
+    fold = usual.patch**2
+    reads = size(shapes, "encoder.conv1.weight", 1, 3 * fold)
+    head = ("decoder.head.2.weight", "decoder.head.2.bias")
+    writes = agreed([size(shapes, name, 0, 0) for name in head], 3 * fold)
+    known = {1: tuple(_FACTORS), 2: (3 * fold,)}[usual.patch]
+    if reads == 3 * fold and writes in known:
+        return writes // fold
     raise WrongModel(
-        f"This VAE of the Wan kind reads {folded} channels and writes {shown}; "
-        f"we know those that read {3 * patch**2} and write {' or '.join(map(str, seen))}.",
+        f"This VAE of the Wan kind reads {reads} channels and writes {writes}; "
+        f"we know those that read {3 * fold} and write {' or '.join(map(str, known))}.",
         hint="Choose a Wan VAE for pictures without transparency.",
-        reads=folded,
-        writes=shown,
+        reads=reads,
+        writes=writes,
     )
 
 
