@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from engine.geometry import Size
 from engine.media import MediaInfo, StreamInfo, VideoInfo
-from engine.plan import DiffusionPlan, ModelPlan, PassPlan, PicturePlan, Plan, WanPlan
+from engine.plan import DiffusionPlan, LatentPlan, ModelPlan, PassPlan, PicturePlan, Plan, WanPlan
 from engine.report import Report
 from engine.units import bytes_text, clock_text, duration_text, rate_text
 
@@ -41,11 +41,20 @@ def plan_words(plan: Plan) -> str:
         _line("Time", _time(plan)),
         _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
     ]
+    if plan.latent is not None:
+        lines.insert(1, _line("Latents", _latents(plan.latent)))
     copied = [stream for stream in plan.streams if stream.copied]
     if copied:
         lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
     lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
     return "\n".join(lines)
+
+
+def _latents(plan: LatentPlan) -> str:
+    """How a source of latents becomes pictures."""
+    reading = "normalised" if plan.normalised else "raw"
+    tile = f", tiles of {plan.decode_tile}" if plan.decode_tile else ""
+    return f"{reading}, decoded with {plan.vae.path.name} on {plan.device}, {plan.dtype}{tile}"
 
 
 def report_words(report: Report) -> str:

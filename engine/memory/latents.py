@@ -10,6 +10,7 @@ from engine.media import MediaInfo, Reading, VideoInfo
 from engine.memory import wan
 from engine.memory.budget import Budget
 from engine.memory.edges import next_tile, tile_of
+from engine.memory.wan_needs import latent_needs
 from engine.models.wan import files
 from engine.models.wan.latent_file import examined
 from engine.models.wan.latents import MODELS, Guess
@@ -91,6 +92,7 @@ def notices(
     if plan.latent is None:
         return
     yield from _missing(plan.latent)
+    yield from _card(plan.latent, plan.source_size, budget)
     yield from _disk(media, budget)
     yield from _reading(plan.latent, media, settings)
     head, _ = examined(media.path)
@@ -128,6 +130,19 @@ def _missing(plan: LatentPlan) -> Iterator[Notice]:
             message=f"The VAE of {title} is not on this machine yet: {name}.",
             hint=f"Get it with `models download {plan.vae.published}`, or in the list of models.",
             params={"files": plan.vae.published, "names": name},
+        )
+
+
+def _card(plan: LatentPlan, size: Size, budget: Budget) -> Iterator[Notice]:
+    device = latent_needs(plan, size).device
+    if plan.device == "cuda" and device > budget.vram_bytes:
+        yield Notice(
+            code="plan-does-not-fit",
+            severity="refusal",
+            message=f"This needs {bytes_text(device)} of the card's memory; "
+            f"{bytes_text(budget.vram_bytes)} may be used.",
+            hint="Close other programs or choose the processor.",
+            params={"needed": str(device), "allowed": str(budget.vram_bytes)},
         )
 
 

@@ -16,14 +16,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.control import Control
-from engine.errors import ContainerMismatch, NumericOverflow, OutOfMemory, UnreadableMedia
+from engine.errors import (
+    ContainerMismatch,
+    NumericOverflow,
+    OutOfMemory,
+    PlanDoesNotFit,
+    UnreadableMedia,
+)
 from engine.geometry import Size
 from engine.media import MediaInfo, Reading
 from engine.memory import wan
-from engine.memory.budget import Budget, measure_budget
+from engine.memory.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.memory.edges import next_tile, tile_of
+from engine.memory.fitting import Needs, fits
 from engine.memory.model_choice import device_of
 from engine.memory.oom import is_out_of_memory
+from engine.memory.wan_needs import Pass, encode_needs
 from engine.models.wan.files import WanFiles
 from engine.models.wan.latent_file import SUFFIX, FilmNote, LatentWriter
 from engine.models.wan.latents import MODELS, TEMPORAL_FACTOR, LatentSpace, frames_of, normalised
@@ -36,7 +44,7 @@ from engine.pipeline.stages.source import SourceColours
 from engine.pipeline.view import turn
 from engine.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.units import parse_clock
+from engine.units import bytes_text, parse_clock
 from engine.video.decode import FrameReader
 from engine.video.frames import PlanarFrame
 
@@ -154,12 +162,17 @@ class _Encoding:
         settings = self._settings
         device = device_of(settings, budget)
         dtype, tile = wan.fitted_encode(vae.config, self.padded, device, budget)
-        return _Way(
+        way = _Way(
             device=device,
             dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
             tile=tile_of(settings.encode_tile, self.padded) or tile,
             threads=budget.threads,
         )
+        asked = Pass(
+            config=vae.config, frame=self.padded, device=device, dtype=way.dtype, tile=way.tile
+        )
+        _check_fits(encode_needs(asked), device, budget)
+        return way
 
     def _other(self, way: _Way, error: Exception) -> _Way:
         """The next smaller or wider way after an error that calls for it."""
@@ -245,3 +258,18 @@ class _Encoding:
         rgb = F.pad(rgb, beside, mode="replicate")
         whole = begins + math.ceil((len(rgb) - begins) / TEMPORAL_FACTOR) * TEMPORAL_FACTOR
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])
+
+
+def _check_fits(needs: Needs, device: str, budget: Budget) -> None:
+    """Refuse what cannot work before minutes have gone by.
+
+    Raises:
+        PlanDoesNotFit: Even the smallest tiles need too much.
+    """
+    if fits(needs, device, budget, PROGRAM_BYTES):
+        return
+    raise PlanDoesNotFit(
+        f"This needs {bytes_text(needs.device + needs.host)} of memory, even in small tiles.",
+        hint="Close other programs, or choose the processor: --set device=cpu.",
+        needed=needs.device + needs.host,
+    )

@@ -21,6 +21,7 @@ from engine.errors import (
     ContainerMismatch,
     EngineError,
     OutputExists,
+    PlanDoesNotFit,
     UnreadableMedia,
     UnsupportedMedia,
     WeightsMissing,
@@ -38,6 +39,7 @@ from engine.video.decode import FrameReader
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.latent_files import write_latent
 from tests.helpers.listening import ENDS, running_engine
+from tests.helpers.plans import a_budget
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 
@@ -192,6 +194,16 @@ def test_refusals_leave_nothing_behind(tmp_path: Path, vaes: Any, kind: str) -> 
         encode_latents(source, target, model, JobSettings(**settings))
     assert caught.value.hint
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_too_little_memory_is_said_before_anything_is_read(
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = a_film(tmp_path / "film.mkv", 1)
+    little = a_budget(ram_bytes=420 * 2**20 + 1000)
+    monkeypatch.setattr(latents_encode, "measure_budget", lambda *_: little)
+    with pytest.raises(PlanDoesNotFit, match="even in small tiles"):
+        encoded(film, vaes["wan21-vae"])
 
 
 def test_cancelling_leaves_nothing_behind(tmp_path: Path, vaes: Any) -> None:
