@@ -89,6 +89,7 @@ class WanPlan:
     encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
     decode_tile: Size | None = None  # px of the result, halo included
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
     shot_sensitivity: int | None = None  # %; None looks for no cuts
 
     @property

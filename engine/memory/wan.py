@@ -71,13 +71,9 @@ def smaller(model: ModelPlan) -> ModelPlan | None:
         return None
     now = needs(model)
     steps = [_smaller_decode, _smaller_encode]
-    if now.encode.rest > now.decode.rest:
+    if now.encode.working > now.decode.working:
         steps.reverse()
-    for step in steps:
-        less = step(model, now)
-        if less is not None:
-            return less
-    return None
+    return steps[0](model, now) or steps[1](model, now) or _parked(model)
 
 
 def less_on_host(model: ModelPlan) -> ModelPlan | None:
@@ -175,6 +171,13 @@ def _decode_tile(config: WanConfig, edge: int, padded: Size) -> Size | None:
     return tile_of(wanted, padded.scaled(config.upscale))
 
 
+def _parked(model: ModelPlan) -> ModelPlan | None:
+    plan = model.wan
+    if plan is None or plan.parks or model.device == "cpu":
+        return None
+    return replace(model, wan=replace(plan, parks=True))
+
+
 def _smaller_decode(model: ModelPlan, now: Needs) -> ModelPlan | None:
     plan = model.wan
     if plan is None:
@@ -183,7 +186,7 @@ def _smaller_decode(model: ModelPlan, now: Needs) -> ModelPlan | None:
     canvas, tile = plan.padded.scaled(plan.factor), plan.decode_tile
     while (tile := next_tile(tile, canvas, least_edge(config))) is not None:
         less = replace(model, wan=replace(plan, decode_tile=tile))
-        if needs(less).decode.rest < now.decode.rest:
+        if needs(less).device < now.device:
             return less
     return None
 
@@ -195,6 +198,6 @@ def _smaller_encode(model: ModelPlan, now: Needs) -> ModelPlan | None:
     tile = plan.encode_tile
     while (tile := next_tile(tile, plan.padded)) is not None:
         less = replace(model, wan=replace(plan, encode_tile=tile))
-        if needs(less).encode.rest < now.encode.rest:
+        if needs(less).device < now.device:
             return less
     return None

@@ -16,7 +16,7 @@ from engine.plan import LatentPlan, ModelPlan
 
 STEP = 4  # frames of a latent
 _STEADY = 13  # frames: from the third slice on memory does not grow
-_LEAVING_BYTES = 48  # of pictures that are being finished in float32, for each of their px
+_LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 _COLOURS = 3
 
@@ -34,6 +34,7 @@ class Pass:
             whole frames.
         slice_frames: At a time.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
+        parks: The carry of whole frames waits in main memory while tiles are visited.
     """
 
     config: WanConfig
@@ -43,6 +44,7 @@ class Pass:
     tile: Size | None = None
     slice_frames: int = STEP
     warm_up: int = 0
+    parks: bool = False
 
     @property
     def visit(self) -> int:
@@ -55,17 +57,22 @@ class Need:
     """Bytes of encoding or decoding, weights apart.
 
     Attributes:
-        carry: On the device for as long as a shot goes on.
-        rest: Beside it, on the device, while it works.
-        host: In main memory, device or not: entries and results of tiles, carries that wait.
+        working: On the device, while it works.
+        waiting: On the device, while the other one works: the carry, unless it is parked.
+        parked: A carry that waits in main memory while tiles are visited.
+        host: In main memory, device or not, while tiles are visited: what they take and give, and
+            the carries of all.
+        kept: Of that, what stays while the other one works.
     """
 
-    carry: int
-    rest: int
+    working: int
+    waiting: int = 0
+    parked: int = 0
     host: int = 0
+    kept: int = 0
 
 
-_NOTHING = Need(carry=0, rest=0)
+_NOTHING = Need(working=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +82,26 @@ class Needs:
     weights: int
     encode: Need
     decode: Need
-    leaving: int  # pictures that are being finished, on the device
-    sources: int  # frames of the source that wait for their result, in main memory
+    leaving: int  # a picture that is being finished, on the device
+    sources: int = 0  # frames of the source that wait for their result, in main memory
 
     @property
     def device(self) -> int:
         """Most bytes on the device at once."""
-        carries = self.encode.carry + self.decode.carry
-        return self.weights + carries + max(self.encode.rest, self.decode.rest) + self.leaving
+        encode, decode = self.encode, self.decode
+        back = 0 if encode.parked else decode.parked  # latents come one by one: it is needed soon
+        encoding = encode.working + decode.waiting + back
+        return self.weights + max(encoding, decode.working + encode.waiting) + self.leaving
 
     @property
     def host(self) -> int:
         """Bytes of main memory, device or not."""
-        return self.encode.host + self.decode.host + self.sources
+        encode, decode = self.encode, self.decode
+        visiting = max(encode.host + decode.kept, decode.host + encode.kept)
+        return visiting + encode.parked + decode.parked + self.sources
 
 
+@lru_cache(maxsize=1024)
 def needs(model: ModelPlan) -> Needs:
     """What a job with Wan 2x takes; from numbers alone."""
     encode, decode = _passes(model)
@@ -103,13 +115,15 @@ def needs(model: ModelPlan) -> Needs:
 
 def encode_needs(asked: Pass) -> Needs:
     """Of a job that only encodes."""
-    return _needs(asked, encode_need(asked), _NOTHING, asked.frame.pixels)
+    found = encode_need(asked)
+    return Needs(weights=_weights(asked), encode=found, decode=_NOTHING, leaving=0)
 
 
 def decode_needs(asked: Pass) -> Needs:
     """Of a job that only decodes."""
-    pixels = asked.frame.pixels * asked.config.upscale**2
-    return _needs(asked, _NOTHING, decode_need(asked), pixels)
+    leaving = _LEAVING_BYTES * asked.frame.pixels * asked.config.upscale**2
+    found = decode_need(asked)
+    return Needs(weights=_weights(asked), encode=_NOTHING, decode=found, leaving=leaving)
 
 
 def latent_needs(plan: LatentPlan, size: Size) -> Needs:
@@ -140,12 +154,11 @@ def encode_need(asked: Pass) -> Need:
     if len(boxes) == 1:
         return _whole(cost.encode_cost(config, whole))
     cut = split.encode_cut(config)
-    low = cost.encode_low_cost(config, whole)
     high = cost.encode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    frames = STEP * (asked.visit + asked.warm_up) * asked.frame.pixels * _COLOURS
-    features = STEP // cut.time * asked.visit * _features(asked.frame, cut)
-    waiting = (frames + features * cost.encoded_features(config)) * ITEM[asked.dtype]
-    return _tiled(low, high, waiting + (0 if asked.warm_up else high.carry * len(boxes)))
+    frames = STEP * asked.frame.pixels * _COLOURS
+    features = STEP // cut.time * _features(asked.frame, cut) * cost.encoded_features(config)
+    passing = _Passing(taken=frames, given=features, carries=high.carry * len(boxes))
+    return _tiled(asked, cost.encode_low_cost(config, whole), high, passing)
 
 
 @lru_cache(maxsize=512)
@@ -155,14 +168,11 @@ def decode_need(asked: Pass) -> Need:
     if len(boxes) == 1:
         return _whole(cost.decode_cost(config, whole))
     cut = split.decode_cut(config)
-    low = cost.decode_low_cost(config, whole)
     high = cost.decode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    pixels = asked.frame.pixels * config.upscale**2
-    frames = STEP * asked.visit * pixels * _COLOURS
-    latents = asked.visit + asked.warm_up
-    features = STEP // cut.time * latents * _features(asked.frame, cut)
-    waiting = (frames + features * cost.decoded_features(config)) * ITEM[asked.dtype]
-    return _tiled(low, high, waiting + (0 if asked.warm_up else high.carry * len(boxes)))
+    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
+    features = STEP // cut.time * _features(asked.frame, cut) * cost.decoded_features(config)
+    passing = _Passing(taken=features, given=frames, carries=high.carry * len(boxes))
+    return _tiled(asked, cost.decode_low_cost(config, whole), high, passing)
 
 
 def encode_work(asked: Pass) -> float:
@@ -177,14 +187,13 @@ def decode_work(asked: Pass) -> float:
     return more * _flops(asked.config, asked.frame)[1]
 
 
-def _needs(asked: Pass, encode: Need, decode: Need, pixels: int) -> Needs:
-    return Needs(
-        weights=cost.weights_bytes(asked.config, asked.dtype, VaeSwitches()),
-        encode=encode,
-        decode=decode,
-        leaving=_LEAVING_BYTES * (1 + asked.slice_frames) * pixels,
-        sources=0,
-    )
+def _weights(asked: Pass) -> int:
+    return _all_weights(asked.config, asked.dtype)
+
+
+@lru_cache(maxsize=64)
+def _all_weights(config: WanConfig, dtype: str) -> int:
+    return cost.weights_bytes(config, dtype, VaeSwitches())
 
 
 def padded_size(config: WanConfig, size: Size) -> Size:
@@ -216,17 +225,35 @@ def _passes(model: ModelPlan) -> tuple[Pass, Pass]:
         tile=plan.encode_tile,
         slice_frames=plan.slice_frames,
         warm_up=plan.warm_up,
+        parks=plan.parks,
     )
     return encode, replace(encode, tile=plan.decode_tile)
 
 
 def _whole(found: Cost) -> Need:
-    return Need(carry=found.carry, rest=found.activations + found.workspace)
+    return Need(working=found.peak_bytes - found.weights, waiting=found.carry)
 
 
-def _tiled(low: Cost, high: Cost, host: int) -> Need:
-    whole, tile = low.activations + low.workspace, high.peak_bytes - high.weights
-    return Need(carry=low.carry, rest=max(whole, tile), host=host)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Passing:
+    """What tiles take and give: numbers for each latent, and bytes of all carries."""
+
+    taken: int
+    given: int
+    carries: int
+
+
+def _tiled(asked: Pass, low: Cost, high: Cost, passing: _Passing) -> Need:
+    whole, tile = (part.peak_bytes - part.weights for part in (low, high))
+    item, waiting = ITEM[asked.dtype], 0 if asked.parks else low.carry
+    kept = asked.warm_up * passing.taken * item if asked.warm_up else passing.carries
+    return Need(
+        working=max(whole, waiting + tile),
+        waiting=waiting,
+        parked=low.carry - waiting,
+        host=kept + asked.visit * (passing.taken + passing.given) * item,
+        kept=kept,
+    )
 
 
 def _features(frame: Size, cut: split.Cut) -> int:

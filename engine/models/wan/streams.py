@@ -35,11 +35,13 @@ class Streaming:
         warm_up: 0: every tile goes on where it stopped; its carry waits in host memory. Else it
             begins so many latents earlier anew, which costs their time; exact from
             `reach.encode_warm_up` and `reach.decode_warm_up` on.
+        parks: With tiles: the carry of the low half waits on the host meanwhile.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
     """
 
     tile: Size | None = None
     warm_up: int = 0
+    parks: bool = False
     slice_latents: int = 1
 
 
@@ -55,8 +57,8 @@ class EncodeStream:
         streaming: Slices and tiles.
         between: Called between slices and tiles; may wait or raise.
 
-    Memory: without tiles a slice and the carry. With tiles either those of one tile or those of
-    the low half, whose carry waits on the host meanwhile; for the host see `TiledHalf` too.
+    Memory: without tiles a slice and the carry. With tiles those of one tile or of the low half,
+    and unless it is parked the low half's carry; for the host see `TiledHalf`.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class EncodeStream:
             self._high, self._step = TiledHalf(way, tiles), fast.encode_low
             self._size = way.given(self._size)
             self._none = self._none.to(fast.device, fast.dtype)
-            self._home = fast.device
+            self._home = fast.device if streaming.parks else None
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next frames.
@@ -135,9 +137,7 @@ class DecodeStream:
         watch: Told of every decoded tile; a whole frame is one.
         first: Number of the shot's first frame, for `watch`.
 
-    Memory: without tiles a slice and the carry. With tiles either those of one tile or those of
-    the low half, whose carry waits on the host while tiles are visited; for the host see
-    `TiledHalf` too. Frames in float32 exist one at a time.
+    Memory: as of `EncodeStream`. Frames in float32 exist one at a time.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class DecodeStream:
         self._watch = watch
         self._count = first
         self._carry = Carry()
+        self._parks = False
         self._high: TiledHalf | None = None
         self._step: Step = vae.decode_slice
         canvas = frame.scaled(vae.config.upscale)
@@ -163,6 +164,7 @@ class DecodeStream:
             way = decode_way(fast, streaming.slice_latents, streaming.warm_up)
             self._high, self._step = TiledHalf(way, tiles), fast.decode_low
             self._boxes, self._device = self._high.shown, fast.device
+            self._parks = streaming.parks
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -180,7 +182,7 @@ class DecodeStream:
             NumericOverflow: A number is infinite or none.
         """
         length = latents.shape[2]
-        if self._high is not None and length:
+        if self._parks and length:
             self._carry = self._carry.moved(self._device)
         for start, end in slices(length, self._size, begins=self._carry.first):
             carry = self._carry.handed_over(last=last and end == length)
@@ -191,7 +193,8 @@ class DecodeStream:
                 self._high.take(found)
         if self._high is not None and (last or self._high.is_due):
             self._count += self._high.due
-            self._carry = self._carry.moved("cpu")
+            if self._parks:
+                self._carry = self._carry.moved("cpu")
             for frame in torch.split(self._high.visit(self._tell, last=last), 1):
                 yield _wide(frame.to(self._device)).contiguous()
 

@@ -7,7 +7,7 @@ twice as large. A shot is one pass of both, so no frame shows where slices or ti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -99,8 +99,10 @@ class WanUpscaler(ShotModel):
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
         size = plan.slice_frames // config.temporal_factor
-        encode = Streaming(tile=plan.encode_tile, warm_up=plan.warm_up, slice_latents=size)
-        decode = Streaming(tile=plan.decode_tile, warm_up=plan.warm_up, slice_latents=size)
+        decode = Streaming(
+            tile=plan.decode_tile, warm_up=plan.warm_up, parks=plan.parks, slice_latents=size
+        )
+        encode = replace(decode, tile=plan.encode_tile)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
             EncodeStream(self._vae, plan.padded, encode, self._between),
