@@ -69,6 +69,7 @@ class FrameConv:
             return
         kept = self._all.weight
         self._past = self._view(kept[:, :, :-1], None)
+        self._oldest = self._view(kept[:, :, :1], None)
         self._newest = self._view(kept[:, :, -1:], self._bias)
         if options.fold and self._head == 2:
             self._older = self._older_taps(weight)
@@ -143,10 +144,12 @@ class FrameConv:
     def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
         """The first frames by sums; copies of frame 0 count the same for both first outputs."""
         into = self._newest.apply(frames, into)
-        if self._shape.past == "copies":
-            into[:2].add_(older.apply(frames[:1]))
-        else:
-            older.apply(frames[:1], into[1:2])
+        if self._shape.past == "zeros":
+            older.apply(frames[:-1], into[1:])
+            if into.shape[0] > 2:
+                self._oldest.apply(frames[:-2], into[2:])
+            return into
+        into[:2].add_(older.apply(frames[:1]))
         if into.shape[0] > 2:
             self._past.apply(frames[:-1], into[2:])
         return into
