@@ -157,7 +157,7 @@ class LatentSheet(QDialog):
         self._vae.retranslate_ui()
         self._cancel.setText(tr("Cancel"))
         self._add.setText(tr("Add to queue"))
-        self._add.setToolTip(tr("Becomes a film of the same size"))
+        self._add.setToolTip(tr("Only decoded: the size stays"))
         self._show()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -179,6 +179,8 @@ class LatentSheet(QDialog):
         self._facts.setText(words.facts(self._read) if self._read else tr("Reading the file"))
         self._facts.setVisible(is_usable)
         self._choices.setVisible(is_usable)
+        for part in (self._rate_label, self.rate):  # a single picture has none
+            part.setVisible(self._read is None or self._read.frames > 1)
         self._readings.show_latent(self._read, self._shown, is_decoding=self._error is None)
         self._trouble.show_trouble(self._error, self._package, self._transfer)
         self._show_buttons(is_usable)
@@ -202,7 +204,7 @@ class LatentSheet(QDialog):
         going_on = tr("Next file") if left else tr("Close")
         self._upscale.setText(tr("Add and upscale") if is_usable else going_on)
         self._upscale.setToolTip(
-            tr("Becomes a larger film, by your usual choices") if is_usable else ""
+            tr("Decoded, then made larger by your usual choices") if is_usable else ""
         )
         can_add = self._read is not None and (self._error is None or self.is_missing_vae)
         self._add.setEnabled(can_add)

@@ -24,7 +24,7 @@ def facts(read: LatentRead) -> str:
         model_title(read.model),
         tr("{count} channels", count=read.channels),
         wording.size(read.size),
-        tr("{count} frames", count=read.frames),
+        tr("{count} frames", count=read.frames) if read.frames > 1 else tr("one picture"),
     ]
     return " · ".join(parts)
 

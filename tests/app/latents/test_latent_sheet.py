@@ -180,3 +180,22 @@ def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path)
     sheet.view.show_pictures(SHOWN)
     sheet.button("latentAdd").click()
     assert sheet.decisions[0].vae == str(mine)
+
+
+def test_a_single_picture_has_no_frame_rate(sheet: Sheet) -> None:
+    sheet.view.show_read(replace(READ, frames=1))
+    assert "832×480 · one picture" in sheet.texts()
+    assert not sheet.view.rate.isVisible()
+    sheet.view.show_file(FILE)
+    sheet.view.show_read(READ)
+    assert sheet.view.rate.isVisible()
+
+
+def test_the_sheet_fits_into_the_smallest_window(sheet: Sheet) -> None:
+    sheet.view.show_file(FILE, place=(1, 3))
+    sheet.view.show_read(replace(READ, is_sure=False))
+    sheet.view.show_pictures(replace(SHOWN, is_whole=False))
+    sheet.view.show_refusal(MISSING)
+    least = sheet.view.minimumSizeHint()
+    assert least.width() <= 1024
+    assert least.height() <= 640

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from app.foot_strip import plan_line
+from engine.geometry import Size
+from engine.plan import LatentPlan, Plan, WanPlan, WeightsPlan
+from engine.settings.schema import JobSettings
+from tests.helpers.fakes import make_media, make_plan
+
+VAE = WeightsPlan(path=Path("vae.safetensors"))
+
+
+def planned(model: str, **changes: object) -> Plan:
+    plan = make_plan(make_media(Path("film.mp4")), JobSettings(model=model))
+    return replace(plan, **changes)  # type: ignore[arg-type]  # fields of a plan
+
+
+def wan(**changes: object) -> Plan:
+    plan = planned("wan-2x")
+    found = WanPlan(vae=VAE, size=Size(480, 270), padded=Size(480, 272))
+    model = replace(plan.model, tiles=1, wan=replace(found, **changes))  # type: ignore[arg-type]
+    return replace(plan, model=model)
+
+
+def test_whole_frames_of_wan_need_no_words() -> None:
+    assert plan_line(wan()) == "Plan: Wan 2x · H.264 8 bit · 240 frames"
+
+
+def test_tiles_of_wan_are_said_for_both_ways() -> None:
+    line = plan_line(wan(encode_tile=Size(256, 256), decode_tile=Size(512, 384)))
+    assert "encoded in tiles of 256×256 · decoded in tiles of 512×384" in line
+
+
+def test_how_latents_are_taken_stands_first() -> None:
+    latent = LatentPlan(vae=VAE, model="wan21-vae", normalised=True, decode_tile=Size(512, 512))
+    line = plan_line(planned("none", latent=latent))
+    assert line.startswith("Plan: latents: Normalised · decoded in tiles of 512×512 · None")
