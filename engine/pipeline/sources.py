@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from engine.errors import UnsupportedMedia
+from engine.errors import SourceMissing, UnsupportedMedia
 from engine.media import LATENT, ColourTags, MediaInfo, VideoInfo
 from engine.models.wan.latent_file import SUFFIX, LatentFile, LatentHead
 from engine.plan import LatentPlan, Plan
@@ -63,8 +63,19 @@ def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
 
 
 def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
-    """Where a job keeps what it decoded: another name for whatever would look different."""
-    about = media.path.stat()
+    """Where a job keeps what it decoded: another name for whatever would look different.
+
+    Raises:
+        SourceMissing: The latents have gone.
+    """
+    try:
+        about = media.path.stat()
+    except OSError as err:
+        raise SourceMissing(
+            f"{media.path} is not there any more.",
+            hint="Connect its drive or put it back, then resume.",
+            path=media.path,
+        ) from err
     key = (
         *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
         *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),

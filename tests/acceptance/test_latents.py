@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.helpers.latent_files import a_latent, write_latent
-from tests.helpers.program import NEEDS_FFMPEG, film_stream, frame_hashes, run, start
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, film_stream, frame_hashes, run, start
 from tests.helpers.seedvr2_files import write_seedvr2
 from tests.helpers.tiny_wan import write_wan
 
@@ -89,6 +91,23 @@ def test_latents_go_straight_on_to_seedvr2(tmp_path: Path, vae: Path) -> None:
     stream = film_stream(out)
     assert (stream["width"], stream["height"], int(stream["nb_read_frames"])) == (192, 128, 9)
     assert stream["r_frame_rate"] == "16/1"
+
+
+def test_encoding_that_is_interrupted_leaves_nothing(tmp_path: Path, vae: Path) -> None:
+    film = tmp_path / "film.mkv"
+    ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc2=size=192x108:rate=25:duration=40"),
+        *("-c:v", "ffv1", film),
+    )
+    words = ("encode-latent", film, "-o", tmp_path / "a.latent", "--vae", vae)
+    with start(*words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        while process.poll() is None and not list(tmp_path.glob("*.spool")):
+            time.sleep(0.02)
+        assert process.poll() is None, "it had ended before it could be interrupted"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in said) == (130, False), said
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 
 @pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "none", "vae"])

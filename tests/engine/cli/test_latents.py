@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from engine import commands
+from engine.cli.words import plan_words
 from engine.errors import WeightsMissing
+from engine.geometry import Size
+from engine.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
 from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.plans import a_plan
 
 
 @pytest.fixture
@@ -113,3 +117,11 @@ def test_why_nothing_was_encoded(command_line: CommandLine) -> None:
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
     assert ended.status == 1
     assert "error[weights-missing]: There is no VAE." in ended.err
+
+
+def test_the_plan_says_how_latents_are_decoded() -> None:
+    vae = WeightsPlan(path=Path("models/vae.safetensors"))
+    latent = LatentPlan(vae=vae, model="wan21-vae", normalised=True, decode_tile=Size(640, 512))
+    said = plan_words(a_plan(latent=latent))
+    assert "normalised, decoded with vae.safetensors on cpu, float32, tiles of 640x512" in said
+    assert "Latents" not in plan_words(a_plan())

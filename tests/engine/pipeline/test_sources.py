@@ -103,6 +103,13 @@ def test_a_decoded_film_belongs_to_what_it_was_made_of(latent: Path, tmp_path: P
     assert film_path(media, same, tmp_path) in names, "how it was computed does not matter"
 
 
+def test_latents_that_have_gone_are_said(latent: Path, tmp_path: Path) -> None:
+    media = probe_source(latent, JobSettings())
+    latent.unlink()
+    with pytest.raises(SourceMissing):
+        decoded(media, a_plan(latent=LATENTS), tmp_path)
+
+
 def test_before_it_is_decoded_there_is_no_film(latent: Path, tmp_path: Path) -> None:
     media = probe_source(latent, JobSettings())
     plan = a_plan(latent=LATENTS)
