@@ -137,7 +137,7 @@ class LatentSheet(QDialog):
         """
         self._error, self._package = error, package
         self._show()
-        if self._read is None:
+        if self._is_stuck:
             self._upscale.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def look_again(self) -> None:
@@ -170,7 +170,7 @@ class LatentSheet(QDialog):
 
     def _show(self) -> None:
         """Everything that depends on what is known."""
-        is_usable = self._read is not None or self._error is None
+        is_usable = self._read is not None or not self._is_stuck
         at, count = self._place
         self.setWindowTitle(tr("Latents"))
         self._name.setText(self._path.name)
@@ -193,6 +193,11 @@ class LatentSheet(QDialog):
             self.layout().activate()
             self.resize(max(_WIDTH, self.width()), self.sizeHint().height())
 
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether nothing can be done with the file as it is."""
+        return self._error is not None and not is_missing(self._error)
+
     def _show_buttons(self, is_usable: bool) -> None:
         """A file that cannot be used leaves nothing to decide but to go on."""
         at, count = self._place
@@ -201,14 +206,15 @@ class LatentSheet(QDialog):
         self._for_all.setText(tr("The same for those that follow: {count}", count=left))
         self._cancel.setVisible(is_usable or left > 0)
         self._add.setVisible(is_usable)
-        going_on = tr("Next file") if left else tr("Close")
-        self._upscale.setText(tr("Add and upscale") if is_usable else going_on)
-        self._upscale.setToolTip(
-            tr("Decoded, then made larger by your usual choices") if is_usable else ""
-        )
-        can_add = self._read is not None and (self._error is None or self.is_missing_vae)
-        self._add.setEnabled(can_add)
-        self._upscale.setEnabled(can_add or not is_usable)
+        self._add.setEnabled(self._read is not None and not self._is_stuck)
+        if self._is_stuck:
+            text, tip = tr("Next file") if left else tr("Close"), ""
+        else:
+            text = tr("Add and upscale")
+            tip = tr("Decoded, then made larger by your usual choices")
+        self._upscale.setText(text)
+        self._upscale.setToolTip(tip)
+        self._upscale.setEnabled(self._read is not None or self._is_stuck)
 
     # Deciding
 
@@ -220,7 +226,7 @@ class LatentSheet(QDialog):
         self._vae.changed.connect(self._choose_vae)
 
     def _go_on(self) -> None:
-        if self._read is None and self._error is not None:
+        if self._is_stuck:
             self.next_wanted.emit()
         else:
             self._decide(upscales=True)

@@ -29,12 +29,14 @@ def wait(qtbot: QtBot, condition: Callable[[], bool]) -> None:
     qtbot.waitUntil(condition, timeout=_PATIENCE_MS)
 
 
-def write_latent(path: Path, channels: int = 16, length: int = 2) -> Path:
-    """Noise as an encoder could give it."""
+def write_latent(path: Path, channels: int = 16, length: int = 2, first: float = 0.0) -> Path:
+    """Noise as an encoder could give it, its first number `first`."""
     writer = LatentWriter(path, channels, GRID)
     generator = torch.Generator().manual_seed(3)
     shape = (channels, length, GRID.height, GRID.width)
-    writer.add(torch.randn(shape, generator=generator))
+    latents = torch.randn(shape, generator=generator)
+    latents[0, 0, 0, 0] = first
+    writer.add(latents)
     writer.close()
     return path
 
@@ -133,8 +135,10 @@ def test_latents_that_are_none_say_so_and_queue_nothing(
     cut = write_latent(tmp_path / "cut.latent")
     cut.write_bytes(cut.read_bytes()[:-9])
     other = write_latent(tmp_path / "other.latent", channels=4)
-    sheet = drop(program, empty, cut, other)
-    for words in ("empty.latent is empty.", "cut.latent ends too early.", "4 channels"):
+    wrong = write_latent(tmp_path / "wrong.latent", first=float("nan"))
+    sheet = drop(program, empty, cut, other, wrong)
+    said = ("empty.latent is empty.", "cut.latent ends too early.", "4 channels", "(NaN)")
+    for words in said:
         wait(qtbot, lambda words=words: words in texts(sheet))
         press(program, "latentUpscale")
     assert not sheet.isVisible()

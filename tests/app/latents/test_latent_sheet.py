@@ -170,6 +170,7 @@ def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path)
     sheet.view.show_refusal(wrong)
     assert "The file holds another model" in sheet.texts()
     assert not sheet.button("latentAdd").isEnabled()
+    assert sheet.button("latentUpscale").text() == "Close"
     mine = tmp_path / "mine.safetensors"
     mine.write_bytes(b"")
     with qtbot.waitSignal(sheet.view.vae_chosen, timeout=1000) as heard:
