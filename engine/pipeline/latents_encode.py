@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -177,7 +177,7 @@ class _Encoding:
     def _other(self, way: _Way, error: Exception) -> _Way:
         """The next smaller or wider way after an error that calls for it."""
         if isinstance(error, NumericOverflow) and way.dtype != "float32":
-            return _Way(device=way.device, dtype="float32", tile=way.tile, threads=way.threads)
+            return replace(way, dtype="float32")
         if not is_out_of_memory(error):
             raise error
         tile = next_tile(way.tile, self.padded)
@@ -186,7 +186,7 @@ class _Encoding:
                 "There is not enough memory to encode even the smallest tiles.",
                 hint="Close other programs and try again.",
             ) from error
-        return _Way(device=way.device, dtype=way.dtype, tile=tile, threads=way.threads)
+        return replace(way, tile=tile)
 
     def _attempt(self, path: Path, way: _Way, part: Path) -> int:
         torch.set_num_threads(way.threads)
