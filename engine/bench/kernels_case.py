@@ -1,7 +1,7 @@
 """Case `kernels`: how fast passes over frames and tokens move bytes, beside a copy.
 
-Passes over frames are those of the VAE (GroupNorm and SiLU), passes over tokens those between the
-products of the transformer.
+Passes over frames are those of the VAEs (a norm and SiLU: GroupNorm in SeedVR2, of each position in
+Wan), passes over tokens those between the products of the transformer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from torch import Tensor
 from engine.bench.ceilings import clocked
 from engine.bench.report import Row
 from engine.ops import norm
-from engine.ops.kernels import group_norm, heads, token_rows
+from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
 from engine.ops.modulate import add_gated, rms_modulate
 from engine.ops.qk_rope import HeadNorm, Placement, gather_qk
+from engine.ops.rms_norm import rms_norm_silu
 from engine.ops.swiglu import swiglu
 
 _GROUPS = 32
@@ -52,7 +53,8 @@ def measure_bandwidth(device: str, *, quick: bool = False) -> Iterator[Row]:
         for channels in (128,) if quick else (128, 512):
             x = torch.randn(5, channels, side, side * 128 // channels, device=device)
             frames = x.to(dtype).to(memory_format=torch.channels_last)
-            forms = [False, True] if group_norm.working(x.device) else [False]
+            works = group_norm.working(x.device) and channel_norm.working(x.device)
+            forms = [False, True] if works else [False]
             yield from _rows(frames, [partial(_over_frames, frames, form) for form in forms], runs)
         x = torch.randn(tokens, _DIM, device=device).to(dtype)
         forms = (
@@ -76,9 +78,9 @@ def _rows(x: Tensor, forms: list[Callable[[], list[Pass]]], runs: int) -> Iterat
 
 
 def _over_frames(x: Tensor, kernels: bool) -> list[Pass]:
-    """GroupNorm and SiLU of frames [T, C, H, W], its parts and the whole."""
+    """GroupNorm and SiLU of frames [T, C, H, W], its parts and the whole; the norm of positions."""
     weight, bias = torch.rand(2, x.shape[1], device=x.device).to(x.dtype)
-    out = torch.empty_like(x)
+    gamma, out = weight.float(), torch.empty_like(x)
     moments = norm.group_moments(x, _GROUPS, kernels=kernels)
     scale, shift = norm.scale_and_shift(moments, weight, bias, _EPS)
     statistics: Callable[[], object] = partial(norm.group_moments, x, _GROUPS)
@@ -91,6 +93,7 @@ def _over_frames(x: Tensor, kernels: bool) -> list[Pass]:
         Pass("moments", x.nbytes, statistics),
         Pass("normalise", 2 * x.nbytes, write),
         Pass("both", 3 * x.nbytes, whole),
+        Pass("positions", 2 * x.nbytes, partial(rms_norm_silu, x, gamma, out, kernels=kernels)),
     ]
 
 

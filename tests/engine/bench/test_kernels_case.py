@@ -6,7 +6,7 @@ from engine.bench import kernels_case
 from engine.bench.ceilings import Clocked
 from engine.bench.kernels_case import measure_bandwidth
 
-FRAMES = ["moments", "normalise", "both"]
+FRAMES = ["moments", "normalise", "both", "positions"]
 TOKENS = ["rms_modulate", "add_gated", "swiglu", "gather_qk"]
 
 
@@ -20,14 +20,14 @@ def test_each_step_has_its_share_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(kernels_case, "clocked", clocked)
     rows = list(measure_bandwidth("cpu", quick=True))
     assert [row["step"] for row in rows] == ["copy", *FRAMES, "copy", *TOKENS]
-    assert [row["of_copy"] for row in rows[:4]] == pytest.approx([1.0, 0.5, 1.0, 1.5])
-    assert [row["of_copy"] for row in rows[4:7]] == pytest.approx([1.0, 1.0, 1.5])
-    assert rows[7]["of_copy"] == pytest.approx(1.5 * 6912 / 2560)  # swiglu
-    assert rows[8]["of_copy"] == pytest.approx(3.0)
+    assert [row["of_copy"] for row in rows[:5]] == pytest.approx([1.0, 0.5, 1.0, 1.5, 1.0])
+    assert [row["of_copy"] for row in rows[5:8]] == pytest.approx([1.0, 1.0, 1.5])
+    assert rows[8]["of_copy"] == pytest.approx(1.5 * 6912 / 2560)  # swiglu
+    assert rows[9]["of_copy"] == pytest.approx(3.0)
     assert rows[0]["gb_a_second"] == 2 * 5 * 128 * 64 * 64 * 4 / 0.5 / 1e9
-    assert rows[4]["gb_a_second"] == 2 * 405 * 2560 * 4 / 0.5 / 1e9
+    assert rows[5]["gb_a_second"] == 2 * 405 * 2560 * 4 / 0.5 / 1e9
     assert {row["form"] for row in rows} == {"torch"}
-    assert len(steps) == 9
+    assert len(steps) == 10
 
 
 def test_each_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
