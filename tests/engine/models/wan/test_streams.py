@@ -152,15 +152,18 @@ LONG = LATENTS_PER_VISIT + 3
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("sizes", [(1,), (3,), (LONG,)])
-def test_tiles_go_on_where_they_stopped(layout: Layout, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("sizes", "parks"), [((1,), False), ((3,), True), ((LONG,), False)])
+def test_tiles_go_on_where_they_stopped(
+    layout: Layout, sizes: tuple[int, ...], parks: bool
+) -> None:
     vae = vae_of(layout)
     frames, latents = frames_of(vae, 4 * LONG + 1), latents_of(vae, LONG + 1)
     tile = tile_of(encode_cut(vae.config), (1, 99))
-    found = encoded(vae, frames, sizes, tile=tile)
+    found = encoded(vae, frames, sizes, tile=tile, parks=parks)
     assert_same(found, encoded(vae, frames, sizes))
     tile = tile_of(decode_cut(vae.config), (1, 99), vae.config.upscale)
-    assert_same(decoded(vae, latents, sizes, tile=tile), decoded(vae, latents, sizes))
+    pictures = decoded(vae, latents, sizes, tile=tile, parks=parks)
+    assert_same(pictures, decoded(vae, latents, sizes))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

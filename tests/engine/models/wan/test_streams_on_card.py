@@ -5,6 +5,8 @@ Runs without av and Qt, on random weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -44,14 +46,14 @@ def there_and_back(vae: FastWanVae, encode: Streaming, decode: Streaming) -> tup
     return torch.cat(latents, dim=2), torch.cat(pictures)
 
 
-@pytest.mark.parametrize("warm_up", [0, 14])
+@pytest.mark.parametrize(("warm_up", "parks"), [(0, False), (0, True), (14, True)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
-def test_tiles_equal_whole_frames(dtype: torch.dtype, warm_up: int) -> None:
+def test_tiles_equal_whole_frames(dtype: torch.dtype, warm_up: int, parks: bool) -> None:
     config = tiny_wan_config("2x", dim=16, dec_dim=16, residual_blocks=1)
     vae = FastWanVae(config, tiny_wan(config).state_dict(), device="cuda", dtype=dtype)
     sides = [(least_tile(cut) + 5) * cut.factor for cut in (encode_cut(config), decode_cut(config))]
-    encode = Streaming(tile=Size(sides[0], sides[0]), warm_up=warm_up)
-    decode = Streaming(tile=Size(2 * sides[1], 2 * sides[1]), warm_up=warm_up)
+    encode = Streaming(tile=Size(sides[0], sides[0]), warm_up=warm_up, parks=parks)
+    decode = replace(encode, tile=Size(2 * sides[1], 2 * sides[1]))
     whole = there_and_back(vae, Streaming(), Streaming())
     tiled = there_and_back(vae, encode, decode)
     limit = 1e-5 if dtype == torch.float32 else 5e-3
