@@ -32,9 +32,9 @@ from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
 
 Layout = Literal["2.1", "2.2", "2x"]
 LAYOUTS: tuple[Layout, ...] = ("2.1", "2.2", "2x")
-FRAME = Size(96, 16)
+FRAME = Size(80, 8)
 HIGH = Size(80, 96)
-WIDE = Size(288, 32)  # for 2.2, whose tiles have a large halo
+WIDE = Size(288, 16)  # for 2.2, whose tiles have a large halo
 EXACT = 1e-10
 
 
@@ -151,7 +151,7 @@ def test_tiles_equal_whole_frames(
 LONG = LATENTS_PER_VISIT + 3
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["2.2", "2x"])
 @pytest.mark.parametrize(("sizes", "parks"), [((1,), False), ((3,), True), ((LONG,), False)])
 def test_tiles_go_on_where_they_stopped(
     layout: Layout, sizes: tuple[int, ...], parks: bool
@@ -166,7 +166,7 @@ def test_tiles_go_on_where_they_stopped(
     assert_same(pictures, decoded(vae, latents, sizes))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["2.1", "2.2"])
 @pytest.mark.parametrize(("less", "same"), [(0, True), (1, False)])
 def test_tiles_that_begin_early_enough_are_exact_and_not_later(
     layout: Layout, less: int, same: bool
@@ -225,7 +225,7 @@ def test_nothing_comes_before_enough_is_there_for_a_visit() -> None:
 def test_numbers_that_are_none_are_refused(tile: Size | None) -> None:
     vae = vae_of("2.1")
     frames, latents = frames_of(vae, 5), latents_of(vae, 2)
-    frames[3, 0, 10, 90] = latents[0, 3, 1, 1, 11] = torch.nan
+    frames[3, 0, 5, 70] = latents[0, 3, 1, 0, 9] = torch.nan
     with pytest.raises(NumericOverflow, match="encoder's numbers grew too large for float64"):
         encoded(vae, frames, (1,), tile=tile)
     with pytest.raises(NumericOverflow, match="decoder's numbers grew too large for float64"):
