@@ -157,7 +157,8 @@ def encode_need(asked: Pass) -> Need:
     high = cost.encode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
     frames = STEP * asked.frame.pixels * _COLOURS
     features = STEP // cut.time * _features(asked.frame, cut) * cost.encoded_features(config)
-    passing = _Passing(taken=frames, given=features, carries=high.carry * len(boxes))
+    share, carries = _share(asked, boxes, cut), high.carry * len(boxes)
+    passing = _Passing(taken=frames, given=features, share=share, carries=carries)
     return _tiled(asked, cost.encode_low_cost(config, whole), high, passing)
 
 
@@ -171,7 +172,8 @@ def decode_need(asked: Pass) -> Need:
     high = cost.decode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
     frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
     features = STEP // cut.time * _features(asked.frame, cut) * cost.decoded_features(config)
-    passing = _Passing(taken=features, given=frames, carries=high.carry * len(boxes))
+    share, carries = _share(asked, boxes, cut), high.carry * len(boxes)
+    passing = _Passing(taken=features, given=frames, share=share, carries=carries)
     return _tiled(asked, cost.decode_low_cost(config, whole), high, passing)
 
 
@@ -236,24 +238,37 @@ def _whole(found: Cost) -> Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Passing:
-    """What tiles take and give: numbers for each latent, and bytes of all carries."""
+    """What tiles take and give: numbers for each latent.
+
+    Attributes:
+        taken: Of whole frames.
+        given: Of whole frames.
+        share: Of a frame that is one tile.
+        carries: Bytes of all tiles' carries.
+    """
 
     taken: int
     given: int
+    share: float
     carries: int
 
 
 def _tiled(asked: Pass, low: Cost, high: Cost, passing: _Passing) -> Need:
     whole, tile = (part.peak_bytes - part.weights for part in (low, high))
+    tile += round(2 * passing.taken * passing.share) * ITEM[asked.dtype]  # what goes in
     item, waiting = ITEM[asked.dtype], 0 if asked.parks else low.carry
     kept = asked.warm_up * passing.taken * item if asked.warm_up else passing.carries
     return Need(
         working=max(whole, waiting + tile),
         waiting=waiting,
         parked=low.carry - waiting,
-        host=kept + asked.visit * (passing.taken + passing.given) * item,
+        host=kept + (1 + asked.visit) * (passing.taken + passing.given) * item,
         kept=kept,
     )
+
+
+def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
+    return boxes[0].outer.size.pixels / _features(asked.frame, cut)
 
 
 def _features(frame: Size, cut: split.Cut) -> int:

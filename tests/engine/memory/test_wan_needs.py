@@ -1,0 +1,64 @@
+"""Predicted bytes of streams against what torch's allocator is asked for."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+
+from engine.geometry import Size
+from engine.memory.wan_needs import Need, Pass, decode_need, encode_need
+from engine.models.wan.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae_fast import FastWanVae
+from tests.helpers.allocations import Allocations
+from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+
+CONFIG = tiny_wan_config("2x", dim=8, dec_dim=8, residual_blocks=1)
+FRAME = Size(192, 160)
+LATENTS = 17  # two visits
+TILE = 112
+WAYS = {"tiles": {}, "tiles that begin early": {"warm_up": 4}, "tiles, parked": {"parks": True}}
+
+
+@pytest.fixture(scope="module")
+def vae() -> FastWanVae:
+    return FastWanVae(CONFIG, tiny_wan(CONFIG, dtype=torch.float32).state_dict())
+
+
+def passing(tile: Size, **options: Any) -> Pass:
+    frame = {"config": CONFIG, "frame": FRAME, "device": "cpu", "dtype": "float32"}
+    return Pass(**{**frame, **options}, tile=tile)
+
+
+def assert_covers(need: Need, found: int) -> None:
+    predicted = need.working + need.host + need.parked
+    assert found <= predicted <= 1.35 * found, f"{predicted / found:.3f}"
+
+
+@pytest.mark.parametrize("way", [WAYS["tiles"], WAYS["tiles that begin early"]])
+def test_decoding_a_stream_takes_no_more(vae: FastWanVae, way: dict[str, Any]) -> None:
+    tile = Size(2 * TILE, 2 * TILE)
+    stream = DecodeStream(vae, FRAME, Streaming(tile=tile, **way))
+    latents = torch.zeros(1, CONFIG.latent_channels, 1, FRAME.height // 8, FRAME.width // 8)
+    vae.release()
+    gc.collect()
+    with Allocations() as found:
+        for index in range(LATENTS):
+            for _frame in stream.push(latents, last=index == LATENTS - 1):
+                pass
+    assert_covers(decode_need(passing(tile, **way)), found.peak_bytes)
+
+
+@pytest.mark.parametrize("way", [WAYS["tiles, parked"]], ids=["tiles, parked"])
+def test_encoding_a_stream_takes_no_more(vae: FastWanVae, way: dict[str, Any]) -> None:
+    tile = Size(TILE, TILE)
+    stream = EncodeStream(vae, FRAME, Streaming(tile=tile, **way))
+    frames = torch.zeros(5, 3, FRAME.height, FRAME.width)
+    vae.release()
+    gc.collect()
+    with Allocations() as found:
+        for index in range(LATENTS):
+            stream.push(frames[: 5 if index == 0 else 4], last=index == LATENTS - 1)
+    assert_covers(encode_need(passing(tile, **way)), found.peak_bytes)
