@@ -28,12 +28,16 @@ from engine.models.wan.split import LATENTS_PER_VISIT
 from engine.pipeline.context import Context
 from engine.pipeline.sources import decoded, film_at, film_path
 from engine.pipeline.stages.progress import Progress, show_tile
+from engine.pipeline.stream import Stream, Workers
 from engine.pipeline.weights import check_weights
 from engine.plan import LatentPlan
 from engine.units import bytes_text
 from engine.video.lossless import LosslessWriter
 
+Planes = list[NDArray[np.uint16]]
+
 STAGE = "decode"
+_WAITING = 2  # slices of frames between decoding and writing
 _SPARE_BYTES = 200 * 10**6
 logger = logging.getLogger(__name__)
 
@@ -148,19 +152,28 @@ class _Decoding:
                 vae.release()  # the model that comes next needs the room
 
     def _write(self, film: Path, vae: WanForm) -> None:
+        """Decode here, compress in another thread."""
         from engine.models.wan.streams import DecodeStream, Streaming
 
-        media, threads = self._context.media, self._context.plan.model.threads
-        writer = LosslessWriter(film, media.video, threads=threads)
-        with LatentFile(media.path) as file, writer, torch.inference_mode():
+        with LatentFile(self._context.media.path) as file, Workers() as workers:
+            ready = workers.stream(_WAITING, list[Planes])
+            workers.start("write film", lambda: self._store(film, ready))
             streaming = Streaming(tile=self._plan.decode_tile)
             stream = DecodeStream(vae, file.head.padded, streaming, self._show)
-            written = 0
-            for frames in self._frames(file, stream):
-                for planes in _codes(frames[: self._total - written], self._size):
+            left = self._total
+            with torch.inference_mode():
+                for frames in self._frames(file, stream):
+                    ready.put(_codes(frames[:left], self._size))
+                    left -= len(frames)
+                    self._progress.add(len(frames))
+            ready.close()
+
+    def _store(self, film: Path, ready: Stream[list[Planes]]) -> None:
+        threads = self._context.plan.model.threads
+        with LosslessWriter(film, self._context.media.video, threads=threads) as writer:
+            for frames in ready:
+                for planes in frames:
                     writer.write(planes)
-                written += len(frames)
-                self._progress.add(len(frames))
 
     def _frames(self, file: LatentFile, stream: DecodeStream) -> Iterator[Tensor]:
         """Frames [n, 3, H, W] in [-1, 1] of all latents, some latents at a time."""
@@ -192,7 +205,7 @@ class _Decoding:
         )
 
 
-def _codes(frames: Tensor, size: Size) -> list[list[NDArray[np.uint16]]]:
+def _codes(frames: Tensor, size: Size) -> list[Planes]:
     """Frames [n, 3, H, W] in [-1, 1] as planes of 16 bits, cut to the size of the film."""
     shown = frames[:, :, : size.height, : size.width]
     codes = shown.clamp(-1, 1).add(1).mul_(65535 / 2).round_().to(torch.int32).cpu().numpy()

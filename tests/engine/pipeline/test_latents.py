@@ -15,12 +15,13 @@ from torch import Tensor
 from engine import commands as c
 from engine import events as e
 from engine.api import Engine, probe
-from engine.errors import NumericOverflow
+from engine.errors import DiskFull, NumericOverflow
 from engine.geometry import Size
 from engine.models.wan.latents import raw
 from engine.models.wan.vae_fast import FastWanVae
 from engine.settings.schema import JobSettings
 from engine.video.decode import FrameReader
+from engine.video.lossless import LosslessWriter
 from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.listening import ENDS, Listener, running_engine
 from tests.helpers.program import NEEDS_FFMPEG
@@ -89,7 +90,7 @@ def test_a_file_of_latents_becomes_a_film(
 
 
 def test_a_longer_film_in_pieces_is_the_whole_one(tmp_path: Path, vaes: dict[int, Any]) -> None:
-    latent = write_latent(tmp_path / "a.latent", a_latent(16, 19, 2, 3))
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 11, 2, 3))
     with running_engine(tmp_path / "jobs") as (engine, heard):
         assert isinstance(
             ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16])), e.JobFinished
@@ -143,7 +144,7 @@ def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, A
 def test_a_job_that_ended_while_decoding_begins_that_again(
     tmp_path: Path, vaes: dict[int, Any]
 ) -> None:
-    latent = write_latent(tmp_path / "a.latent", a_latent(16, 20, 2, 3))
+    latent = write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
         engine.send(a_job(tmp_path / "a.latent", vaes[16]))
@@ -206,6 +207,22 @@ def test_a_full_disk_is_said_before_anything_is_decoded(
         done = ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16]))
     assert isinstance(done, e.JobFailed), done
     assert done.error.code == "disk-full"
+
+
+def test_a_disk_that_fills_while_decoding_ends_the_job(
+    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
+
+    def full(self: LosslessWriter, planes: Any) -> None:
+        raise DiskFull("There is no space left.", hint="Free some.")
+
+    monkeypatch.setattr(LosslessWriter, "write", full)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        done = ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16]))
+    assert isinstance(done, e.JobFailed), done
+    assert done.error.code == "disk-full"
+    assert not list((tmp_path / "jobs" / "a").glob("decoded_*"))
 
 
 @pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "vae"])
