@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -19,10 +20,11 @@ from engine.plan import PicturePlan
 from engine.settings.schema import JobSettings
 from engine.video.codecs import plan_picture
 from engine.video.encode import SegmentWriter, opens
-from engine.video.encoders import ENCODERS, Layout
+from engine.video.encoders import ENCODERS, Layout, encoder_options
 from engine.video.fill import frame_of
 from engine.video.pixels import planes_of
 from tests.helpers.plans import a_media
+from tests.helpers.program import ROOT
 from tests.helpers.results import random_planes
 
 TAGS = ColourTags(
@@ -141,6 +143,25 @@ def test_lossy_encoders_open_every_layout_of_their_table(tmp_path: Path, encoder
             picture = replace(picture, options=options)
         write(tmp_path / name, picture, 2)
         assert len(read(tmp_path / name)) == 2
+
+
+def small_hevc(path: str, width: int, speed: str) -> None:
+    """Some frames, 64 px high, as the program writes them."""
+    picture = picture_of("hevc", Size(width, 64), bit_depth=10)
+    kind, layout = ENCODERS["libx265"], ("420", 10, False)
+    options = encoder_options(kind, crf=16, speed=speed, layout=layout, size=picture.size)
+    write(Path(path), replace(picture, options=options), 12)
+
+
+@pytest.mark.parametrize("width", [40, 48])
+@pytest.mark.parametrize("speed", ["medium", "slow"])
+def test_hevc_of_very_small_pictures_does_not_abort(tmp_path: Path, width: int, speed: str) -> None:
+    """In a process of its own, because x265 would take this one with it."""
+    work = "from tests.engine.video.test_encode import small_hevc; small_hevc"
+    command = f"{work}({str(tmp_path / 's')!r}, {width}, {speed!r})"
+    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(read(tmp_path / "s")) == 12
 
 
 def test_nvenc_formats_are_filled_as_swscale_does() -> None:
