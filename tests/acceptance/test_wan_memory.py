@@ -1,0 +1,44 @@
+"""Long clips take no more memory than short ones: the Wan VAEs, each in a fresh process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.bench.memory import memory_of
+from engine.bench.options import BenchOptions
+from engine.bench.vae_models import Side
+from engine.bench.vae_work import base_run
+from engine.geometry import Size
+from engine.models.wan.config import WAN21, WAN22
+
+pytestmark = pytest.mark.slow  # minutes of a processor: hundreds of frames
+
+SIZES = {
+    "wan21-vae": replace(WAN21, dim=16, dec_dim=16),
+    "wan22-vae": replace(WAN22, dim=20, dec_dim=32),
+}
+SHORT, LONG = 21, 161  # frames
+LATE = 2**20  # bytes of libraries that are loaded on the way
+
+
+@pytest.mark.parametrize("model", SIZES)
+@pytest.mark.parametrize(
+    ("form", "side"), [("fast", "decode"), ("fast", "encode"), ("plain", "decode")]
+)
+def test_memory_beyond_the_result_is_flat(
+    model: str, form: str, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large blocks go straight back to the system: what a heap keeps for later is not counted."""
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(2**16))
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", str(2**17))
+    options = BenchOptions(
+        model=model, config=SIZES[model], size=Size(96, 96), device="cpu", threads=1
+    )
+    run = replace(base_run(options, side), form=form)  # type: ignore[arg-type]
+    short, long = (memory_of(replace(run, frames=frames)) for frames in (SHORT, LONG))
+    assert long.result_bytes > 6 * short.result_bytes
+    beyond = [found.peak_bytes - found.result_bytes for found in (short, long)]
+    assert beyond[0] > 20 * LATE
+    assert beyond[1] <= 1.02 * beyond[0] + LATE
