@@ -33,7 +33,8 @@ from engine.memory.model_choice import device_of
 from engine.memory.oom import is_out_of_memory
 from engine.memory.wan_needs import Pass, encode_needs
 from engine.models.wan.files import WanFiles
-from engine.models.wan.latent_file import SUFFIX, FilmNote, LatentWriter
+from engine.models.wan.latent_file import SUFFIX, FilmNote
+from engine.models.wan.latent_writer import LatentWriter
 from engine.models.wan.latents import MODELS, TEMPORAL_FACTOR, LatentSpace, frames_of, normalised
 from engine.models.wan.load_vae import load_wan
 from engine.models.wan.streams import EncodeStream, Streaming

@@ -17,7 +17,7 @@ from app.preview.scene import Mode
 from app.state.job_row import JobRow, JobState
 from engine.api import probe
 from engine.geometry import Size
-from engine.models.wan.latent_file import LatentWriter
+from engine.models.wan.latent_writer import LatentWriter
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 

@@ -1,4 +1,4 @@
-"""Files of latents as ComfyUI saves them (.latent): read piece by piece, and written. No pickle.
+"""Files of latents as ComfyUI saves them (.latent), read piece by piece. No pickle.
 
 Safetensors with one tensor, the raw latent, and an empty one that only marks the version of the
 format; without that mark the numbers are those of the oldest version, times 0.18215. Loads no
@@ -7,17 +7,14 @@ torch before numbers are wanted.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from engine.errors import (
     InputError,
@@ -42,8 +39,8 @@ SUFFIX = ".latent"
 LARGEST_SIDE = 16384  # px, of the pictures
 MOST_RATE = 240  # frames/s
 _NOTE = "upreel."  # begins our names in the metadata
-_TENSOR = "latent_tensor"
-_MARKER = "latent_format_version_0"
+TENSOR = "latent_tensor"
+MARKER = "latent_format_version_0"
 _OLDEST_SCALE = 1 / 0.18215
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _AT_ONCE = 4_000_000  # numbers that are looked at together
@@ -155,7 +152,7 @@ class LatentFile:
         """
         head = self.head
         try:
-            whole = self._file.raw(_TENSOR)
+            whole = self._file.raw(TENSOR)
         except WeightsError as err:
             raise _translated(err, self.path) from err
         whole = whole.reshape(head.space.channels, head.length, head.grid.height, head.grid.width)
@@ -212,16 +209,16 @@ def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHead, G
 
 
 def _head(file: SafetensorsFile) -> LatentHead:
-    shape = file.shapes.get(_TENSOR)
+    shape = file.shapes.get(TENSOR)
     if shape is None:
         raise UnreadableMedia(
             f"{file.path.name} holds no latent.",
             hint="Choose a file that ComfyUI's node Save Latent wrote.",
             path=file.path,
         )
-    if file.dtypes[_TENSOR] not in _FLOATS:
+    if file.dtypes[TENSOR] not in _FLOATS:
         _unsupported(
-            file.path, f"has numbers in the format {file.dtypes[_TENSOR]}, which no latent has"
+            file.path, f"has numbers in the format {file.dtypes[TENSOR]}, which no latent has"
         )
     channels, length, height, width = _four(file.path, shape)
     space = SPACES.get(channels)
@@ -235,7 +232,7 @@ def _head(file: SafetensorsFile) -> LatentHead:
         space=space,
         length=length,
         grid=grid,
-        scale=1.0 if _MARKER in file.shapes else _OLDEST_SCALE,
+        scale=1.0 if MARKER in file.shapes else _OLDEST_SCALE,
         film=_noted(file.metadata, whole, space.factor),
     )
 
@@ -305,86 +302,3 @@ def _translated(error: WeightsError, path: Path) -> InputError:
     return UnreadableMedia(
         error.message.replace("a safetensors file", "a file of latents"), hint=again, path=path
     )
-
-
-class LatentWriter:
-    """Writes a file of latents piece by piece, however long it becomes.
-
-    Args:
-        path: Of the file; what is there is replaced.
-        channels: Of the latents.
-        grid: Positions across and down.
-
-    Raises:
-        OSError: Also later, from `add` and `close`.
-
-    Memory: a piece. On the disk everything lies twice while `close` runs.
-    """
-
-    def __init__(self, path: Path, channels: int, grid: Size) -> None:
-        self._path, self._channels, self._grid = path, channels, grid
-        self._length = 0
-        self._spool_path = path.with_name(path.name + ".spool")
-        self._spool: BinaryIO = self._spool_path.open("w+b")
-
-    @property
-    def length(self) -> int:
-        """Latents so far."""
-        return self._length
-
-    def add(self, latents: Tensor) -> None:
-        """Take the next latents [C, n, h, w]."""
-        wanted = (self._channels, latents.shape[1], self._grid.height, self._grid.width)
-        if tuple(latents.shape) != wanted:
-            raise ValueError(f"latents of {tuple(latents.shape)} instead of {wanted}")
-        numbers = latents.movedim(1, 0).float().contiguous().cpu().numpy()
-        self._spool.write(numbers.astype("<f4", copy=False).tobytes())
-        self._length += latents.shape[1]
-
-    def close(self, metadata: Mapping[str, str] | None = None) -> int:
-        """Complete the file, on the disk.
-
-        Args:
-            metadata: Free text to go with it.
-
-        Returns:
-            Its size in bytes.
-        """
-        if not self._length:
-            self.discard()
-            raise ValueError("a file of latents needs one")
-        try:
-            with self._path.open("wb") as file:
-                file.write(self._head(metadata or {}))
-                for channel in range(self._channels):
-                    self._copy(channel, file)
-                file.flush()
-                os.fsync(file.fileno())
-                return file.tell()
-        finally:
-            self.discard()
-
-    def discard(self) -> None:
-        """Give up what was not completed; nothing happens after `close`."""
-        self._spool.close()
-        self._spool_path.unlink(missing_ok=True)
-
-    def _copy(self, channel: int, file: BinaryIO) -> None:
-        """One channel of all latents: the file has channels outside, the spool inside."""
-        plane = 4 * self._grid.pixels
-        for index in range(self._length):
-            self._spool.seek((index * self._channels + channel) * plane)
-            file.write(self._spool.read(plane))
-
-    def _head(self, metadata: Mapping[str, str]) -> bytes:
-        size = 4 * self._channels * self._length * self._grid.pixels
-        shape = [1, self._channels, self._length, self._grid.height, self._grid.width]
-        head = {
-            _TENSOR: {"dtype": "F32", "shape": shape, "data_offsets": [0, size]},
-            _MARKER: {"dtype": "F32", "shape": [0], "data_offsets": [size, size]},
-        }
-        if metadata:
-            head["__metadata__"] = dict(metadata)
-        text = json.dumps(head, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        return struct.pack("<Q", len(text)) + text

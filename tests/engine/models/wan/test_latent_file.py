@@ -19,7 +19,8 @@ from engine.errors import (
     UnsupportedMedia,
 )
 from engine.geometry import Size
-from engine.models.wan.latent_file import FilmNote, LatentFile, LatentWriter, examined
+from engine.models.wan.latent_file import FilmNote, LatentFile, examined
+from engine.models.wan.latent_writer import LatentWriter
 from tests.helpers.latent_files import a_latent, write_latent
 
 WAN = Path(__file__).parents[3] / "golden" / "wan"
