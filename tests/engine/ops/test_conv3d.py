@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.ops.conv3d import Carry, CausalConv3d
+from engine.ops.conv3d import Carry, CausalConv3d, ZeroPastConv3d
 from tests.helpers.tiny import random_frames, randomise
 
 
@@ -111,3 +111,18 @@ def test_what_is_kept_does_not_hold_the_slice() -> None:
     tail = carry.tail(conv)
     assert tail is not None
     assert tail.untyped_storage().nbytes() == tail.nbytes
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_black_frames_may_stand_before_the_clip(lengths: list[int]) -> None:
+    conv, frames = (
+        ZeroPastConv3d(2, 3, 3, padding=(0, 1, 1)),
+        random_frames(2, 2, sum(lengths), 3, 4),
+    )
+    randomise(conv, 1)
+    conv = conv.double().requires_grad_(False)
+    padded = F.pad(frames, (0, 0, 0, 0, 2, 0))
+    expected = F.conv3d(padded, conv.weight, conv.bias, padding=(0, 1, 1))
+    torch.testing.assert_close(conv(frames), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(in_slices(conv, frames, lengths), expected, rtol=0, atol=1e-12)

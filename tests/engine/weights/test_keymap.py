@@ -25,3 +25,11 @@ def test_two_names_that_become_one_are_a_mistake() -> None:
 def test_what_is_ignored_is_left_out_by_our_name() -> None:
     keys = KeyMap(((r"^model\.", ""),), ignored=(r"^freqs$",))
     assert keys.published(["model.freqs", "a.freqs"]) == {"a.freqs": "a.freqs"}
+
+
+def test_rules_may_follow_rules() -> None:
+    leaves = KeyMap(((r"\.norm$", ".0"),))
+    keys = KeyMap(((r"^down\.", "a."), (r"^up\.", "b.")), then=leaves)
+    assert keys.published(["down.norm", "up.norm", "norm"]) == {
+        "a.0": "down.norm", "b.0": "up.norm", "norm": "norm"
+    }  # fmt: skip
