@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,10 +48,13 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
         InputError: It cannot be read, or is too small.
         WeightsError: The model's file is not here, or not right.
     """
+    path = options.clip
+    if path is None:
+        raise SettingsError("There is no clip to measure on.", hint="Name one with --clip FILE.")
     weights = None if options.random_weights else weights_of(options)
     if weights is not None:
         options = replace(options, config=config_of(options.model, weights))
-    base, clip = _base(options)
+    base, clip = _base(options, path)
     first: Tensor | None = None
     for title, run in variants(options, base):
         pictures, figures = _trip(options, run, clip, weights)
@@ -116,16 +120,14 @@ def likeness(clip: Tensor, pictures: Tensor) -> Row:
     }
 
 
-def _base(options: BenchOptions) -> tuple[VaeRun, Tensor]:
+def _base(options: BenchOptions, path: Path) -> tuple[VaeRun, Tensor]:
     """The plain run, and the clip [1, 3, T, H, W] float32 in [-1, 1]."""
     from engine.bench.film_clip import film_clip, middle
 
-    if options.clip is None:
-        raise SettingsError("There is no clip to measure on.", hint="Name one with --clip FILE.")
     base, config = base_run(options, "encode"), options.vae_config
     frames = max(options.frames or (_QUICK_FRAMES if options.quick else _FRAMES,))
     most = options.size or (_QUICK_SIZE if options.quick else None)
-    found = film_clip(options.clip, frames, config.temporal_factor)
+    found = film_clip(path, frames, config.temporal_factor)
     clip = middle(found, most, config.spatial_factor).transpose(0, 1)[None].contiguous()
     return replace(base, frames=clip.shape[2], size=Size(clip.shape[4], clip.shape[3])), clip
 

@@ -21,8 +21,11 @@ def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
-    assert cases._named(["vae", "read", "vae-decode"]) == ("vae-encode", "vae-decode", "read")
-    assert cases._named([]) == ("lite", "pipeline", "colour", "read", "write")
+    usual = BenchOptions()
+    named = cases._named(["vae", "read", "vae-decode"], usual)
+    assert named == ("vae-encode", "vae-decode", "read")
+    assert cases._named([], usual) == ("lite", "pipeline", "colour", "read", "write")
+    assert cases._named(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
 
 
 def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
