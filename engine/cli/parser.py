@@ -90,16 +90,15 @@ def _job_options(command: Any) -> None:
     command.add_argument(
         "--model",
         metavar="ID",
-        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, or none to only convert the file",
+        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, or none to only convert the "
+        "file",
     )
     for name, what in (
-        ("--dit", "transformer"),
-        ("--vae", "VAE"),
-        ("--text-embedding", "text embedding"),
+        ("--dit", "SeedVR2: this transformer"),
+        ("--vae", "SeedVR2 and Wan 2x: this VAE"),
+        ("--text-embedding", "SeedVR2: this text embedding"),
     ):
-        command.add_argument(
-            name, metavar="FILE", help=f"SeedVR2: this {what} instead of the published one"
-        )
+        command.add_argument(name, metavar="FILE", help=f"{what} instead of the published one")
     target = command.add_mutually_exclusive_group()
     target.add_argument(
         "--scale", type=int, metavar="N", help="how many times as large (default 2)"

@@ -139,7 +139,9 @@ class SeedVr2(ShotModel):
         result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp(0, 1)
         if self._plan.strength < 100:
             result = blend_strength(result, inside, self._plan.strength / 100)
-        return result.add_(pictures).sub_(inside)
+        beyond = source.to(result.device)
+        beyond = beyond - beyond.clamp(0, 1)
+        return result.add_(resize(beyond, self._plan.size)) if bool(beyond.any()) else result
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
