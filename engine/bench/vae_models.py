@@ -6,7 +6,7 @@ Loads without torch: options are checked before it is there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engine.geometry import Size
 from engine.models.seedvr2.config import VAE, VaeConfig
 from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
-from engine.models.work import Work
+from engine.models.work import Flops, Work
 from engine.optimisations import VaeSwitches
 from engine.plan import WeightsPlan
 
@@ -78,25 +78,45 @@ class VaeRun(ABC):
         )
 
     @property
-    @abstractmethod
     def flops(self) -> int:
         """Floating-point operations of this form, the folds counted."""
+        family = self.family()
+        count = family.encode_flops if self.side == "encode" else family.decode_flops
+        return count(self.config, self.work).total
 
-    @abstractmethod
     def plain(self) -> Plain:
         """The plain form in float32, with numbers out of torch's generator."""
+        return self.family().plain(self.config)
 
-    @abstractmethod
     def fast(self, weights: Mapping[str, Tensor]) -> Fast:
         """The fast form with these numbers."""
+        return self.family().fast(self.config, weights, **self._where())
 
-    @abstractmethod
     def loaded(self, path: Path) -> Vae:
         """The run's form with the numbers of a file.
 
         Raises:
             WeightsError: It is none of this family.
         """
+        return self.family().load(path, form=self.form, config=self.config, **self._where())
+
+    @abstractmethod
+    def family(self) -> Family:
+        """What the family makes and counts; loads it."""
+
+    def _where(self) -> dict[str, Any]:
+        return {"device": self.device, "dtype": self.torch_dtype, "switches": self.switches}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What a family of VAEs makes and counts."""
+
+    plain: Callable[[Any], Plain]
+    fast: Callable[..., Fast]
+    load: Callable[..., Vae]
+    encode_flops: Callable[[Any, Work], Flops]
+    decode_flops: Callable[[Any, Work], Flops]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,43 +125,16 @@ class SeedVr2Run(VaeRun):
 
     config: VaeConfig
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of this form, the folds counted."""
-        from engine.models.seedvr2 import flops
+    def family(self) -> Family:
+        """That of SeedVR2."""
+        from engine.models.seedvr2 import flops, load_vae, vae, vae_fast
 
-        count = flops.encode_flops if self.side == "encode" else flops.decode_flops
-        return count(self.config, self.work).total
-
-    def plain(self) -> SeedVr2Vae:
-        """The plain form in float32, with numbers out of torch's generator."""
-        from engine.models.seedvr2.vae import SeedVr2Vae
-
-        return SeedVr2Vae(self.config)
-
-    def fast(self, weights: Mapping[str, Tensor]) -> FastVae:
-        """The fast form with these numbers."""
-        from engine.models.seedvr2.vae_fast import FastVae
-
-        return FastVae(
-            self.config,
-            weights,
-            device=self.device,
-            dtype=self.torch_dtype,
-            switches=self.switches,
-        )
-
-    def loaded(self, path: Path) -> Vae:
-        """The run's form with the numbers of a file."""
-        from engine.models.seedvr2.load_vae import load_vae
-
-        return load_vae(
-            path,
-            form=self.form,
-            device=self.device,
-            dtype=self.torch_dtype,
-            switches=self.switches,
-            config=self.config,
+        return Family(
+            plain=vae.SeedVr2Vae,
+            fast=vae_fast.FastVae,
+            load=load_vae.load_vae,
+            encode_flops=flops.encode_flops,
+            decode_flops=flops.decode_flops,
         )
 
 
@@ -151,43 +144,16 @@ class WanRun(VaeRun):
 
     config: WanConfig
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of this form, the folds counted."""
-        from engine.models.wan import flops
+    def family(self) -> Family:
+        """That of Wan."""
+        from engine.models.wan import flops, load_vae, vae, vae_fast
 
-        count = flops.encode_flops if self.side == "encode" else flops.decode_flops
-        return count(self.config, self.work).total
-
-    def plain(self) -> WanVae:
-        """The plain form in float32, with numbers out of torch's generator."""
-        from engine.models.wan.vae import WanVae
-
-        return WanVae(self.config)
-
-    def fast(self, weights: Mapping[str, Tensor]) -> FastWanVae:
-        """The fast form with these numbers."""
-        from engine.models.wan.vae_fast import FastWanVae
-
-        return FastWanVae(
-            self.config,
-            weights,
-            device=self.device,
-            dtype=self.torch_dtype,
-            switches=self.switches,
-        )
-
-    def loaded(self, path: Path) -> Vae:
-        """The run's form with the numbers of a file."""
-        from engine.models.wan.load_vae import load_wan
-
-        return load_wan(
-            path,
-            form=self.form,
-            device=self.device,
-            dtype=self.torch_dtype,
-            switches=self.switches,
-            config=self.config,
+        return Family(
+            plain=vae.WanVae,
+            fast=vae_fast.FastWanVae,
+            load=load_vae.load_wan,
+            encode_flops=flops.encode_flops,
+            decode_flops=flops.decode_flops,
         )
 
 

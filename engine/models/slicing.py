@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -16,21 +17,48 @@ Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 LOGVAR_LIMITS = (-30.0, 20.0)
 
 
+class ClipSizes(Protocol):
+    """What a configuration says of the clips that a VAE takes."""
+
+    @property
+    def spatial_factor(self) -> int:
+        """Pixels of each position of the latent, on each side."""
+        ...
+
+    @property
+    def temporal_factor(self) -> int:
+        """Frames of each latent but the first."""
+        ...
+
+    @property
+    def slice_latents(self) -> int:
+        """Latents of a slice, the first one apart, as the model was published."""
+        ...
+
+
 class SlicedVae(VideoVae, ABC):
     """A VAE that knows how to work on one slice, and therefore on a clip of any length.
 
     Slices give the same as the whole clip at once: every causal convolution finds its last inputs
     in the carry. A clip is cut only when it is longer than its first slice would be.
 
+    Attributes:
+        config: Sizes of the model.
+
     Memory: grows with the size of a frame and of a slice; the number of slices adds the result.
     """
 
+    config: ClipSizes
     _slice_frames: int | None = None
 
     @property
-    @abstractmethod
     def limits(self) -> Limits:
         """Sizes, lengths and types it can take."""
+        return Limits(
+            multiple_of=self.config.spatial_factor,
+            temporal_step=self.config.temporal_factor,
+            dtypes=("float64", "float32", "float16", "bfloat16"),
+        )
 
     @abstractmethod
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -78,7 +106,7 @@ class SlicedVae(VideoVae, ABC):
     @property
     def usual_slice_frames(self) -> int:
         """Frames of a slice that the model was published with."""
-        return self.limits.temporal_step
+        return self.config.slice_latents * self.config.temporal_factor
 
     def moments(self, frames: Tensor) -> Tensor:
         """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Literal, Protocol
+from typing import Generic, Literal
 
 import torch
 from torch import Tensor
@@ -21,20 +21,6 @@ from engine.optimisations import VaeSwitches
 
 Way = Literal["encode", "decode"]
 _GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
-
-
-class Sizes(Protocol):
-    """What a configuration says of a clip's shape."""
-
-    @property
-    def spatial_factor(self) -> int:
-        """Pixels of each position of the latent, on each side."""
-        ...
-
-    @property
-    def temporal_factor(self) -> int:
-        """Frames of each latent but the first."""
-        ...
 
 
 class FastForm(SlicedVae, Generic[AnyFlow]):
@@ -55,7 +41,6 @@ class FastForm(SlicedVae, Generic[AnyFlow]):
             [1, C, T, H, W], of the first clip of a batch.
     """
 
-    config: Sizes
     flow_type: type[AnyFlow]
     parts: dict[Way, list[Part[AnyFlow]]]
 

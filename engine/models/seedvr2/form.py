@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engine.models.contracts import Limits
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.slicing import SlicedVae
 
@@ -15,17 +14,3 @@ class VaeForm(SlicedVae):
     """
 
     config: VaeConfig
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, lengths and types it can take."""
-        return Limits(
-            multiple_of=self.config.spatial_factor,
-            temporal_step=self.config.temporal_factor,
-            dtypes=("float64", "float32", "float16", "bfloat16"),
-        )
-
-    @property
-    def usual_slice_frames(self) -> int:
-        """Frames of a slice that the model was published with."""
-        return self.config.slice_latents * self.config.temporal_factor

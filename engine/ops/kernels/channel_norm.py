@@ -18,6 +18,7 @@ from torch import Tensor
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
 from engine.ops.kernels.channel_norm_source import source
+from engine.ops.kernels.frames import Shape, View
 
 _THREADS = 256  # THREADS of the source
 _MOST_LANES = 32  # of a pixel: they exchange sums within a warp
@@ -64,25 +65,6 @@ class Grid:
         return -(-self.pixels // self.per_block)
 
 
-class _View(ctypes.Structure):
-    _fields_ = (("t", ctypes.c_longlong), ("y", ctypes.c_longlong), ("x", ctypes.c_longlong))
-
-    @classmethod
-    def of(cls, frames: Tensor) -> _View:
-        """Strides of frames [T, C, H, W]."""
-        t, _, y, x = frames.stride()
-        return cls(t, y, x)
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int) for name in ("width", "pixels", "per_block", "channels"))
-
-    @classmethod
-    def of(cls, grid: Grid) -> _Shape:
-        """What the kernel knows of its grid."""
-        return cls(grid.width, grid.pixels, grid.per_block, grid.channels)
-
-
 @dataclass(frozen=True, slots=True)
 class ChannelNormKernel:
     """The kernel for one device, dtype, vector and number of packs."""
@@ -96,7 +78,7 @@ class ChannelNormKernel:
         x, out = frames
         factors = build.as_factors(gamma)
         arguments = (
-            *(pointer(x), _View.of(x), pointer(out), _View.of(out), _Shape.of(grid)),
+            *(pointer(x), View.of(x), pointer(out), View.of(out), Shape.of(grid)),
             *(pointer(factors), ctypes.c_float(SHORTEST), ctypes.c_int(silu)),
         )
         where = (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), 0

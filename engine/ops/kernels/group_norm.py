@@ -20,6 +20,7 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
+from engine.ops.kernels.frames import Shape, View
 from engine.ops.kernels.group_norm_source import source
 from engine.ops.kernels.scalars import SCALARS
 
@@ -77,25 +78,6 @@ class Grid:
     def shared_bytes(self) -> int:
         """Shared memory of the statistics: a part for each row, lane and segment."""
         return self.rows * self.channels // min(self.vector, self.group) * _PART_BYTES
-
-
-class _View(ctypes.Structure):
-    _fields_ = (("t", ctypes.c_longlong), ("y", ctypes.c_longlong), ("x", ctypes.c_longlong))
-
-    @classmethod
-    def of(cls, frames: Tensor) -> _View:
-        """Strides of frames [T, C, H, W]."""
-        t, _, y, x = frames.stride()
-        return cls(t, y, x)
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int) for name in ("width", "pixels", "per_block", "channels"))
-
-    @classmethod
-    def of(cls, grid: Grid) -> _Shape:
-        """What a kernel knows of its grid."""
-        return cls(grid.width, grid.pixels, grid.per_block, grid.channels)
 
 
 def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> Grid:
@@ -157,7 +139,7 @@ class GroupNormKernels:
         """Mean and squared deviations of each frame, block and group, [T, P, G] float32."""
         shape = grid.frames, grid.blocks, grid.channels // grid.group
         mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
-        arguments = pointer(x), _View.of(x), _Shape.of(grid), pointer(mean), pointer(m2)
+        arguments = pointer(x), View.of(x), Shape.of(grid), pointer(mean), pointer(m2)
         self.module.launch("group_moments", _threads(grid, grid.shared_bytes), arguments)
         return mean, m2
 
@@ -171,7 +153,7 @@ class GroupNormKernels:
         blocks = grid.channels // grid.group, grid.frames, 1
         shared = _JOINING_THREADS * _PART_BYTES
         arguments = (
-            *(pointer(mean), pointer(m2), _Shape.of(grid), ctypes.c_int(grid.blocks)),
+            *(pointer(mean), pointer(m2), Shape.of(grid), ctypes.c_int(grid.blocks)),
             *(pointer(weight), pointer(bias), ctypes.c_float(eps)),
             *(pointer(scale), pointer(shift)),
         )
@@ -184,7 +166,7 @@ class GroupNormKernels:
         """Write frames[0] times and plus its factors, [T, C] float32, into frames[1]."""
         x, out = frames
         arguments = (
-            *(pointer(x), _View.of(x), pointer(out), _View.of(out), _Shape.of(grid)),
+            *(pointer(x), View.of(x), pointer(out), View.of(out), Shape.of(grid)),
             *(pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
         )
         self.module.launch("normalise", _threads(grid, 0), arguments)

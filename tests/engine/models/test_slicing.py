@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.contracts import Limits
 from engine.models.slicing import SlicedVae, clamped_moments, slices
 from engine.ops.conv3d import Carry
 
@@ -16,12 +17,10 @@ from engine.ops.conv3d import Carry
 class CountingVae(SlicedVae):
     """Keeps every fourth frame and gives it back four times; writes down its slices."""
 
+    config = SimpleNamespace(spatial_factor=1, temporal_factor=4, slice_latents=1)
+
     def __init__(self) -> None:
         self.seen: list[tuple[int, bool, bool]] = []
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(multiple_of=1, temporal_step=4, dtypes=("float64",))
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         carry = carry.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import cos, pi
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from engine.models.contracts import Limits
 from engine.models.slicing import SlicedVae
 from engine.models.tiled import tiled_decode, tiled_encode
 from engine.ops.conv3d import Carry
@@ -19,13 +19,11 @@ from engine.ops.conv3d import Carry
 class BlockVae(SlicedVae):
     """A latent position is the mean of its 4x4 pixels plus the number of the tile."""
 
+    config = SimpleNamespace(spatial_factor=4, temporal_factor=1, slice_latents=1)
+
     def __init__(self, *, numbered: bool = False) -> None:
         self.tiles: list[tuple[int, int]] = []
         self._numbered = numbered
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(multiple_of=4, temporal_step=1, dtypes=("float64",))
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         blocks = frames.unfold(3, 4, 4).unfold(4, 4, 4)
