@@ -12,40 +12,24 @@ import torch
 
 from engine.control import Control
 from engine.errors import Cancelled, NumericOverflow
-from engine.events import Event, PlanDowngraded, SegmentDone, TileDone
+from engine.events import PlanDowngraded, TileDone
 from engine.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.wan.upscaler import WanUpscaler
 from engine.models.wan.vae_fast import FastWanVae
 from engine.pipeline.context import Context
-from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
-from engine.plan import Plan
-from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.decode import FrameReader
+from engine.settings.schema import JobSettings
 from engine.video.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2_files import make_three_shots
+from tests.helpers.shot_jobs import Events, plan_of, planes_of, run
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 
 pytestmark = NEEDS_FFMPEG
 
 SHOTS = (11, 7, 9)
-
-
-class Events:
-    """Keeps events; may stop the job after some segments."""
-
-    def __init__(self, control: Control, stop_after: int = 0) -> None:
-        self.all: list[Event] = []
-        self._control = control
-        self._stop_after = stop_after
-
-    def emit(self, event: Event) -> None:
-        self.all.append(event)
-        if isinstance(event, SegmentDone) and event.segment + 1 == self._stop_after:
-            self._control.cancel()
 
 
 @pytest.fixture(scope="module")
@@ -63,27 +47,6 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lossless(vae: Path, **changes: Any) -> JobSettings:
     usual = {"model": "wan-2x", "vae": str(vae), "codec": "ffv1", "segment_seconds": 0.5}
     return JobSettings(**{**usual, **changes})
-
-
-def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
-    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=output.parent)
-    return make_plan(probe(film), settings, output, machine)
-
-
-def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
-    control = Control()
-    events = Events(control, stop_after)
-    context = Context(
-        job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
-    )
-    jobs.mkdir(exist_ok=True)
-    run_job(context, Checkpoint(jobs), overwrite=True)
-    return events.all
-
-
-def planes_of(path: Path) -> list[np.ndarray]:
-    with FrameReader(probe(path)) as reader:
-        return [frame.planes[0].copy() for frame in reader]
 
 
 def assert_same(found: list[np.ndarray], right: list[np.ndarray], codes: int = 0) -> None:
