@@ -30,6 +30,7 @@ from engine.bench import dit_work, vae_work
 from engine.bench.dit_work import DitRun
 from engine.bench.vae_models import SeedVr2Run, VaeRun, WanRun
 from engine.errors import InternalError
+from engine.hardware.telemetry import counted_peak_bytes
 from engine.plain import from_plain, to_plain
 
 Run = VaeRun | DitRun
@@ -145,7 +146,7 @@ class PeakMemory:
     ) -> None:
         self._over.set()
         self._thread.join()
-        peak = max(self._highest, _counted() if self._counts else 0)
+        peak = max(self._highest, counted_peak_bytes() if self._counts else 0)
         self.above = max(0, peak - self.before)
 
     def _watch(self) -> None:
@@ -158,16 +159,7 @@ def _begin_anew() -> bool:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return False
-    return _counted() > 0
-
-
-def _counted() -> int:
-    """Linux's own peak, in bytes; 0 where it has none."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return counted_peak_bytes() > 0
 
 
 class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch

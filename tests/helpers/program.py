@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from engine.hardware.telemetry import counted_peak_bytes
 
 ROOT = Path(__file__).parents[2]
 NEEDS_FFMPEG = pytest.mark.skipif(
@@ -82,7 +85,6 @@ def run(
 ) -> Ended:
     """Run the program to its end and measure it; output goes through files in `folder`."""
     import tempfile
-    import time
 
     begin = time.monotonic()
     with (
@@ -90,7 +92,7 @@ def run(
         tempfile.TemporaryFile("w+", dir=folder, encoding="utf-8") as err,
     ):
         process = start(*words, env=env, before=before, stdout=out, stderr=err)
-        _, status, used = os.wait4(process.pid, 0)
+        status, used, peak = _ended(process.pid)
         process.returncode = os.waitstatus_to_exitcode(status)
         for stream in (out, err):
             stream.seek(0)
@@ -98,10 +100,24 @@ def run(
             status=process.returncode,
             out=out.read(),
             err=err.read(),
-            peak_bytes=used.ru_maxrss * 1024,
+            peak_bytes=peak,
             cpu_s=used.ru_utime + used.ru_stime,
             wall_s=time.monotonic() - begin,
         )
+
+
+def _ended(process: int) -> tuple[int, Any, int]:
+    """Wait for a process: its status, what it used, and its own peak of memory.
+
+    The peak in what it used begins with that of the tests; Linux's count is looked at meanwhile.
+    """
+    peak = 0
+    while True:
+        ended, status, used = os.wait4(process, os.WNOHANG)
+        if ended:
+            return status, used, peak
+        peak = max(peak, counted_peak_bytes(process))
+        time.sleep(0.01)
 
 
 def upscale(source: Path, output: Path, *words: str) -> Ended:

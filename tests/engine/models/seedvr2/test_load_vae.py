@@ -195,22 +195,23 @@ def test_impossible_sizes_are_told(small: dict[str, Tensor], path: Path) -> None
 
 
 MEASURE = """
-import resource, sys, torch
+import sys, torch
 from pathlib import Path
+from engine.hardware.telemetry import counted_peak_bytes
 from engine.models.seedvr2.load_vae import load_vae
 from engine.models.seedvr2.vae import SeedVr2Vae
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = counted_peak_bytes()
 dtype = getattr(torch, sys.argv[2])
 vae = load_vae(Path(sys.argv[1]), form="plain", dtype=dtype)
 size = sum(p.numel() * p.element_size() for p in vae.parameters())
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+after = counted_peak_bytes()
 largest = max(p.numel() for p in vae.parameters())
 print(after - before, size, largest, sum(p.numel() for p in vae.parameters()))
 """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="resource is a module of Unix")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts peaks of a process")
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_a_full_size_file_loads_strictly_in_the_memory_of_the_model(path: Path, dtype: str) -> None:
     """The model and one tensor of the file, conversion included: not the file a second time."""
