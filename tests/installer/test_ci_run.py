@@ -30,7 +30,9 @@ def test_readme_has_the_two_commands_it_looks_for() -> None:
     assert len(commands) == 2
     assert commands[0].endswith("-o upreel_sample_x2.mp4")
     assert 'pip install -e ".[dev]"' in commands[1]
-    assert commands[1].endswith(" && .venv/bin/python -m pytest")
+    tests = ".venv/bin/python -m pytest -n 2 --dist loadfile"
+    assert commands[1].endswith(f" && {tests}")
+    assert f'tests="{tests}"' in SCRIPT.read_text(encoding="utf-8"), "it sets all up without it"
 
 
 def test_it_runs_readmes_commands_as_they_stand_there() -> None:
