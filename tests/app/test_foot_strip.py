@@ -14,13 +14,13 @@ VAE = WeightsPlan(path=Path("vae.safetensors"))
 
 def planned(model: str, **changes: object) -> Plan:
     plan = make_plan(make_media(Path("film.mp4")), JobSettings(model=model))
-    return replace(plan, **changes)  # type: ignore[arg-type]  # fields of a plan
+    return replace(plan, **changes)
 
 
 def wan(**changes: object) -> Plan:
     plan = planned("wan-2x")
     found = WanPlan(vae=VAE, size=Size(480, 270), padded=Size(480, 272))
-    model = replace(plan.model, tiles=1, wan=replace(found, **changes))  # type: ignore[arg-type]
+    model = replace(plan.model, tiles=1, wan=replace(found, **changes))
     return replace(plan, model=model)
 
 

@@ -27,7 +27,7 @@ def published(content: bytes = CONTENT, **changes: object) -> PublishedFile:
         "licence": "Apache-2.0",
         "host": "loopback",
     }
-    return PublishedFile(**(values | changes))  # type: ignore[arg-type]
+    return PublishedFile(**(values | changes))
 
 
 def store_of(folder: Path, server: FaultyServer | None, *files: PublishedFile) -> Store:

@@ -35,7 +35,7 @@ class SeedVr2Files:
     def settings(self, **changes: object) -> JobSettings:
         """A job that takes them."""
         named = {"dit": str(self.dit), "vae": str(self.vae), "text_embedding": str(self.text)}
-        return JobSettings(**{"model": "seedvr2-3b", **named, **changes})  # type: ignore[arg-type]
+        return JobSettings(**{"model": "seedvr2-3b", **named, **changes})
 
 
 def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:

@@ -75,7 +75,7 @@ def test_one_form_and_the_memory_that_it_takes(
 ) -> None:
     path = tmp_path / "vae.safetensors"
     write_wan(path, tiny_wan_config("2x"))
-    chosen = replace(options, model="wan-2x", vae=path, form=form, memory=True)  # type: ignore[arg-type]
+    chosen = replace(options, model="wan-2x", vae=path, form=form, memory=True)
     (row,) = round_trip_rows(chosen)
     assert row["form"] == form
     assert row["encode_peak_mib"] > 0 < row["decode_peak_mib"]

@@ -29,7 +29,7 @@ def added(command_line: CommandLine) -> commands.AddJob:
 
 
 def usual(**changes: object) -> JobSettings:
-    return JobSettings(**{"model": "none", "scale": 1, "latents": "raw", **changes})  # type: ignore[arg-type]
+    return JobSettings(**{"model": "none", "scale": 1, "latents": "raw", **changes})
 
 
 @pytest.mark.parametrize(

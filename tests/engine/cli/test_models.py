@@ -146,7 +146,7 @@ def test_wrong_usage(words: list[str]) -> None:
 
 
 def progress(**values: float) -> WeightsProgress:
-    return WeightsProgress(file="tiny", phase="download", **values)  # type: ignore[arg-type]
+    return WeightsProgress(file="tiny", phase="download", **values)
 
 
 def test_progress_is_in_megabytes() -> None:

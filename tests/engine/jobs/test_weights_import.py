@@ -200,7 +200,7 @@ def test_a_vae_of_wan_is_taken_as_the_users_own(
     strange: Store, tmp_path: Path, layout: str, model: str
 ) -> None:
     path = tmp_path / "wan.safetensors"
-    write_wan(path, tiny_wan_config(layout), dtype=torch.bfloat16)  # type: ignore[arg-type]
+    write_wan(path, tiny_wan_config(layout), dtype=torch.bfloat16)
     state, notice = take(path, "link", strange, Listener())
     assert (state.kind, state.models, state.precision) == ("vae", (model,), "bf16")
     assert notice is not None

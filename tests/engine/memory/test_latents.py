@@ -155,7 +155,7 @@ def test_tiles_shrink_to_what_still_shows_something() -> None:
         )
         seen = [None]
         while plan is not None:
-            seen.append(plan.decode_tile)  # type: ignore[arg-type]
+            seen.append(plan.decode_tile)
             last, plan = plan, latents.smaller(plan, Size(1920, 1088))
         edges = [tile.width for tile in seen if tile is not None]
         assert edges == sorted(edges, reverse=True)

@@ -38,7 +38,7 @@ def vaes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
     found = {}
     for channels, layout in ((16, "2.1"), (48, "2.2")):
         path = folder / f"wan{channels}.safetensors"
-        model = write_wan(path, tiny_wan_config(layout))  # type: ignore[arg-type]
+        model = write_wan(path, tiny_wan_config(layout))
         found[channels] = SimpleNamespace(path=path, model=model)
     return found
 

@@ -53,7 +53,7 @@ def vaes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, WanV
     found = {}
     for model, layout in (("wan21-vae", "2.1"), ("wan22-vae", "2.2")):
         path = folder / f"{model}.safetensors"
-        found[model] = (path, write_wan(path, tiny_wan_config(layout)))  # type: ignore[arg-type]
+        found[model] = (path, write_wan(path, tiny_wan_config(layout)))
     return found
 
 

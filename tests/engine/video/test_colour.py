@@ -178,7 +178,7 @@ def test_gray_becomes_three_equal_channels_and_comes_back() -> None:
 
 @pytest.mark.parametrize("matrix", ["rgb", "gray", "bt709"])
 def test_alpha_is_kept_and_a_missing_one_is_opaque(matrix: str) -> None:
-    chroma: Chroma = {"rgb": "rgb", "gray": "gray", "bt709": "420"}[matrix]  # type: ignore[assignment]
+    chroma: Chroma = {"rgb": "rgb", "gray": "gray", "bt709": "420"}[matrix]
     how = ColourSpec(matrix, matrix != "bt709", 8, chroma, "left", True)
     planes = random_planes(how, 8, 8)
     rgba = to_rgb(planes, how, "cpu")
@@ -200,7 +200,7 @@ def video(size: Size, tags: ColourTags = UNTAGGED, **how: object) -> VideoInfo:
         "chroma": "420",
         "bit_depth": 8,
     }
-    return VideoInfo(size=size, tags=tags, **{**base, **how})  # type: ignore[arg-type]
+    return VideoInfo(size=size, tags=tags, **{**base, **how})
 
 
 def test_untagged_films_are_601_in_sd_and_709_above() -> None:

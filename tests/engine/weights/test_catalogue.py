@@ -99,7 +99,7 @@ def test_a_precision_that_was_not_published_is_refused_with_those_that_were() ->
 
 def here(file_id: str, **changes: object) -> PublishedState:
     values = {"id": file_id, "title": "", "filename": file_id, "models": ("m",), "state": "here"}
-    return PublishedState(**({"repository": "a/b"} | values | changes))  # type: ignore[arg-type]
+    return PublishedState(**({"repository": "a/b"} | values | changes))
 
 
 def test_the_most_exact_file_that_is_here_is_taken() -> None:

@@ -39,7 +39,7 @@ HALF = len(CONTENT) // 2
 
 
 def get(store: Store, file: PublishedFile, **listener: object) -> None:
-    download(file, store, Listener(**({"patience": HASTY} | listener)))  # type: ignore[arg-type]
+    download(file, store, Listener(**({"patience": HASTY} | listener)))
 
 
 def is_whole(store: Store, file: PublishedFile) -> bool:

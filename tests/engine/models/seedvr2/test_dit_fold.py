@@ -39,14 +39,14 @@ def test_nothing_is_left_to_do_for_the_usual_time_step(
     fast = folded(random_dit(tiny_dit_config(kind)))
     fast(*random_inputs(fast.config), T)
     for layer, block in enumerate(fast.blocks):
-        found = fast._modulations.of(block).shifts  # type: ignore[arg-type]
+        found = fast._modulations.of(block).shifts
         ends = fast.config.text_ends(layer)
         for (_, step), left in found.items():
             assert left.gate is None
             stays = ends and step == ATTENTION  # the text sees these weights as they are
             assert (left.shift is None and left.scale is None) or stays
     fast(*random_inputs(fast.config), 999.0)
-    left = fast._modulations.of(fast.blocks[0]).shifts["vid", MLP]  # type: ignore[arg-type]
+    left = fast._modulations.of(fast.blocks[0]).shifts["vid", MLP]
     assert left.scale is not None
     assert left.shift is not None
     assert left.gate is not None
@@ -117,7 +117,7 @@ def test_layers_that_are_no_plain_floats_keep_their_weights() -> None:
     block = fast.blocks[0]
     for name in ("attn.proj_qkv.vid", "mlp.vid.proj_out"):
         owner, _, leaf = name.rpartition(".")
-        setattr(block.get_submodule(owner), leaf, Twin(block.get_submodule(name)))  # type: ignore[arg-type]
+        setattr(block.get_submodule(owner), leaf, Twin(block.get_submodule(name)))
     fast.finish_loading()
     inputs = random_inputs(plain.config)
     assert gap(fast(*inputs, T), plain(*inputs, T)) < 1e-10

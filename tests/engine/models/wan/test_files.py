@@ -28,7 +28,7 @@ def store_with(folder: Path, *names: str) -> Store:
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
 def test_a_file_of_the_users_says_what_it_is(tmp_path: Path, layout: str, suffix: str) -> None:
     path = tmp_path / f"mine{suffix}"
-    config = tiny_wan_config(layout)  # type: ignore[arg-type]
+    config = tiny_wan_config(layout)
     write_wan(path, config)
     found = files_of_wan(LAYOUTS[layout], str(path), store_with(tmp_path))
     assert (found.vae.path, found.vae.published, found.missing) == (path, "", ())
@@ -47,7 +47,7 @@ def test_a_file_of_the_users_says_what_it_is(tmp_path: Path, layout: str, suffix
 )
 def test_another_vae_of_wan_is_refused(tmp_path: Path, layout: str, model: str, said: str) -> None:
     path = tmp_path / "mine.safetensors"
-    write_wan(path, tiny_wan_config(layout))  # type: ignore[arg-type]
+    write_wan(path, tiny_wan_config(layout))
     with pytest.raises(WrongModel, match=said):
         files_of_wan(model, str(path))
 

@@ -123,10 +123,8 @@ def test_the_source_reads_and_writes_views() -> None:
     case = Case(torch.float16)
     wide = torch.zeros(7, 3, 4, 40, dtype=torch.float16)[:, :, 1:, 8:]
     case.qkv = wide.copy_(case.qkv)
-    case.rows = (
-        lambda count: tuple(  # type: ignore[method-assign]
-            torch.full((count, 4, 36), 77.0, dtype=torch.float16)[:, 1:, 4:] for _ in range(3)
-        )
+    case.rows = lambda count: tuple(
+        torch.full((count, 4, 36), 77.0, dtype=torch.float16)[:, 1:, 4:] for _ in range(3)
     )
     case.check(Placement(torch.randperm(9)[:7], case.cos, case.sin), 9)
 
@@ -206,7 +204,7 @@ def test_a_wrong_kernel_is_switched_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def compiled(_: torch.device, *rest: object) -> HeadKernel:
-        return host_heads(folder, *rest) if works else HeadKernel(Deaf())  # type: ignore
+        return host_heads(folder, *rest) if works else HeadKernel(Deaf())
 
     measured = heads._error
     monkeypatch.setattr(torch.version, "cuda", "13.0")
