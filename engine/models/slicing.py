@@ -114,10 +114,7 @@ class SlicedVae(VideoVae, ABC):
         Raises:
             ValueError: T is not 1 + n * temporal_step.
         """
-        later, rest = divmod(frames.shape[2] - 1, self.limits.temporal_step)
-        if later < 0 or rest:
-            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
-        return _through(self.encode_slice, frames, self._slice_frames, 1 + later)
+        return self._encoded(self.encode_slice, frames)
 
     def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
         """Encode [B, 3, T, H, W] in [-1, 1] to an unscaled latent [B, L, t, h, w].
@@ -127,13 +124,24 @@ class SlicedVae(VideoVae, ABC):
             generator: None takes the mean, which is what the model was tuned for lately. Otherwise
                 one sample of the distribution, with noise drawn on the generator's device.
         """
-        mean, logvar = self.moments(frames).chunk(2, dim=1)
         if generator is None:
-            return mean
+            return self._encoded(self._mean_of_slice, frames)
+        mean, logvar = self.moments(frames).chunk(2, dim=1)
         noise = torch.randn(
             mean.shape, generator=generator, device=generator.device, dtype=mean.dtype
         )
         return torch.addcmul(mean, torch.exp(0.5 * logvar), noise.to(mean.device))
+
+    def _encoded(self, step: Step, frames: Tensor) -> Tensor:
+        later, rest = divmod(frames.shape[2] - 1, self.limits.temporal_step)
+        if later < 0 or rest:
+            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
+        return _through(step, frames, self._slice_frames, 1 + later)
+
+    def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """A copy, which does not hold the log-variance of a long clip beside it."""
+        moments, carry = self.encode_slice(frames, carry)
+        return moments.chunk(2, dim=1)[0].clone(), carry
 
     def decode(self, latent: Tensor) -> Tensor:
         """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
