@@ -46,7 +46,7 @@ class LatentDesk:
                 self._show(command)
             except EngineError as err:
                 self._refuse(command, err)
-            except Exception as err:  # the next file may be better
+            except Exception as err:  # a mistake of ours ends this picture, not the thread
                 logger.exception("while showing %s", command.path)
                 self._refuse(command, internal(err))
 

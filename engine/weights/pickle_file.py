@@ -124,7 +124,9 @@ def _read(path: Path) -> dict[str, Tensor]:
             hint=_SAFER,
             path=str(path),
         ) from err
-    except Exception as err:  # the reader of pickles raises whatever a damaged one leads to
+    except MemoryError:
+        raise
+    except Exception as err:  # damage ends in struct.error, KeyError, AssertionError and others
         raise WeightsDamaged(
             f"The tensors of {path.name} cannot be read.", hint=AGAIN, path=str(path)
         ) from err

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.clips import cut_short, drop_to_nobody, make_clip
+from tests.helpers.figures import tell
 from tests.helpers.program import Ended, run
 
 pytestmark = [
@@ -114,7 +115,7 @@ def refused(user: Stranger, source: Path, output: Path, *words: str) -> str:
         else []
     )
     assert not left
-    print(f"\n{ended.code}: {told.strip().splitlines()[-2:]}")  # noqa: T201 - figures
+    tell(f"\n{ended.code}: {told.strip().splitlines()[-2:]}")
     return ended.code
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.helpers.figures import tell
 from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, film_stream, frame_hashes, run, start
 from tests.helpers.seedvr2_files import write_seedvr2
@@ -75,7 +76,7 @@ def test_ten_times_the_latents_take_at_most_50_mb_more(tmp_path: Path, vae: Path
         assert ended.status == 0, ended.err
         report = json.loads(ended.out.splitlines()[-1])
         peaks.append(report["peak_bytes"])
-        print(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")  # noqa: T201 - figures
+        tell(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
     assert peaks[1] <= peaks[0] + 50 * MB
 
 

@@ -13,6 +13,7 @@ from engine.bench.vae_models import Side
 from engine.bench.vae_work import base_run
 from engine.geometry import Size
 from engine.models.wan.config import WAN21, WAN22
+from tests.helpers.figures import tell
 
 pytestmark = pytest.mark.slow  # minutes of a processor: hundreds of frames
 
@@ -43,6 +44,6 @@ def test_memory_beyond_the_result_is_flat(
     assert long.result_bytes > 6 * short.result_bytes
     beyond = [found.peak_bytes - found.result_bytes for found in (short, long)]
     told = [f"{size / 2**20:.1f} MiB" for size in beyond]
-    print(f"\n{model}, {form}, {side}: {told}")  # noqa: T201 - figures are what this is for
+    tell(f"\n{model}, {form}, {side}: {told}")
     assert beyond[0] > LEAST
     assert beyond[1] <= 1.02 * beyond[0], told

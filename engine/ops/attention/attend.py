@@ -68,7 +68,7 @@ def attend(
         return BACKENDS[backend].run(q, k, v, scale)
     except torch.OutOfMemoryError:
         raise
-    except Exception as err:  # packages of others raise whatever they like
+    except Exception as err:  # errors of optional packages have no common base
         reason = trial.reason_of(err, BACKENDS[backend])
         raise _missing(backend, f"windows of {k.shape[-2]} tokens: {reason}", where) from err
 
@@ -147,7 +147,7 @@ def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) ->
             return BACKENDS[name].run(*qkv, scale)
         except torch.OutOfMemoryError:
             raise
-        except Exception as err:  # packages of others raise whatever they like
+        except Exception as err:  # errors of optional packages have no common base
             if name == "sdpa":
                 raise
             _log.warning("attention by torch's own choice, %s refuses %s: %s", *kind[:2], err)

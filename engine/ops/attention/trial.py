@@ -36,7 +36,7 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
     try:
         with guard:
             error = max(error_of(backend, device, dtype, head_dim, shape) for shape in _SHAPES)
-    except Exception as err:  # noqa: BLE001 - packages of others raise whatever they like
+    except Exception as err:  # noqa: BLE001 - errors of optional packages have no common base
         reason = reason_of(err, backend)
         _log.debug("attention backend %s on %s: %s", backend.name, device, reason)
         return reason

@@ -80,7 +80,7 @@ def test_the_lowest_number_is_a_word_where_it_leaves_the_choice_to_the_planner(
         qtbot.addWidget(editor)
         editor.retranslate_ui()
         editor.set_value(default)
-        assert editor.control.text() == "Automatic"  # type: ignore[attr-defined]  # numbers have a field
+        assert editor.control.text() == "Automatic"
 
 
 def test_a_file_of_the_users_is_said_only_where_it_is(qtbot: QtBot, tmp_path: Path) -> None:

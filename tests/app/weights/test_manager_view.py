@@ -84,7 +84,7 @@ def models(bench: Bench) -> Iterator[Open]:
 
 
 def asked(bench: Bench, kind: type[commands.Command]) -> list[str]:
-    return [command.file for command in bench.engine.asked(kind)]  # type: ignore[attr-defined]  # each kind that is asked for has a file
+    return [command.file for command in bench.engine.asked(kind)]
 
 
 def test_the_list_opens_by_key_and_by_the_button_on_top(bench: Bench, qtbot: QtBot) -> None:

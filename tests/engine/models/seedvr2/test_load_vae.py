@@ -211,7 +211,7 @@ print(after - before, size, largest, sum(p.numel() for p in vae.parameters()))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts peaks of a process")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak in /proc, which Linux has")
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_a_full_size_file_loads_strictly_in_the_memory_of_the_model(path: Path, dtype: str) -> None:
     """The model and one tensor of the file, conversion included: not the file a second time."""
