@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, Literal
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from engine.models.fast.flow import AnyFlow, Part, Trace
-from engine.models.slicing import SlicedVae
+from engine.models.slicing import ClipSizes, SlicedVae, clamped_moments
 from engine.ops.conv3d import Carry
 from engine.ops.conv_probe import choose_convolution
 from engine.ops.cuda_graph import GraphedCalls
@@ -20,39 +21,71 @@ from engine.ops.workspace import Workspace
 from engine.optimisations import VaeSwitches
 
 Way = Literal["encode", "decode"]
+Parts = dict[Way, list[Part[AnyFlow]]]
+AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 _GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
 
 
-class FastForm(SlicedVae, Generic[AnyFlow]):
+class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
     """What runs the parts of a fast form; a family says which parts there are.
 
     Inference only. Not for several threads at once: all parts share one workspace.
 
     Args:
+        config: Sizes of the model.
+        weights: Published name -> tensor; read one at a time.
         device: Where to work.
         dtype: Of activations and convolutions; norms are computed in float32 (float64).
-        switches: Which optimisations to use.
+        switches: Which optimisations to use; None: the usual ones.
 
     Attributes:
         config: Sizes of the model.
         flow_type: What goes through the parts, set by the family.
-        parts: Of both ways, set by the family.
+        parts: Of both ways.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
 
     flow_type: type[AnyFlow]
-    parts: dict[Way, list[Part[AnyFlow]]]
+    config: AnyConfig
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, switches: VaeSwitches) -> None:
-        self.device, self.dtype, self.switches = device, dtype, switches
+    def __init__(
+        self,
+        config: AnyConfig,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        switches: VaeSwitches | None = None,
+    ) -> None:
+        self.config = config
+        self.device, self.dtype = torch.device(device), dtype
+        self.switches = switches = switches or VaeSwitches()
         self.trace: Trace | None = None
         self.workspace = Workspace(
-            device, dtype, planned=switches.planned_buffers, channels_last=switches.channels_last
+            self.device,
+            dtype,
+            planned=switches.planned_buffers,
+            channels_last=switches.channels_last,
         )
         self._graphs: dict[Way, GraphedCalls] = {}
-        if switches.cuda_graph and device.type == "cuda":
+        if switches.cuda_graph and self.device.type == "cuda":
             self._graphs = {"encode": self._graphed("encode"), "decode": self._graphed("decode")}
+        with no_gradients(), exact_arithmetic():
+            self.parts = self.build_parts(weights)
+
+    @abstractmethod
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyFlow]:
+        """The parts of both ways; everything else is set when this is called."""
+
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice; see `SlicedVae`."""
+        found, carry = self.run_clips("encode", frames, carry)
+        return clamped_moments(found), carry
+
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice; see `SlicedVae`."""
+        return self.run_clips("decode", latent, carry)
 
     def conv_options(self) -> ConvOptions:
         """How the convolutions are computed."""

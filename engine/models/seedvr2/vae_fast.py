@@ -7,30 +7,22 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from engine.models.fast.form import FastForm
+from engine.models.fast.form import FastForm, Parts
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.fast_build import Builder, decoder, encoder
 from engine.models.seedvr2.fast_parts import TileFlow
 from engine.models.seedvr2.fast_statistics import Statistics
 from engine.models.seedvr2.form import VaeForm
-from engine.models.slicing import clamped_moments
 from engine.ops.conv3d import Carry
-from engine.ops.precision import exact_arithmetic, no_gradients
-from engine.optimisations import VaeSwitches
 
 
-class FastVae(FastForm[TileFlow], VaeForm):
+class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
     at once: all layers share one workspace.
 
-    Args:
-        config: Of the VAE.
-        weights: Published name -> tensor; read one at a time.
-        device: Where to work.
-        dtype: Of activations and convolutions; norms are computed in float32 (float64).
-        switches: Which optimisations to use.
+    Made and run as `FastForm` says.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
@@ -39,33 +31,13 @@ class FastVae(FastForm[TileFlow], VaeForm):
     Memory: `engine.models.seedvr2.cost` says how many bytes.
     """
 
-    config: VaeConfig
     flow_type = TileFlow
 
-    def __init__(
-        self,
-        config: VaeConfig,
-        weights: Mapping[str, Tensor],
-        *,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        switches: VaeSwitches | None = None,
-    ) -> None:
-        super().__init__(torch.device(device), dtype, switches or VaeSwitches())
-        self.config, options = config, self.conv_options()
-        with no_gradients(), exact_arithmetic():
-            build = Builder(config, weights, self.device, options, self.switches)
-            self._low, self._high = decoder(build, config)
-            self.parts = {"encode": encoder(build, config), "decode": [*self._low, *self._high]}
-
-    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Encode one slice; see `SlicedVae`."""
-        found, carry = self.run_clips("encode", frames, carry)
-        return clamped_moments(found), carry
-
-    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Decode one slice; see `SlicedVae`."""
-        return self.run_clips("decode", latent, carry)
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileFlow]:
+        """The parts of both ways, the decoder's in two lists."""
+        build = Builder(self.config, weights, self.device, self.conv_options(), self.switches)
+        self._low, self._high = decoder(build, self.config)
+        return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from engine.models.fast.flow import Flow
-from engine.models.fast.form import FastForm
+from engine.models.fast.form import FastForm, Parts
 from engine.models.slicing import clamped_moments
 from engine.models.wan.config import WanConfig
 from engine.models.wan.fast_build import Builder
 from engine.models.wan.fast_ways import decoder, encoder
 from engine.models.wan.form import WanForm
 from engine.ops.conv3d import Carry
-from engine.ops.precision import exact_arithmetic, no_gradients
-from engine.optimisations import VaeSwitches
 
 
-class FastWanVae(FastForm[Flow], WanForm):
+class FastWanVae(FastForm[Flow, WanConfig], WanForm):
     """Encoder and decoder with folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -28,12 +25,7 @@ class FastWanVae(FastForm[Flow], WanForm):
     Each way comes in two halves too, for one clip at a time: the low one has the attention and
     sees whole frames; the high one is local and may be given tiles, see `engine.models.wan.split`.
 
-    Args:
-        config: Of the VAE.
-        weights: Published name -> tensor; read one at a time.
-        device: Where to work.
-        dtype: Of activations and convolutions; norms are computed in float32 (float64).
-        switches: Which optimisations to use.
+    Made and run as `FastForm` says.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
@@ -42,37 +34,17 @@ class FastWanVae(FastForm[Flow], WanForm):
     Memory: `engine.models.wan.cost` says how many bytes.
     """
 
-    config: WanConfig
     flow_type = Flow
 
-    def __init__(
-        self,
-        config: WanConfig,
-        weights: Mapping[str, Tensor],
-        *,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        switches: VaeSwitches | None = None,
-    ) -> None:
-        super().__init__(torch.device(device), dtype, switches or VaeSwitches())
-        self.config, options = config, self.conv_options()
-        with no_gradients(), exact_arithmetic():
-            build = Builder(weights, self.device, options, self.switches)
-            self._encoder = encoder(build, config)
-            self._decoder = decoder(build, config)
-        self.parts = {
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[Flow]:
+        """The parts of both ways, each in its halves."""
+        build = Builder(weights, self.device, self.conv_options(), self.switches)
+        self._encoder = encoder(build, self.config)
+        self._decoder = decoder(build, self.config)
+        return {
             "encode": [*self._encoder.high, *self._encoder.low],
             "decode": [*self._decoder.low, *self._decoder.high],
         }
-
-    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Encode one slice; see `SlicedVae`."""
-        found, carry = self.run_clips("encode", frames, carry)
-        return clamped_moments(found), carry
-
-    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Decode one slice; see `SlicedVae`."""
-        return self.run_clips("decode", latent, carry)
 
     def encode_high(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the encoder at high resolution, which may be given a tile.
