@@ -124,6 +124,56 @@ class ShowLatent(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListPresets(Command):
+    """Answered by PresetsListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePreset(Command):
+    """Keep settings under a name; answered by PresetsListed or PresetFailed."""
+
+    title: str
+    settings: JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePreset(Command):
+    """Delete one of the user's own; answered by PresetsListed or PresetFailed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPreset(Command):
+    """Write a preset to a file; only a failure is answered, by PresetFailed."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPreset(Command):
+    """Take a preset from a file; answered by PresetsListed or PresetFailed."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBench(Command):
+    """Measure this machine; answered by BenchProgress, then BenchDone or BenchFailed.
+
+    Refused while a job runs: both would be wrong about the time.
+    """
+
+    quick: bool = True  # calibration alone, at most a minute; else every optimisation too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBench(Command):
+    """End the benchmark at the next step; answered by BenchFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsCommand(Command):
     """Something about files with numbers of models; jobs go on meanwhile.
 

@@ -13,7 +13,8 @@ from engine.geometry import Box, Size
 from engine.media import MediaInfo, Reading
 from engine.plan import Notice, Plan
 from engine.published import Phase, PublishedState
-from engine.report import Report
+from engine.report import BenchReport, Report
+from engine.settings.presets import Preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,8 @@ class PlanDowngraded(JobEvent):
     """The plan became smaller while running, and why."""
 
     plan: Plan
-    why: str
+    why: str  # "out-of-memory", "overflow" or "spilled"
+    notice: Notice | None = None  # what was changed, and who holds the memory where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,14 @@ class JobCancelled(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A program that holds memory of a card; MB are 2**20 bytes."""
+
+    name: str  # of its file, as "chrome.exe"
+    mb: int | None  # None where the driver does not tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
     """One card at one moment; MB are 2**20 bytes."""
 
@@ -189,6 +199,10 @@ class GpuReading:
     load_percent: int
     temperature_c: int
     driver: str = ""
+    spilled_mb: int = 0  # of ours, that Windows moved to main memory
+    power_w: int = 0
+    link: str = ""  # "PCIe 4.0 x16"
+    holders: tuple[Holder, ...] = ()  # other programs, the largest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +295,44 @@ class WeightsFailed(WeightsEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsStopped(WeightsEvent):
     """The user stopped it; what was loaded of it stays. WeightsListed follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetsListed(Event):
+    """Presets that suit this machine, and the user's own; said when asked and when one changed."""
+
+    presets: tuple[Preset, ...]
+    card: str  # "RTX 5070 Ti, 16 GB"; "" without a card that can be used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetFailed(Event):
+    """A preset could not be kept, read or written."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchProgress(Event):
+    """How far the benchmark is."""
+
+    done: int
+    total: int  # steps; 0 while unknown
+    doing: str  # in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchDone(Event):
+    """The benchmark has ended; plans use what it measured from now on."""
+
+    report: BenchReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchFailed(Event):
+    """The benchmark ended with an error, or was stopped."""
+
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from engine.geometry import FrameSpan, Size
 from engine.media import Chroma, ColourTags
+from engine.switches import Switches
 
 Severity = Literal["info", "warning", "refusal"]
 
@@ -138,6 +139,7 @@ class ModelPlan:
     threads: int = 1
     diffusion: DiffusionPlan | None = None  # of SeedVR2
     wan: WanPlan | None = None  # of Wan 2x
+    switches: Switches = field(default_factory=Switches)
 
     @property
     def takes_shots(self) -> bool:
@@ -191,11 +193,44 @@ class PassPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """Predicted memory and time of one stage."""
+    """Predicted memory and time of one stage.
 
-    stage: str  # "read", "upscale", "restore", "write"
-    peak_bytes: int
+    Stages that the model computes: "encode", "transformer" and "decode" of models that take shots,
+    else "upscale"; around them "latents" (a file of latents becomes a film), "read", "restore",
+    "write" and "verify".
+    """
+
+    stage: str
+    peak_bytes: int  # of main memory, the whole program included
     seconds: float
+    device_bytes: int = 0  # most on the card, weights included; 0 for what a processor computes
+
+
+Limit = Literal["video-memory", "memory", "settings", "nothing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One step away from a plan, and what it would change."""
+
+    code: str  # e.g. "longer-clips", "larger-decode-tiles", "more-blocks-on-card", "smaller-file"
+    message: str
+    device_bytes: int
+    ram_bytes: int
+    seconds: float
+    fits: bool
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons:
+    """Why a plan is as it is, in words."""
+
+    limited_by: Limit
+    message: str
+    params: dict[str, str] = field(default_factory=dict)
+    choices: tuple[Notice, ...] = ()  # what was decided, one line each: model, clips, tiles, blocks
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +257,12 @@ class Plan:
     seconds_error: float = 0.0  # plus or minus
     output_bytes: int = 0
     free_disk_bytes: int = 0
+    card: str = ""  # that is planned for, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
+    is_pretended: bool = False  # planned for a card that is not here: cannot start
+    device_bytes: int = 0  # most on the card
+    device_budget_bytes: int = 0
+    is_measured: bool = False  # the time follows from what was measured on this machine
+    reasons: Reasons | None = None
     notices: tuple[Notice, ...] = ()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -75,3 +75,33 @@ class DoctorLine:
     state: Literal["ok", "warning", "problem"]
     message: str  # what was found
     hint: str = ""  # what helps, when it is not ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSwitch:
+    """One line of the benchmark's table: what one optimisation does on this machine.
+
+    Ratios are with it over without it, all others as users have them: below 1 it helps.
+    """
+
+    name: str  # "vae.upsampler_fold"; "all" for all of a model's together
+    title: str
+    exactness: str  # "exact", "near-exact" or "inexact"
+    is_default: bool
+    time: float | None = None
+    memory: float | None = None  # peak
+    error: float | None = None  # against float64, in units of the largest value
+    claim: str = ""  # what documents say of it
+    note: str = ""  # why there is no number, or how to read it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """What was measured on this machine; nothing in it tells whose it is."""
+
+    machine: dict[str, str]  # name and value: processor, card, driver, versions
+    switches: tuple[MeasuredSwitch, ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()  # what was calibrated, for people
+    markdown: str = ""  # the same, to be copied into a report
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default_factory=tuple)

@@ -25,8 +25,11 @@ from engine.plan import Notice, Plan
 from engine.units import bytes_text
 
 _STAGES = {
-    "decode": mark("Decode"),
+    "latents": mark("Latents"),
     "read": mark("Read"),
+    "encode": mark("Encode"),
+    "transformer": mark("Transformer"),
+    "decode": mark("Decode"),
     "upscale": mark("Upscale"),
     "restore": mark("Restore"),
     "write": mark("Write"),

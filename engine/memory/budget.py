@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from engine.hardware import devices, features
+from engine.hardware import cards, devices, features
+from engine.hardware.cards import Card
 from engine.settings.schema import EngineSettings
 
 PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
@@ -27,6 +28,8 @@ class Budget:
     cuda: bool = False  # a card that the installed torch can use
     vram_bytes: int = 0  # of that card, that may be taken
     capability: tuple[int, int] | None = None  # of CUDA, of that card
+    card: Card | None = None  # what it can do at most; None for one that is in no table
+    is_pretended: bool = False  # it is not here
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
@@ -41,15 +44,16 @@ def measure_budget(settings: EngineSettings, output: Path, jobs: Path) -> Budget
         jobs: Folder of the job folders; need not exist.
     """
     _, available = devices.ram()
-    cards = devices.gpus() if _torch_has_cuda() else ()
+    gpus = devices.gpus() if _torch_has_cuda() else ()
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
         ram_bytes=round(available * settings.memory_share),
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=features.cpu_has_bf16(),
-        cuda=bool(cards),
-        vram_bytes=max(0, cards[0].free_bytes - _VRAM_RESERVE_BYTES) if cards else 0,
-        capability=cards[0].capability if cards else None,
+        cuda=bool(gpus),
+        vram_bytes=max(0, gpus[0].free_bytes - _VRAM_RESERVE_BYTES) if gpus else 0,
+        capability=gpus[0].capability if gpus else None,
+        card=cards.find(gpus[0].name, gpus[0].total_bytes) if gpus else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,

@@ -9,14 +9,34 @@ from typing import cast
 from engine.media import VideoInfo
 from engine.memory import fitting
 from engine.memory.budget import Budget
-from engine.memory.diffusion_needs import STEP, latents_of, needs, streamed_bytes, tiles, work
+from engine.memory.diffusion_needs import (
+    STEP,
+    latents_of,
+    needs,
+    stage_bytes,
+    stage_work,
+    streamed_bytes,
+    tiles,
+    work,
+)
 from engine.memory.edges import next_tile, tile_of
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.frame_layout import layout_of, reference_layout
 from engine.plan import DiffusionPlan, Join, ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
 
-__all__ = ["choose", "fitted", "less_on_host", "needs", "smaller", "tiles", "wider", "work"]
+__all__ = [
+    "choose",
+    "fitted",
+    "less_on_host",
+    "needs",
+    "smaller",
+    "stage_bytes",
+    "stage_work",
+    "tiles",
+    "wider",
+    "work",
+]
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere

@@ -44,7 +44,16 @@ class Needs:
     @property
     def device(self) -> int:
         """Most bytes on the device at once."""
-        return self.weights + max(self.encode, self.transformer, self.decode)
+        return max(self.stages.values())
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
+        return {
+            "encode": self.weights + self.encode,
+            "transformer": self.weights + self.transformer,
+            "decode": self.weights + self.decode,
+        }
 
 
 def needs(model: ModelPlan) -> Needs:
@@ -68,14 +77,29 @@ def needs(model: ModelPlan) -> Needs:
 
 def work(model: ModelPlan, frames: int) -> float:
     """Floating-point operations for so many frames."""
+    return sum(stage_work(model, frames).values())
+
+
+def stage_work(model: ModelPlan, frames: int) -> dict[str, float]:
+    """The same, stage by stage."""
     plan = model.diffusion
     if plan is None:
-        return 0.0
+        raise ValueError(f"{model.model} is no diffusion model")
     dit, vae = files.configs(model.model, plan)
     latents = latents_of(plan)
     done = latents - (plan.shared if plan.join == "latents" else -(-plan.shared // STEP))
     clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
-    return frames * (clip / max(1, done * STEP) + _vae_work(vae, plan))
+    encode, decode = _vae_work(vae, plan)
+    return {
+        "encode": frames * encode,
+        "transformer": frames * clip / max(1, done * STEP),
+        "decode": frames * decode,
+    }
+
+
+def stage_bytes(model: ModelPlan) -> dict[str, int]:
+    """Bytes on the device while each stage works, weights included."""
+    return needs(model).stages
 
 
 def tiles(model: ModelPlan) -> int:
@@ -171,8 +195,8 @@ def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> 
     return stored if stored < 1.6 else wide
 
 
-def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> float:
-    """Operations of the VAE for a frame, overlaps and warming up counted."""
+def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> tuple[float, float]:
+    """Operations of encoding and decoding a frame, overlaps and warming up counted."""
     encode, decode = _vae_flops(vae, plan.padded)
     pixels = plan.padded.pixels
     if plan.encode_tile is not None:
@@ -182,7 +206,7 @@ def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> float:
         sizes = _boxes(vae, plan.padded, plan.decode_tile)
         again = 1 + plan.warm_up / latents_of(plan)
         decode *= sum(size.pixels for size in sizes) / pixels * again
-    return encode + decode
+    return encode, decode
 
 
 @lru_cache(maxsize=256)

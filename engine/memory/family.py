@@ -7,7 +7,8 @@ from typing import Protocol
 from engine.memory import diffusion, wan
 from engine.memory.budget import Budget
 from engine.memory.fitting import Needs
-from engine.plan import ModelPlan
+from engine.plan import ModelPlan, Plan
+from engine.tiling.grid import tile_grid
 
 
 class Family(Protocol):
@@ -17,8 +18,16 @@ class Family(Protocol):
         """What a job takes; from numbers alone."""
         ...
 
+    def stage_bytes(self, model: ModelPlan) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included; from numbers alone."""
+        ...
+
     def work(self, model: ModelPlan, frames: int) -> float:
         """Floating-point operations for so many frames."""
+        ...
+
+    def stage_work(self, model: ModelPlan, frames: int) -> dict[str, float]:
+        """The same, stage by stage."""
         ...
 
     def tiles(self, model: ModelPlan) -> int:
@@ -43,3 +52,14 @@ def family_of(model: ModelPlan) -> Family | None:
     if model.diffusion is not None:
         return diffusion
     return wan if model.wan is not None else None
+
+
+def tiles_per_frame(plan: Plan) -> int:
+    """How many tiles a frame is cut into."""
+    model = plan.model
+    family = family_of(model)
+    if family is not None:
+        return family.tiles(model)
+    if model.model == "none":
+        return 1
+    return len(tile_grid(plan.source_size, model.tile, model.overlap))

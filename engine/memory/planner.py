@@ -8,16 +8,17 @@ from fractions import Fraction
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
 from engine.media import VideoInfo
-from engine.memory import latents, predict
-from engine.memory.budget import Budget
-from engine.memory.family import family_of
+from engine.memory import latents, peaks, times
+from engine.memory.budget import PROGRAM_BYTES, Budget
+from engine.memory.family import family_of, tiles_per_frame
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
 from engine.memory.rates import Rates
 from engine.memory.request import Request
-from engine.memory.target import default_output, pictures_target, stored_target
-from engine.plan import ModelPlan, Notice, Plan
+from engine.memory.target import default_output, output_bytes, pictures_target, stored_target
+from engine.plan import ModelPlan, Notice, Plan, StagePlan
 from engine.settings.schema import JobSettings
+from engine.switches import switches_of
 from engine.units import clock_text, parse_clock
 from engine.video import codecs
 
@@ -50,6 +51,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     if container == "sequence":
         output, pattern = pictures_target(output)
     model = choose_model(media.video, picture, settings, budget)
+    switches = switches_of(settings.switches, model.device, budget.capability)
+    model = replace(model, switches=switches)
     plan = Plan(
         source=media.path,
         output=output,
@@ -74,9 +77,9 @@ def _fitted(plan: Plan, budget: Budget) -> Plan:
     family = family_of(plan.model)
     if family is not None:
         alone = replace(plan.model, diffusion=None, wan=None)
-        around = predict.peak_bytes(replace(plan, model=alone, latent=None))
+        around = peaks.ram_bytes(replace(plan, model=alone, latent=None))
         return replace(plan, model=family.fitted(plan.model, budget, around))
-    while predict.peak_bytes(replace(plan, latent=None)) > budget.ram_bytes:
+    while peaks.ram_bytes(replace(plan, latent=None)) > budget.ram_bytes:
         smaller = smaller_model(plan.model)
         if smaller is None:
             break
@@ -106,19 +109,40 @@ def wider_model(model: ModelPlan) -> ModelPlan | None:
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
-    plan = replace(plan, model=replace(plan.model, tiles=predict.tiles_per_frame(plan)))
-    seconds = predict.seconds(plan, budget.threads, rates)
+    plan = replace(plan, model=replace(plan.model, tiles=tiles_per_frame(plan)))
+    seconds = times.seconds(plan, budget, rates)
+    on_card = plan.model.device == "cuda"
     plan = replace(
         plan,
-        stages=predict.stages(plan, budget.threads, rates),
-        peak_bytes=predict.peak_bytes(plan),
+        stages=_stages(plan, budget, rates),
+        peak_bytes=peaks.ram_bytes(plan),
+        device_bytes=peaks.device_bytes(plan),
+        device_budget_bytes=budget.vram_bytes if on_card else 0,
+        card=budget.card.title if on_card and budget.card is not None else "",
+        is_pretended=budget.is_pretended and on_card,
         seconds=seconds,
-        seconds_error=seconds * (0.15 if rates.is_measured(predict.kind(plan)) else 0.5),
-        output_bytes=predict.output_bytes(plan, request.media),
+        seconds_error=seconds * times.error(plan, rates),
+        is_measured=times.is_measured(plan, rates),
+        output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
     notices: tuple[Notice, ...] = notices_of(plan, request, budget, wanted)
     return replace(plan, notices=notices)
+
+
+def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
+    """Memory and time of each stage, in the order of the work."""
+    memory = peaks.stage_peaks(plan)
+    nothing = peaks.Peak(ram=0)
+    return tuple(
+        StagePlan(
+            stage=stage,
+            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).ram,
+            device_bytes=memory.get(stage, nothing).device,
+            seconds=seconds,
+        )
+        for stage, seconds in times.stage_seconds(plan, budget, rates).items()
+    )
 
 
 def _check_size(size: Size, source: Size) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from engine.geometry import Size
 from engine.media import MediaInfo, VideoInfo
+from engine.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.video import codecs
 
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
 _KEPT_PICTURES = {".png", ".tif", ".tiff"}
@@ -63,3 +65,12 @@ def _label(media: MediaInfo, settings: JobSettings) -> str:
 
 def _nearest(value: Fraction) -> int:
     return max(1, round(value))
+
+
+def output_bytes(plan: Plan, media: MediaInfo) -> int:
+    """Predicted size: new picture by codec and quality, copied streams as they are."""
+    picture = plan.picture
+    bits = codecs.estimated_bits_per_pixel(picture) * picture.size.pixels * plan.frames
+    duration = float(plan.frames / picture.frame_rate)
+    copied = sum(s.bit_rate for s in media.streams) * duration
+    return round((bits + copied) / 8)

@@ -17,6 +17,8 @@ from engine.memory.wan_needs import (
     encode_needs,
     needs,
     padded_size,
+    stage_bytes,
+    stage_work,
     tiles,
     work,
 )
@@ -26,7 +28,18 @@ from engine.models.wan.reach import decode_warm_up, encode_warm_up
 from engine.plan import ModelPlan, WanPlan
 from engine.settings.schema import JobSettings
 
-__all__ = ["choose", "fitted", "less_on_host", "needs", "smaller", "tiles", "wider", "work"]
+__all__ = [
+    "choose",
+    "fitted",
+    "less_on_host",
+    "needs",
+    "smaller",
+    "stage_bytes",
+    "stage_work",
+    "tiles",
+    "wider",
+    "work",
+]
 
 
 def choose(video: VideoInfo, settings: JobSettings, where: ModelPlan) -> ModelPlan:

@@ -88,10 +88,18 @@ class Needs:
     @property
     def device(self) -> int:
         """Most bytes on the device at once."""
+        return max(self.stages.values())
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
         encode, decode = self.encode, self.decode
         back = 0 if encode.parked else decode.parked  # latents come one by one: it is needed soon
-        encoding = encode.working + decode.waiting + back
-        return self.weights + max(encoding, decode.working + encode.waiting) + self.leaving
+        always = self.weights + self.leaving
+        return {
+            "encode": always + encode.working + decode.waiting + back,
+            "decode": always + decode.working + encode.waiting,
+        }
 
     @property
     def host(self) -> int:
@@ -138,8 +146,18 @@ def latent_work(plan: LatentPlan, size: Size, frames: int) -> float:
 
 def work(model: ModelPlan, frames: int) -> float:
     """Floating-point operations for so many frames."""
+    return sum(stage_work(model, frames).values())
+
+
+def stage_work(model: ModelPlan, frames: int) -> dict[str, float]:
+    """The same, stage by stage."""
     encode, decode = _passes(model)
-    return frames * (encode_work(encode) + decode_work(decode))
+    return {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+
+
+def stage_bytes(model: ModelPlan) -> dict[str, int]:
+    """Bytes on the device while each stage works, weights included."""
+    return needs(model).stages
 
 
 def tiles(model: ModelPlan) -> int:

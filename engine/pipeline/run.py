@@ -18,8 +18,9 @@ from engine.events import PlanDowngraded, StageProgress, StageStarted, Warned
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.memory import rates
 from engine.memory.oom import is_out_of_memory
+from engine.memory.peaks import QUEUE_CLIPS
 from engine.memory.planner import smaller_model, wider_model
-from engine.memory.predict import QUEUE_CLIPS, kind
+from engine.memory.times import kind
 from engine.models import registry
 from engine.models.contracts import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle

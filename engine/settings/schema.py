@@ -209,6 +209,9 @@ class JobSettings:
     latent_vae: str = setting(
         "", "File of a Wan VAE of your own, for .latent files.", families=("latents",)
     )
+    switches: str = setting(
+        "", "Optimisations to turn on or off, as vae.temporal_winograd=on,dit.fused_steps=off."
+    )
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
     tile: int = setting(
         0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096, families=("lite",)
@@ -259,6 +262,9 @@ class EngineSettings:
     )
     memory_share: float = setting(
         0.7, "Part of the free memory that a job may take.", low=0.1, high=0.95
+    )
+    preserve_vram: bool = setting(
+        False, "Give the card's memory back between jobs and while a job is paused."
     )
     tile_previews: bool = setting(True, "Send small pictures of what is being made.")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.geometry import Size
-from engine.memory import predict
+from engine.memory import peaks, times
 from engine.memory.model_choice import choose_form
 from engine.memory.planner import plan_job, smaller_model
 from engine.memory.rates import Rates, learn, load_rates
@@ -53,7 +53,7 @@ def test_a_smaller_budget_never_gives_a_larger_plan(width, height, small, more):
     media = a_media(size=Size(width, height))
     little = planned(media=media, budget=a_budget(ram_bytes=small))
     much = planned(media=media, budget=a_budget(ram_bytes=small + more))
-    assert predict.peak_bytes(little) <= predict.peak_bytes(much)
+    assert peaks.ram_bytes(little) <= peaks.ram_bytes(much)
 
 
 def test_too_little_memory_is_refused_in_words():
@@ -168,12 +168,12 @@ def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():
 
 def test_finished_jobs_correct_the_prediction():
     first = planned()
-    learn(predict.kind(first), predicted=10, measured=30)
+    learn(times.kind(first), predicted=10, measured=30)
     second = planned(rates=load_rates())
     assert second.seconds == pytest.approx(3 * first.seconds)
     assert second.seconds_error < first.seconds_error * 3
-    learn(predict.kind(first), predicted=30, measured=30)
-    assert load_rates().factor(predict.kind(first)) == pytest.approx(3, rel=0.01)
+    learn(times.kind(first), predicted=30, measured=30)
+    assert load_rates().factor(times.kind(first)) == pytest.approx(3, rel=0.01)
 
 
 def test_damaged_rates_are_no_rates(tmp_path, monkeypatch):

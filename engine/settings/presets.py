@@ -1,0 +1,56 @@
+"""A preset: settings under a name, laid over what a user has chosen already."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from engine.errors import SettingsError
+from engine.settings.schema import JobSettings
+
+Goal = Literal["fast", "balanced", "best", ""]
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """Some settings; those it does not name stay as they are."""
+
+    name: str  # for --preset: "fast", "balanced", "best", or of the user's own
+    title: str  # for people: "RTX 5070 Ti, 16 GB: Best"
+    goal: Goal = ""
+    tier: str = ""  # of cards, e.g. "16gb"; "" for the user's own
+    description: str = ""
+    changes: dict[str, Value] = field(default_factory=dict)
+    is_own: bool = False
+
+
+def applied(preset: Preset, settings: JobSettings) -> JobSettings:
+    """The settings with those of a preset.
+
+    Raises:
+        SettingsError: It names a setting that does not exist, or an impossible value.
+    """
+    changes: dict[str, Any] = dict(preset.changes)
+    try:
+        return dataclasses.replace(settings, **changes)
+    except TypeError as err:
+        known = {field.name for field in dataclasses.fields(JobSettings)}
+        names = ", ".join(name for name in changes if name not in known)
+        raise SettingsError(
+            f"The preset {preset.title} names settings that do not exist: {names}.",
+            hint="It was made by another version: save it anew.",
+            names=names,
+        ) from err
+
+
+def matching(presets: Sequence[Preset], settings: JobSettings) -> Preset | None:
+    """The preset that settings are the same as, so that it need not be remembered."""
+    same = (
+        preset
+        for preset in presets
+        if all(getattr(settings, name, None) == value for name, value in preset.changes.items())
+    )
+    return max(same, key=lambda preset: len(preset.changes), default=None)
