@@ -46,6 +46,11 @@ class EngineBridge(QObject):
     weights_done = Signal(events.WeightsDone)
     weights_failed = Signal(events.WeightsFailed)
     weights_stopped = Signal(events.WeightsStopped)
+    presets_listed = Signal(events.PresetsListed)
+    preset_failed = Signal(events.PresetFailed)
+    bench_progress = Signal(events.BenchProgress)
+    bench_done = Signal(events.BenchDone)
+    bench_failed = Signal(events.BenchFailed)
     telemetry = Signal(events.Telemetry)
     engine_ready = Signal(events.EngineReady)
     engine_closed = Signal(events.EngineClosed)
@@ -131,6 +136,16 @@ class EngineBridge(QObject):
                 self.weights_failed.emit(event)
             case events.WeightsStopped():
                 self.weights_stopped.emit(event)
+            case events.PresetsListed():
+                self.presets_listed.emit(event)
+            case events.PresetFailed():
+                self.preset_failed.emit(event)
+            case events.BenchProgress():
+                self.bench_progress.emit(event)
+            case events.BenchDone():
+                self.bench_done.emit(event)
+            case events.BenchFailed():
+                self.bench_failed.emit(event)
             case events.EngineReady():
                 self.engine_ready.emit(event)
             case events.EngineClosed():
@@ -146,8 +161,8 @@ def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:
             key: tuple[str, ...] = ("progress", event.job_id, event.stage)
         elif isinstance(event, events.WeightsProgress):
             key = ("weights", event.file)
-        elif isinstance(event, events.Telemetry):
-            key = ("telemetry",)
+        elif isinstance(event, events.Telemetry | events.BenchProgress):
+            key = (type(event).__name__,)
         else:
             kept.append(event)
             continue

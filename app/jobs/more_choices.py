@@ -42,7 +42,7 @@ _GROUPS = {
     mark("Latents"): ("latents", "latent_rate", "latent_vae"),
     mark("Film"): ("start", "stop", "accept_damaged"),
     mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
-    mark("Computing"): ("device", "tile", "overlap", "segment_seconds"),
+    mark("Computing"): ("device", "tile", "overlap", "segment_seconds", "switches"),
 }
 _REST = mark("Others")
 _EDITOR_WIDTH = 160

@@ -49,10 +49,12 @@ NAMES = {
     "latents": mark("Numbers"),
     "latent_rate": mark("Frame rate"),
     "latent_vae": "VAE",
+    "switches": mark("Optimisations"),
     "overwrite": mark("Replace existing file"),
     "accept_damaged": mark("Accept damaged film"),
     "threads": mark("Processor threads"),
     "memory_share": mark("Share of free memory"),
+    "preserve_vram": mark("Give memory back"),
     "tile_previews": mark("Pictures of tiles"),
 }
 CHOICES = {

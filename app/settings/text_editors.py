@@ -1,0 +1,133 @@
+"""Editors of settings that are written: a time, a file, names of optimisations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QToolButton, QWidget
+
+from app.i18n import tr
+from app.settings.editor import Editor
+from app.settings.names import name_of
+from app.theme.icons import icon
+from engine.errors import SettingsError
+from engine.units import parse_clock
+
+
+class TextEditor(Editor):
+    """A line of text; what is wrong with it is for the engine to say."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        self._field = QLineEdit()
+        super().__init__(name, self._field, parent)
+        self._field.editingFinished.connect(self._finish)
+        self._value = ""
+
+    def set_value(self, value: Any) -> None:
+        """Show a value without saying that it changed."""
+        self._value = str(value)
+        if not self._field.hasFocus():
+            self._field.setText(self._value)
+
+    def retranslate_ui(self) -> None:
+        """The empty field says what it means."""
+        super().retranslate_ui()
+        self._field.setPlaceholderText(tr("Automatic"))
+
+    def _finish(self) -> None:
+        text = self._field.text().strip()
+        if text != self._value:
+            self._value = text
+            self.changed.emit(self.name, text)
+
+
+class TimeEditor(Editor):
+    """A moment in the film, or nothing; a text that is no time is marked and not sent."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        self._field = QLineEdit()
+        super().__init__(name, self._field, parent)
+        self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self._field.editingFinished.connect(self._finish)
+        self._field.textEdited.connect(lambda _: mark_wrong(self._field, ""))
+        self._value = ""
+
+    def set_value(self, value: Any) -> None:
+        """Show a value without saying that it changed."""
+        self._value = str(value)
+        if not self._field.hasFocus():
+            self._field.setText(self._value)
+            mark_wrong(self._field, "")
+
+    def retranslate_ui(self) -> None:
+        """The empty field says what it means."""
+        super().retranslate_ui()
+        self._field.setPlaceholderText(
+            tr("First frame") if self.name == "start" else tr("Last frame")
+        )
+
+    def _finish(self) -> None:
+        text = self._field.text().strip()
+        try:
+            if text:
+                parse_clock(text)
+        except SettingsError as err:
+            mark_wrong(self._field, tr("Write seconds (12.5) or h:mm:ss.s (0:01:02.5)."))
+            self._field.setAccessibleDescription(err.message)
+            return
+        if text != self._value:
+            self._value = text
+            self.changed.emit(self.name, text)
+
+
+class PathEditor(Editor):
+    """A file of the user's, or nothing; one that is not there is marked and not sent."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        self._field = QLineEdit()
+        super().__init__(name, self._field, parent)
+        self._browse = QToolButton()
+        self._browse.setObjectName(f"browse-{name}")
+        self.layout().setSpacing(4)
+        self.layout().addWidget(self._browse)
+        self._field.editingFinished.connect(lambda: self._finish(self._field.text().strip()))
+        self._browse.clicked.connect(self._ask)
+        self._value = ""
+
+    def set_value(self, value: Any) -> None:
+        """Show a value without saying that it changed."""
+        self._value = str(value)
+        if not self._field.hasFocus():
+            self._field.setText(self._value)
+            mark_wrong(self._field, "")
+
+    def retranslate_ui(self) -> None:
+        """The empty field says what it means."""
+        super().retranslate_ui()
+        self._field.setPlaceholderText(tr("Published"))
+        self._browse.setIcon(icon("folder", size=16))
+        self._browse.setToolTip(tr("Choose a file"))
+        self._browse.setAccessibleName(f"{tr('Choose a file')}: {name_of(self.name)}")
+
+    def _ask(self) -> None:
+        folder = str(Path(self._value).parent) if self._value else ""
+        chosen, _ = QFileDialog.getOpenFileName(self, name_of(self.name), folder)
+        if chosen:
+            self._field.setText(chosen)
+            self._finish(chosen)
+
+    def _finish(self, text: str) -> None:
+        is_wrong = bool(text) and not Path(text).is_file()
+        mark_wrong(self._field, tr("There is no such file.") if is_wrong else "")
+        if not is_wrong and text != self._value:
+            self._value = text
+            self.changed.emit(self.name, text)
+
+
+def mark_wrong(field: QLineEdit, problem: str) -> None:
+    """Show that a text cannot be taken: red border and the rule as a tool tip; "" takes it back."""
+    field.setProperty("wrong", bool(problem))
+    field.setToolTip(problem)
+    field.style().polish(field)
