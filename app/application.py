@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from app.weights.orders import WeightsOrders
 from app.weights_link import WeightsLink
 from engine import paths
 from engine.commands import Prepare
+from engine.errors import EngineError
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
@@ -199,9 +201,10 @@ def free_name(path: Path) -> Path:
 
 def begin_work(program: Program, options: argparse.Namespace) -> None:
     """After the first paint: only now may heavy libraries be loaded."""
-    from engine.api import Engine, unfinished
+    from engine.api import Engine, pretended, unfinished
 
-    program.attach(Engine(program.bridge))
+    card = pretended(options.pretend_gpu, options.pretend_vram)
+    program.attach(Engine(program.bridge, pretend=card))
     program.offer_left_over(unfinished())
     if options.files:
         program.controller.add_paths([Path(name).absolute() for name in options.files])
@@ -218,7 +221,18 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
     parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
-    return parser.parse_args(list(argv[1:]))
+    for name, what in (("gpu", "as if this card were here"), ("vram", "with so much memory")):
+        default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
+        parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
+    options = parser.parse_args(list(argv[1:]))
+    if options.pretend_gpu or options.pretend_vram:
+        from engine.api import pretended
+
+        try:
+            pretended(options.pretend_gpu, options.pretend_vram)
+        except EngineError as err:
+            parser.error(f"{err.message} {err.hint}")
+    return options
 
 
 def _show_crash(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from engine.commands import Command, Shutdown
 from engine.errors import EngineError, EngineStopped
 from engine.events import EventSink
+from engine.hardware import pretend as pretending
+from engine.hardware.cards import Card
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.store import JobStore
@@ -35,6 +37,7 @@ __all__ = [
     "doctor",
     "encode_latents",
     "plan",
+    "pretended",
     "probe",
     "unfinished",
     "verify",
@@ -45,6 +48,9 @@ class Engine:
     """Runs jobs in threads of its own; says everything through one sink.
 
     Events come from several threads: a sink only puts them into a queue.
+
+    With a card to `pretend`, here or in the environment, jobs are planned for it and none that
+    would need it can start; `pretended` finds one by its name.
     """
 
     def __init__(
@@ -53,10 +59,12 @@ class Engine:
         *,
         settings: EngineSettings | None = None,
         jobs_folder: Path | None = None,
+        pretend: Card | None = None,
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
+            pretend=pretend or pretending.from_environment(),
         )
         self._thread = EngineThread(sink, machine)
 
@@ -102,21 +110,37 @@ def probe(source: Path) -> MediaInfo:
     return probe_source(source, JobSettings())
 
 
+def pretended(name: str, memory: str = "") -> Card | None:
+    """A card to plan for in the place of this machine's own; None where both texts are empty.
+
+    Args:
+        name: As "NVIDIA GeForce RTX 5070 Ti"; "" with a memory means this machine's own.
+        memory: What it is to have, as "16GiB"; "" for what it has.
+
+    Raises:
+        SettingsError: There is no such card, or no such size.
+    """
+    return pretending.pretended(name, memory)
+
+
 def plan(
     source: Path,
     settings: JobSettings,
     output: Path | None = None,
     *,
     engine_settings: EngineSettings | None = None,
+    pretend: Card | None = None,
 ) -> Plan:
-    """What would be done, without doing it.
+    """What would be done, without doing it; on a card that is not here with `pretend`.
 
     Raises:
         InputError: The source cannot be used.
         SettingsError, OutputError, HardwareError: These settings are impossible here.
     """
     machine = Machine(
-        settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
+        settings=engine_settings or EngineSettings(),
+        jobs_folder=default_jobs_folder(),
+        pretend=pretend or pretending.from_environment(),
     )
     return make_plan(probe_source(source, settings), settings, output, machine)
 

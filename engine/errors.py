@@ -246,6 +246,12 @@ class NoUsableGpu(HardwareError):
     code = "no-usable-gpu"
 
 
+class PretendedCard(HardwareError):
+    """The plan was made for a card that is not in this machine."""
+
+    code = "pretended-card"
+
+
 class FeatureMissing(HardwareError):
     """This device, or this build of torch, cannot do what was chosen; the hint names what can."""
 

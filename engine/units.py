@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from engine.errors import SettingsError
@@ -14,6 +15,23 @@ def bytes_text(count: float) -> str:
             value = count / size
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of "16GiB", "16 GB", "12288 MiB" or "16g".
+
+    Of memory, GB and GiB are the same 2**30 bytes: that is what stands on the box of a card.
+
+    Raises:
+        SettingsError: Not a size, or none at all.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
+    count = round(float(match[1]) * 2 ** {"m": 20, "g": 30, "t": 40}[match[2]]) if match else 0
+    if count < 1:
+        raise SettingsError(
+            f"{text!r} is not a size of memory.", hint="Write for example 16GiB.", value=text
+        )
+    return count
 
 
 def duration_text(seconds: float) -> str:

@@ -11,6 +11,7 @@ from engine.bench.options import BenchOptions
 from engine.cli.console import Console
 from engine.commands import Command
 from engine.events import EventSink
+from engine.hardware.cards import Card
 from engine.media import MediaInfo
 from engine.plan import Plan
 from engine.report import DoctorLine, EncodedLatents, Report
@@ -79,9 +80,14 @@ class Services(Protocol):
         ...
 
     def plan(
-        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+        self,
+        source: Path,
+        job: JobSettings,
+        output: Path | None,
+        settings: EngineSettings,
+        pretend: Card | None,
     ) -> Plan:
-        """Decide everything without starting."""
+        """Decide everything without starting; `pretend` is a card that is not here."""
         ...
 
     def verify(self, source: Path, output: Path) -> Report:

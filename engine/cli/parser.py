@@ -77,6 +77,12 @@ def _upscale(add: Any) -> None:
     _job_options(command)
     command = add("plan", plan.run, "tell what upscale would do, without doing it", settings)
     command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
+    command.add_argument(
+        "--pretend-gpu", metavar="NAME", help='plan for another card, as "RTX 5070 Ti"'
+    )
+    command.add_argument(
+        "--pretend-vram", metavar="SIZE", help="plan for a card with this memory, as 16GiB"
+    )
     _job_options(command)
 
 

@@ -10,6 +10,7 @@ from engine import api
 from engine.bench.options import BenchOptions
 from engine.cli.context import Front, Unfinished
 from engine.events import EventSink
+from engine.hardware.cards import Card
 from engine.media import MediaInfo
 from engine.plan import Plan
 from engine.report import DoctorLine, EncodedLatents, Report
@@ -28,10 +29,15 @@ class ApiServices:
         return api.probe(source)
 
     def plan(
-        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+        self,
+        source: Path,
+        job: JobSettings,
+        output: Path | None,
+        settings: EngineSettings,
+        pretend: Card | None,
     ) -> Plan:
         """Decide everything without starting."""
-        return api.plan(source, job, output, engine_settings=settings)
+        return api.plan(source, job, output, engine_settings=settings, pretend=pretend)
 
     def verify(self, source: Path, output: Path) -> Report:
         """Compare a result with its source."""

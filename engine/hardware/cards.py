@@ -58,7 +58,7 @@ class Card:
     def title(self) -> str:
         """For people: "RTX 5070 Ti, 16 GB"."""
         short = self.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
-        return f"{short}, {self.memory_bytes // GIB} GB"
+        return f"{short}, {self.memory_bytes / GIB:.3g} GB"
 
 
 @cache
@@ -87,13 +87,13 @@ def pretended(name: str, memory_bytes: int = 0) -> Card:
     """The card to plan for in the place of this machine's own.
 
     Args:
-        name: Of a card of the table.
+        name: Of a card of the table; "RTX" may be left out too.
         memory_bytes: What it is to have; 0 for what it has.
 
     Raises:
         SettingsError: There is no such card; names the nearest ones.
     """
-    card = find(name, memory_bytes)
+    card = find(name, memory_bytes) or find(f"RTX {name}", memory_bytes)
     if card is None:
         names = list(dict.fromkeys(card.name for card in cards()))
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import OutputError, PlanDoesNotFit, TruncatedMedia, WeightsMissing
+from engine.errors import (
+    EngineError,
+    OutputError,
+    PlanDoesNotFit,
+    PretendedCard,
+    TruncatedMedia,
+    WeightsMissing,
+)
+from engine.hardware.cards import Card
 from engine.media import MediaInfo
 from engine.memory.budget import measure_budget
 from engine.memory.planner import plan_job
@@ -16,15 +24,16 @@ from engine.pipeline.output import check_output
 from engine.plan import Notice, Plan
 from engine.settings.schema import EngineSettings, JobSettings
 
-_REFUSALS = {kind.code: kind for kind in (TruncatedMedia, WeightsMissing)}
+_REFUSALS = {kind.code: kind for kind in (PretendedCard, TruncatedMedia, WeightsMissing)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where jobs run: settings of the program and the folder of job folders."""
+    """Where jobs run: settings of the program, the folder of job folders, a card to pretend."""
 
     settings: EngineSettings
     jobs_folder: Path
+    pretend: Card | None = None  # plans are made for it, and cannot start
 
 
 def make_plan(
@@ -43,23 +52,37 @@ def make_plan(
     """
     named = None if output is None or output.is_dir() else output
     request = Request(media=media, settings=settings, output=named)
-    budget = measure_budget(machine.settings, output or media.path, machine.jobs_folder)
+    budget = measure_budget(
+        machine.settings, output or media.path, machine.jobs_folder, machine.pretend
+    )
     plan = plan_job(request, budget, load_rates())
     if named is None and output is not None:
         plan = replace(plan, output=output / default_output(media, settings, plan.container).name)
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)
     except OutputError as err:
-        info = err.info()
-        refusal = Notice(
-            code=info.code,
-            severity="refusal",
-            message=info.message,
-            hint=info.hint,
-            params=info.params,
-        )
-        plan = replace(plan, notices=(refusal, *plan.notices))
-    return plan
+        plan = _refused(plan, err)
+    return _refused(plan, _pretended(plan)) if plan.is_pretended else plan
+
+
+def _refused(plan: Plan, error: EngineError) -> Plan:
+    info = error.info()
+    refusal = Notice(
+        code=info.code,
+        severity="refusal",
+        message=info.message,
+        hint=info.hint,
+        params=info.params,
+    )
+    return replace(plan, notices=(refusal, *plan.notices))
+
+
+def _pretended(plan: Plan) -> PretendedCard:
+    return PretendedCard(
+        f"This is planned for a card that is not in this machine: {plan.card}.",
+        hint="Start Upreel without a pretended card to do it here.",
+        card=plan.card,
+    )
 
 
 def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
@@ -67,6 +90,7 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
 
     Raises:
         OutputError: The result cannot be written.
+        PretendedCard: It was planned for a card that is not here.
         TruncatedMedia: The end of the source is missing and that was not allowed.
         WeightsMissing: A file of the model is not on this machine.
         PlanDoesNotFit: Another notice refuses to start.

@@ -3,7 +3,14 @@ from fractions import Fraction
 import pytest
 
 from engine.errors import SettingsError
-from engine.units import bytes_text, clock_text, duration_text, parse_clock, rate_text
+from engine.units import (
+    bytes_text,
+    clock_text,
+    duration_text,
+    parse_clock,
+    parse_memory,
+    rate_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,16 @@ def test_clock_and_rate():
         "23.976",
         "unknown",
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["16GiB", "16 GB", "16g", " 16384 MiB ", "16384mb", "0.015625 TiB", "16.0 GB"]
+)
+def test_memory_as_people_write_it(text):
+    assert parse_memory(text) == 16 * 2**30
+
+
+@pytest.mark.parametrize("text", ["", "16", "GB", "0 GiB", "-1 GB", "1e3 GB", "16 kB"])
+def test_no_size_of_memory(text):
+    with pytest.raises(SettingsError):
+        parse_memory(text)

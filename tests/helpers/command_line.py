@@ -14,6 +14,7 @@ from engine import commands, events
 from engine.cli.main import run
 from engine.errors import ErrorInfo
 from engine.geometry import Size
+from engine.hardware.cards import Card
 from engine.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
@@ -65,6 +66,7 @@ class FakeServices:
     engine: ScriptedEngine | None = None
     settings: EngineSettings | None = None
     asked: list[Any] = field(default_factory=list)
+    pretend: Card | None = None
 
     def open(self, sink: events.EventSink, settings: EngineSettings) -> ScriptedEngine:
         self.settings = settings
@@ -78,9 +80,15 @@ class FakeServices:
         return make_media(source)
 
     def plan(
-        self, source: Path, job: JobSettings, output: Path | None, settings: EngineSettings
+        self,
+        source: Path,
+        job: JobSettings,
+        output: Path | None,
+        settings: EngineSettings,
+        pretend: Card | None,
     ) -> Any:
         self._fail()
+        self.pretend = pretend
         self.asked.append((job, output, settings))
         return make_plan(make_media(source), job, output=output, notices=self.notices)
 

@@ -132,6 +132,21 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     assert "error[disk-full]: Too big.\n  hint: Buy.\nwarning[hdr]: Bright." in ended.err
 
 
+def test_a_plan_for_another_card(command_line: CommandLine) -> None:
+    command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Ti", "--pretend-vram", "12GiB")
+    assert command_line.services.pretend is not None
+    assert command_line.services.pretend.title == "RTX 5070 Ti, 12 GB"
+    command_line("plan", "a.mp4")
+    assert command_line.services.pretend is None
+
+
+def test_a_card_that_nobody_makes_names_the_nearest(command_line: CommandLine) -> None:
+    ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
+    assert ended.status == 1
+    assert "error[settings-error]: There is no card 'RTX 5070 Tii'" in ended.err
+    assert "NVIDIA GeForce RTX 5070 Ti" in ended.err
+
+
 def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:
     assert command_line("verify", "a.mp4", "b.mp4").status == 0
     plan = make_plan(make_media(Path("a.mp4")))

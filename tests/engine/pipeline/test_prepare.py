@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import WeightsMissing
+from engine.errors import PretendedCard, WeightsMissing
+from engine.hardware.cards import pretended
 from engine.pipeline.prepare import Machine, check_plan, make_plan
+from engine.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
@@ -49,3 +51,27 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
     with pytest.raises(WeightsMissing) as caught:
         check_plan(probe(source), plan, overwrite=False)
     assert "seedvr2-7b-fp16" in str(caught.value.params["files"])
+
+
+def pretending(folder: Path, settings: JobSettings) -> Plan:
+    machine = Machine(
+        settings=EngineSettings(),
+        jobs_folder=folder / "jobs",
+        pretend=pretended("RTX 5070 Ti"),
+    )
+    source = make_clip(folder / "film.mkv", frames=3)
+    return make_plan(probe(source), settings, None, machine)
+
+
+def test_a_plan_for_a_pretended_card_says_so_and_cannot_start(tmp_path: Path) -> None:
+    plan = pretending(tmp_path, JobSettings())
+    assert (plan.is_pretended, plan.card) == (True, "RTX 5070 Ti, 16 GB")
+    assert [n.code for n in plan.notices if n.severity == "refusal"] == ["pretended-card"]
+    with pytest.raises(PretendedCard, match="RTX 5070 Ti"):
+        check_plan(probe(plan.source), plan, overwrite=False)
+
+
+def test_work_of_the_processor_can_start_whatever_card_is_pretended(tmp_path: Path) -> None:
+    plan = pretending(tmp_path, JobSettings(device="cpu"))
+    assert plan.fits
+    check_plan(probe(plan.source), plan, overwrite=False)
