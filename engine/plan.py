@@ -58,6 +58,7 @@ class DiffusionPlan:
     join: Join = "latents"
     encode_tile: Size | None = None  # px of the result; None for whole frames
     decode_tile: Size | None = None
+    decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too

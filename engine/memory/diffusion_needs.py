@@ -11,7 +11,7 @@ from engine.models.cost_ledger import ITEM
 from engine.models.seedvr2 import cost, dit_cost, files, flops
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.dit_config import DitConfig
-from engine.models.seedvr2.split_grid import split_tiles
+from engine.models.seedvr2.split_grid import split_tiles, whole_tiles
 from engine.optimisations import VaeSwitches
 from engine.plan import DiffusionPlan, ModelPlan
 from engine.tiling.grid import tile_grid
@@ -108,7 +108,7 @@ def tiles(model: ModelPlan) -> int:
     if plan is None or plan.decode_tile is None:
         return 1
     _, vae = files.configs(model.model, plan)
-    return len(_boxes(vae, plan.padded, plan.decode_tile))
+    return len(_boxes(vae, plan, plan.decode_tile))
 
 
 def streamed_bytes(model: ModelPlan) -> int:
@@ -138,8 +138,10 @@ def _decode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int,
     if plan.decode_tile is None:
         found = _decode_cost(vae, whole)
         return found.activations + found.workspace + found.carry, 0
+    boxes = _boxes(vae, plan, plan.decode_tile)
+    if plan.decodes_whole_tiles:
+        return _decode_whole(vae, plan, replace(whole, size=boxes[0]), len(boxes))
     low = _low_cost(vae, whole)
-    boxes = _boxes(vae, plan.padded, plan.decode_tile)
     high = _high_cost(vae, replace(whole, size=boxes[0]))
     device = low.carry + max(
         low.activations + low.workspace, high.activations + high.workspace + high.carry
@@ -149,6 +151,18 @@ def _decode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int,
     features = 2 * (latents + plan.warm_up) * (plan.padded.pixels // 16) * width * whole.item
     canvas = STEP * latents * plan.padded.pixels * 6
     return device, canvas + features + (0 if plan.warm_up else high.carry * len(boxes))
+
+
+def _decode_whole(
+    vae: VaeConfig, plan: DiffusionPlan, tile: cost.Work, tiles: int
+) -> tuple[int, int]:
+    """The same where tiles go through all of the decoder."""
+    found = _decode_cost(vae, tile)
+    latents = latents_of(plan)
+    waiting = (latents + plan.warm_up) * (plan.padded.pixels // 64) * vae.latent_channels * 4
+    canvas = STEP * latents * plan.padded.pixels * 6
+    host = canvas + waiting + (0 if plan.warm_up else found.carry * tiles)
+    return found.activations + found.workspace + found.carry, host
 
 
 _encode_cost = lru_cache(maxsize=512)(cost.encode_cost)
@@ -203,7 +217,7 @@ def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> tuple[float, float]:
         boxes = tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX)
         encode *= sum(box.size.pixels for box in boxes) / pixels * (1 + plan.warm_up / _SLICES)
     if plan.decode_tile is not None:
-        sizes = _boxes(vae, plan.padded, plan.decode_tile)
+        sizes = _boxes(vae, plan, plan.decode_tile)
         again = 1 + plan.warm_up / latents_of(plan)
         decode *= sum(size.pixels for size in sizes) / pixels * again
     return encode, decode
@@ -228,10 +242,13 @@ def _work(plan: DiffusionPlan, model: ModelPlan, size: Size) -> cost.Work:
     )
 
 
-def _boxes(vae: VaeConfig, frame: Size, tile: Size) -> list[Size]:
+def _boxes(vae: VaeConfig, plan: DiffusionPlan, tile: Size) -> list[Size]:
     factor = vae.spatial_factor
-    latent = Size(frame.width // factor, frame.height // factor)
-    cut = split_tiles(vae, latent, tile, BLEND_PX)
+    latent = Size(plan.padded.width // factor, plan.padded.height // factor)
+    if plan.decodes_whole_tiles:
+        cut = whole_tiles(vae, latent, tile)
+    else:
+        cut = split_tiles(vae, latent, tile, BLEND_PX)
     return [box.size.scaled(cut.factor) for box in cut.boxes]
 
 

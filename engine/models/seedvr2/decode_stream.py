@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.geometry import Box, Size
-from engine.models.clips import as_clip, check_finite, cut
+from engine.models.clips import as_clip, as_frames, check_finite, cut
 from engine.models.contracts import DecodedTile, Watch
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.split_decode import parked
-from engine.models.seedvr2.split_grid import split_tiles
+from engine.models.seedvr2.split_grid import WHOLE_BLEND, SplitTiles, split_tiles, whole_tiles
 from engine.models.seedvr2.tiling import Tiling
 from engine.models.seedvr2.vae_fast import FastVae
 from engine.models.slicing import slices
@@ -24,7 +26,7 @@ _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
 
 class DecodeStream:
-    """Decodes the latents of one shot; the large part of the decoder tile by tile on request.
+    """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
 
     Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host 6
     bytes for each pixel of each frame of a call, features (half a number for each of its values),
@@ -39,11 +41,12 @@ class DecodeStream:
         self._watch = watch
         self._carry = Carry()
         self._count = first  # frames are told by number, from this one on
-        self._tiled: _TiledHigh | None = None
+        self._tiled: _Tiled | None = None
         if tiling is not None:
             if not isinstance(vae, FastVae):
                 raise ValueError("only the fast form decodes in tiles")
-            self._tiled = _TiledHigh(vae, frame, tiling)
+            part = _All(vae) if tiling.is_whole else _HighPart(vae)
+            self._tiled = _Tiled(vae, part, frame, tiling)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -67,7 +70,7 @@ class DecodeStream:
                 frames, self._carry = self._vae.decode_slice(piece, carry)
                 yield self._finished(frames[0].movedim(0, 1))
             else:
-                features, self._carry = self._tiled.vae.decode_low(piece, carry)
+                features, self._carry = self._tiled.part.before(piece, carry)
                 self._tiled.take(features)
         if self._tiled is not None:
             self._count += expected
@@ -91,18 +94,78 @@ class DecodeStream:
         self._watch(told)
 
 
-class _TiledHigh:
-    """The large part of the decoder over tiles, each with a carry of its own."""
+class _Part(Protocol):
+    """The part of the decoder that tiles go through; before it whole frames."""
 
-    def __init__(self, vae: FastVae, frame: Size, tiling: Tiling) -> None:
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        """How a frame of so many latent positions is cut."""
+        ...
+
+    def times(self) -> int:
+        """Frames for each feature in time, the first one apart, of which comes one alone."""
+        ...
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Features [T, C, y, x] of one slice [1, L, t, h, w] of whole frames; the next carry."""
+        ...
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Frames [T, 3, h, w] of one slice of a tile's features; the next carry."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _HighPart:
+    """What follows the low-resolution part, which sees whole frames."""
+
+    vae: FastVae
+
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        return split_tiles(self.vae.config, latent, tiling.tile, tiling.blend)
+
+    def times(self) -> int:
+        return 1 << sum(self.vae.config.decoder_time[1:])
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self.vae.decode_low(latents, carry)
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self.vae.decode_high(features, carry)
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """All of the decoder: features are the latents themselves."""
+
+    vae: FastVae
+
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        return whole_tiles(self.vae.config, latent, tiling.tile)
+
+    def times(self) -> int:
+        return self.vae.config.temporal_factor
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return as_frames(latents), carry.begin().done()
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        frames, after = self.vae.decode_slice(as_clip(features.to(self.vae.device)), carry)
+        return as_frames(frames), after
+
+
+class _Tiled:
+    """A part of the decoder over tiles, each with a carry of its own."""
+
+    def __init__(self, vae: FastVae, part: _Part, frame: Size, tiling: Tiling) -> None:
         factor = vae.config.spatial_factor
-        latent = Size(frame.width // factor, frame.height // factor)
-        tiles = split_tiles(vae.config, latent, tiling.tile, tiling.blend)
-        self.vae = vae
+        tiles = part.tiles(Size(frame.width // factor, frame.height // factor), tiling)
+        blend = WHOLE_BLEND if tiling.is_whole else tiling.blend
+        self.part = part
+        self._device = vae.device
         self._frame = frame
         self._boxes = tiles.boxes
         self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
-        self._shares = shares(tiles.canvas, self._on_canvas, blend=tiling.blend)
+        self._shares = shares(tiles.canvas, self._on_canvas, blend=blend)
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
         self._warm_up = tiling.warm_up // vae.config.slice_latents
@@ -124,7 +187,7 @@ class _TiledHigh:
         canvas = sink.result()
         for start in range(0, frames, _FRAMES_AT_A_TIME):
             codes = canvas[start : start + _FRAMES_AT_A_TIME]
-            there = codes.to(self.vae.device).to(torch.float32)
+            there = codes.to(self._device).to(torch.float32)
             yield there.permute(0, 3, 1, 2).mul_(2 / 65535).sub_(1)
 
     def _one(self, index: int, frames: int, sink: TileSink, last: bool) -> Tensor:
@@ -144,17 +207,17 @@ class _TiledHigh:
 
     def _produced(self, index: int) -> int:
         """Frames that the features give; of the first one of a clip comes one alone."""
-        times = 1 << sum(self.vae.config.decoder_time[1:])
+        times = self.part.times()
         begins = bool(self._warm_up) or self._carries[index].first
         return times * sum(len(f) for f in self._features) - (times - 1) * begins
 
     def _parts(self, index: int, box: Box, last: bool) -> Iterator[Tensor]:
         """Frames [T, 3, h, w] of one tile, slice by slice."""
-        carry = Carry() if self._warm_up else self._carries[index].moved(self.vae.device)
+        carry = Carry() if self._warm_up else self._carries[index].moved(self._device)
         ends = last or bool(self._warm_up)
         for number, features in enumerate(self._features, 1):
             carry = carry.handed_over(last=ends and number == len(self._features))
-            frames, carry = self.vae.decode_high(cut(features, box), carry)
+            frames, carry = self.part.frames(cut(features, box), carry)
             yield frames
         if not self._warm_up:
             self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry

@@ -1,9 +1,13 @@
-"""Tiles of the decoder's high-resolution part: integers only, for the planner too.
+"""Tiles of the decoder, of its high-resolution part or of all of it: integers only.
 
 Split decode runs the low-resolution part on the whole frame (first convolution, middle with its
 attention, block 0, residual blocks of block 1) and cuts its result, the features, into tiles for
 the rest. A tile sees `halo` features more than it shows on each inner side, as much as its
 convolutions can see: so it knows everything about its pixels but the statistics of the norms.
+
+Where even the low-resolution part of a whole frame is too much, tiles go through all of the
+decoder. Attention and norms then know the tile alone, so neighbours differ, as those of other
+programs do; a wide ramp hides that, and colours are held to the source's afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +17,9 @@ from dataclasses import dataclass
 from engine.geometry import Box, Size
 from engine.models.seedvr2.config import VaeConfig
 from engine.tiling.grid import snug, tile_grid
+
+WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
+_WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +99,21 @@ def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> Spli
     most = Size(tile.width // factor, tile.height // factor)
     boxes = tile_grid(features, snug(features, most, shared), shared)
     return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
+
+
+def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
+    """Cut a frame into tiles that go through all of the decoder; a feature is a latent position.
+
+    Args:
+        config: Of the VAE.
+        latent: Size of the frame in latent positions.
+        tile: Most pixels of the result that are computed at a time.
+
+    Raises:
+        ValueError: The tile is not larger than twice what it shares with a neighbour.
+    """
+    factor = config.spatial_factor
+    shared = -(-(WHOLE_BLEND + 2 * _WHOLE_MARGIN) // factor)
+    most = Size(max(1, tile.width // factor), max(1, tile.height // factor))
+    boxes = tile_grid(latent, snug(latent, most, shared), shared)
+    return SplitTiles(factor=factor, features=latent, boxes=tuple(boxes))

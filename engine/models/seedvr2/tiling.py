@@ -20,8 +20,11 @@ class Tiling:
             earlier anew, which costs their time and gives nearly the same picture: what lies
             `reach.decoder_reach` latents back has no influence at all, and little from a few
             latents on.
+        is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a
+            little. `blend` is that of `split_grid` then.
     """
 
     tile: Size
     blend: int = 32
     warm_up: int = 0
+    is_whole: bool = False

@@ -173,7 +173,7 @@ class SeedVr2(ShotModel):
             frame=plan.padded,
             grid=ClipGrid(plan.clip, plan.shared),
             encode=_tiling(plan.encode_tile, plan.warm_up),
-            decode=_tiling(plan.decode_tile, plan.warm_up),
+            decode=_tiling(plan.decode_tile, plan.warm_up, is_whole=plan.decodes_whole_tiles),
         )
 
         def restore(latents: Tensor, first: int) -> Tensor:
@@ -235,8 +235,8 @@ def _diffusion(plan: ModelPlan) -> DiffusionPlan:
     return plan.diffusion
 
 
-def _tiling(tile: Size | None, warm_up: int) -> Tiling | None:
-    return None if tile is None else Tiling(tile=tile, warm_up=warm_up)
+def _tiling(tile: Size | None, warm_up: int, *, is_whole: bool = False) -> Tiling | None:
+    return None if tile is None else Tiling(tile=tile, warm_up=warm_up, is_whole=is_whole)
 
 
 def _four(shape: torch.Size | tuple[int, ...]) -> _Four:

@@ -145,7 +145,7 @@ def test_a_card_that_is_too_small_is_a_refusal(
         assert (plan.latent.device, plan.latent.dtype) == ("cuda", "float16")
         assert plan.latent.decode_tile is not None
         assert (notice(plan, "plan-does-not-fit") is None) == fits
-        assert plan.stages[0].stage == "decode"
+        assert plan.stages[0].stage == "latents"
 
 
 def test_tiles_shrink_to_what_still_shows_something() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.geometry import Size
 from engine.models.contracts import DecodedTile, Restored
 from engine.models.seedvr2.config import VAE, VaeConfig
+from engine.models.seedvr2.decode_stream import DecodeStream
 from engine.models.seedvr2.encode_stream import EncodeStream
 from engine.models.seedvr2.load_vae import Vae
 from engine.models.seedvr2.reach import decoder_reach, encoder_reach
@@ -213,3 +214,34 @@ def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
     assert len(first[1]) == 3
     assert second[0] == 3
     torch.testing.assert_close(second[1].flatten(), torch.tensor([0.25, 0.75, 1.0, 1.0, 1.0]))
+
+
+def test_tiles_through_all_of_the_decoder() -> None:
+    vae = fast_vae()
+    frames = random_frames(25, 3, 256, 320, dtype=torch.float32)
+    latents = EncodeStream(vae, Size(320, 256)).push(frames, last=True)
+
+    def decoded(cut: tuple[int, ...], **tiling: Any) -> Tensor:
+        about = Tiling(is_whole=True, **tiling) if tiling else None
+        told: list[DecodedTile] = []
+        stream = DecodeStream(vae, Size(320, 256), about, told.append)
+        ends = [*cut, len(latents)]
+        parts = [
+            part
+            for a, b in pairwise([0, *ends])
+            for part in stream.push(latents[a:b], last=b == len(latents))
+        ]
+        assert {tile.tiles for tile in told} == ({4} if tiling else {1})
+        return torch.cat(parts)
+
+    right = decoded(()).clamp(-1, 1)
+    tiled = decoded((), tile=Size(208, 208))
+    assert tiled.shape == right.shape
+    error = (tiled - right).abs()
+    assert 0 < float(error.mean()) < 0.3
+    in_pieces = decoded((2, 3, 5), tile=Size(208, 208))
+    torch.testing.assert_close(in_pieces, tiled, rtol=0, atol=1e-4)
+    reach = decoder_reach(vae.config)
+    assert torch.equal(decoded((2, 3, 5), tile=Size(208, 208), warm_up=reach), in_pieces)
+    some = decoded((2, 3, 5), tile=Size(208, 208), warm_up=3)
+    assert 0 < float((some - in_pieces).abs().mean()) < 0.05
