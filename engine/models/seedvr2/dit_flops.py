@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_numbers import (
@@ -36,26 +37,27 @@ def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> Flops:
         latent: Time, height and width.
         text: Text tokens.
     """
-    tokens = token_count(config, latent)
-    linear = 2 * _once(config)
-    for layer in range(config.layers):
-        tensors = list(block_tensors(config, layer))
-        linear += 2 * tokens * matrix_numbers(tensors, ("picture", "both"))
-        linear += 2 * text * _text_numbers(config, layer)
+    picture, words, once = _numbers(config)
+    linear = 2 * once + 2 * token_count(config, latent) * picture + 2 * text * words
+    pairs = [
+        sum((window.tokens + text) ** 2 for window in layer_windows(config, latent, shifted=odd))
+        for odd in (False, True)
+    ]
+    odd_layers = config.layers // 2
+    both = (config.layers - odd_layers) * pairs[0] + odd_layers * pairs[1]
+    return Flops(linear, 4 * config.inner_dim * both)
+
+
+@lru_cache(maxsize=32)
+def _numbers(config: DitConfig) -> tuple[int, int, int]:
+    """Numbers of the matrices that a picture token, a text token and one vector go through."""
     ends = list(end_tensors(config))
-    linear += 2 * tokens * matrix_numbers(ends, ("picture",))
-    linear += 2 * text * matrix_numbers(ends, ("text",))
-    pairs = sum(
-        (window.tokens + text) ** 2
-        for layer in range(config.layers)
-        for window in layer_windows(config, latent, shifted=bool(layer % 2))
-    )
-    return Flops(linear, 4 * config.inner_dim * pairs)
-
-
-def _once(config: DitConfig) -> int:
-    """Matrices of the time embedding: one vector goes through them."""
-    return matrix_numbers(end_tensors(config), ("both",))
+    picture = matrix_numbers(ends, ("picture",))
+    words = matrix_numbers(ends, ("text",))
+    for layer in range(config.layers):
+        picture += matrix_numbers(block_tensors(config, layer), ("picture", "both"))
+        words += _text_numbers(config, layer)
+    return picture, words, matrix_numbers(ends, ("both",))
 
 
 def _text_numbers(config: DitConfig, layer: int) -> int:
