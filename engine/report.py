@@ -86,7 +86,7 @@ class MeasuredSwitch:
 
     name: str  # "vae.upsampler_fold"; "all" for all of a model's together
     title: str
-    exactness: str  # "exact", "near-exact" or "inexact"
+    exactness: str  # "exact", "rounding" or "inexact"
     is_default: bool
     time: float | None = None
     memory: float | None = None  # peak

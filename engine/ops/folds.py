@@ -281,7 +281,7 @@ def temporal_winograd(weight: Tensor) -> Tensor:
         g2 = (W0 - W1 + W2) / 2   m2 = g2 (d2 - d1)       y1 = m1 - m2 - m3
         g3 = W2                   m3 = g3 (d1 - d3)
 
-    Equal in real arithmetic; rounding grows by about half, so this is "near-exact".
+    Equal in real arithmetic; rounding grows by about half, so this is "rounding".
 
     Args:
         weight: [O, I, 3, kh, kw], taps from the past to the present.

@@ -35,7 +35,7 @@ class ConvOptions:
     dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
     form: Form  # see `Taps`
     fold: bool = True  # make the tables of `FrameConv.run_first`
-    winograd: bool = False  # two output frames from four products instead of six (near-exact)
+    winograd: bool = False  # two output frames from four products instead of six (more rounding)
 
 
 class FrameConv:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from engine.optimisations import (
     switch_names,
 )
 
+find_vae = partial(find, table=VAE_OPTIMISATIONS)
 MODELS = pytest.mark.parametrize("model", [VaeSwitches, DitSwitches])
 Model = type[VaeSwitches] | type[DitSwitches]
 
@@ -65,19 +67,19 @@ def test_a_model_knows_its_own_switches() -> None:
 
 
 def test_where_an_optimisation_works() -> None:
-    assert find("in_place").works_on("cpu")
-    assert find("in_place").works_on("cuda", (6, 1))
-    assert not find("kernels").works_on("cpu")
-    assert not find("kernels").works_on("cuda", (7, 0))
-    assert find("kernels").works_on("cuda", (12, 0))
-    assert not find("kernels").works_on("cuda")
-    assert find("cuda_graph").works_on("cuda")
+    assert find_vae("in_place").works_on("cpu")
+    assert find_vae("in_place").works_on("cuda", (6, 1))
+    assert not find_vae("kernels").works_on("cpu")
+    assert not find_vae("kernels").works_on("cuda", (7, 0))
+    assert find_vae("kernels").works_on("cuda", (12, 0))
+    assert not find_vae("kernels").works_on("cuda")
+    assert find_vae("cuda_graph").works_on("cuda")
 
 
 @pytest.mark.parametrize("name", ["fly", "convolution", "attention"])
 def test_an_unknown_name_is_a_mistake_of_the_caller(name: str) -> None:
     with pytest.raises(KeyError):
-        find(name)
+        find_vae(name)
     for switches in (VaeSwitches(), DitSwitches()):
         with pytest.raises(KeyError):
             switches.changed(name, True)
