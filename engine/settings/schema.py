@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_type_hints
 
 from engine.errors import SettingsError
 from engine.geometry import Size
+from engine.optimisations.dit import ATTENTION, PRODUCTS
+from engine.switches import check_switches, is_switch, settings_of
 
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
@@ -19,22 +22,6 @@ SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
 MODELS = ("auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
-ATTENTION = (
-    "auto",
-    "sdpa",
-    "cudnn",
-    "flash",
-    "efficient",
-    "math",
-    "flash3",
-    "flash2",
-    "xformers",
-    "sage2",
-    "sage2-fp16",
-    "sage2-fp8",
-    "sage3-fp4",
-    "sage3-fp4-fast",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +36,7 @@ class Setting:
     families: tuple[
         str, ...
     ] = ()  # that look at it: "lite", "seedvr2", "wan", "latents"; () for all
+    syntax: Callable[[str], None] | None = None  # raises SettingsError for what cannot be read
 
 
 def setting(default: Any, description: str, **details: Any) -> Any:
@@ -154,7 +142,7 @@ class JobSettings:
     products: str = setting(
         "none",
         "Number format of the transformer's matrix products; all but none are less exact.",
-        choices=("none", "fp8", "int8", "nvfp4"),
+        choices=PRODUCTS,
         families=("seedvr2",),
     )
     blocks_on_device: int = setting(
@@ -210,7 +198,10 @@ class JobSettings:
         "", "File of a Wan VAE of your own, for .latent files.", families=("latents",)
     )
     switches: str = setting(
-        "", "Optimisations to turn on or off, as vae.temporal_winograd=on,dit.fused_steps=off."
+        "",
+        "Optimisations to turn on or off, as vae.temporal_winograd=on,dit.fused_steps=off; each "
+        "name is short for it too.",
+        syntax=check_switches,
     )
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
     tile: int = setting(
@@ -315,10 +306,14 @@ def check(settings: Any) -> None:
                 low=about.low,
                 high=about.high,
             )
+        if about.syntax is not None:
+            about.syntax(value)
 
 
 def with_text(settings: S, assignments: list[str]) -> S:
     """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
+
+    The name of a switch ("vae.temporal_winograd=on") adds it to the setting `switches`.
 
     Raises:
         SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
@@ -330,11 +325,31 @@ def with_text(settings: S, assignments: list[str]) -> S:
         name = name.strip().replace("-", "_")
         if not separator:
             raise SettingsError(f"{text!r} is not name=value.", hint="Write for example crf=18.")
+        if is_switch(name) and "switches" in types:
+            before = changes.get("switches", getattr(settings, "switches", ""))
+            name, value = "switches", ",".join(filter(None, (before, text.strip())))
         if name not in types:
             near = difflib.get_close_matches(name, types, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(types)}."
             raise SettingsError(f"There is no setting {name!r}.", hint=hint, setting=name)
         changes[name] = _parse(name, value.strip(), types[name])
+    return dataclasses.replace(settings, **changes)
+
+
+def with_environment(settings: JobSettings) -> JobSettings:
+    """The same where lines of the registry that are settings of their own are still "auto" or off.
+
+    The text `switches` and the environment (UPREEL_DIT_ATTENTION) may say them as well.
+
+    Raises:
+        SettingsError: The environment has a switch that does not exist, or an impossible value.
+    """
+    usual = {field.name: field.default for field in fields(JobSettings)}
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in settings_of(settings.switches).items()
+        if getattr(settings, name) == usual[name]
+    }
     return dataclasses.replace(settings, **changes)
 
 
