@@ -17,7 +17,7 @@ from engine.memory.rates import Rates
 from engine.memory.request import Request
 from engine.memory.target import default_output, output_bytes, pictures_target, stored_target
 from engine.plan import ModelPlan, Notice, Plan, StagePlan
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, with_environment
 from engine.switches import switches_of
 from engine.units import clock_text, parse_clock
 from engine.video import codecs
@@ -38,7 +38,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
         NoUsableGpu: A card was asked for and there is none.
     """
-    media, settings = request.media, request.settings
+    media, settings = request.media, with_environment(request.settings)
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
     if media.video.rotation in (90, 270) and not codecs.can_write_rotation(container):
