@@ -121,8 +121,8 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         card=budget.card.title if on_card and budget.card is not None else "",
         is_pretended=budget.is_pretended and on_card,
         seconds=seconds,
-        seconds_error=seconds * times.error(plan, rates),
-        is_measured=times.is_measured(plan, rates),
+        seconds_error=seconds * times.error(plan, budget, rates),
+        is_measured=times.is_measured(plan, budget, rates),
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from engine.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.geometry import Size
-from engine.memory import peaks, times
+from engine.memory import peaks
 from engine.memory.model_choice import choose_form
 from engine.memory.planner import plan_job, smaller_model
-from engine.memory.rates import Rates, learn, load_rates
+from engine.memory.rates import Rates
 from engine.memory.request import Request
 from engine.plan import Plan
 from engine.settings.schema import JobSettings
@@ -164,25 +164,3 @@ def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():
     plan = planned(media=media)
     assert (plan.container, plan.picture.rotation) == ("image", 0)
     assert plan.picture.size == Size(720, 1280)
-
-
-def test_finished_jobs_correct_the_prediction():
-    first = planned()
-    learn(times.kind(first), predicted=10, measured=30)
-    second = planned(rates=load_rates())
-    assert second.seconds == pytest.approx(3 * first.seconds)
-    assert second.seconds_error < first.seconds_error * 3
-    learn(times.kind(first), predicted=30, measured=30)
-    assert load_rates().factor(times.kind(first)) == pytest.approx(3, rel=0.01)
-
-
-def test_damaged_rates_are_no_rates(tmp_path, monkeypatch):
-    monkeypatch.setenv("UPREEL_CACHE", str(tmp_path))
-    (tmp_path / "rates.json").write_text('{"a": "fast"}')
-    assert load_rates() == Rates()
-
-
-def test_stages_share_the_time():
-    plan = planned()
-    assert sum(stage.seconds for stage in plan.stages) == pytest.approx(plan.seconds - 1, rel=1e-6)
-    assert replace(plan, notices=()).fits
