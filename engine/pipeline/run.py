@@ -15,12 +15,12 @@ import torch
 
 from engine.errors import NumericOverflow, OutOfMemory, UnreadableMedia
 from engine.events import PlanDowngraded, StageProgress, StageStarted, Warned
+from engine.geometry import FrameSpan
 from engine.hardware.telemetry import peak_ram_bytes
-from engine.memory import rates
+from engine.memory import times
 from engine.memory.oom import is_out_of_memory
 from engine.memory.peaks import QUEUE_CLIPS
 from engine.memory.planner import smaller_model, wider_model
-from engine.memory.times import kind
 from engine.models import registry
 from engine.models.contracts import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
@@ -227,8 +227,7 @@ def _progress(context: Context, stage: str) -> Callable[[int, int], None]:
 
 def _learn(context: Context, segments: SegmentLog, seconds: float) -> None:
     frames = sum(record.frames for record in segments.records)
-    share = frames / context.plan.frames
-    rates.learn(kind(context.plan), predicted=context.plan.seconds * share, measured=seconds)
+    times.learn(replace(context.plan, span=FrameSpan(0, frames)), seconds)
 
 
 def _remove(part: Path) -> None:
