@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.errors import NumericOverflow
 from engine.geometry import Box, Size
+from engine.ops.machine import current
 
 Bits = Literal[8, 16]
 _WHITE: dict[int, int] = {8: 255, 16: 65535}
@@ -198,7 +199,8 @@ class _Way(Protocol):
 
 
 def _way_from(device: torch.device, arrive: Arrive) -> _Way:
-    return _CopyStream(device, arrive) if device.type == "cuda" else _HereAlready(arrive)
+    beside = device.type == "cuda" and current().copy_stream
+    return _CopyStream(device, arrive) if beside else _HereAlready(arrive)
 
 
 class _HereAlready:
@@ -272,4 +274,4 @@ class _CopyStream:
 
 
 def _pinned(size: int) -> Tensor:
-    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    return torch.empty(size, dtype=torch.uint8, pin_memory=current().pinned_transfers)

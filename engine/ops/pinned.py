@@ -11,9 +11,16 @@ from typing import Any
 
 import torch
 
+from engine.ops.machine import current
+
 logger = logging.getLogger(__name__)
 
 _cuda: Any = torch.cuda  # its runtime has no types
+
+
+def pins(device: torch.device) -> bool:
+    """Whether what a device reads and writes is to be in memory that it reaches by itself."""
+    return device.type == "cuda" and current().pinned_transfers
 
 
 class HostBytes:
@@ -35,7 +42,7 @@ class HostBytes:
     def __init__(self, nbytes: int, device: torch.device, *, pin: bool = True) -> None:
         self.flat = torch.empty(nbytes, dtype=torch.uint8)
         self._unpin: weakref.finalize[..., HostBytes] | None = None
-        if pin and nbytes and device.type == "cuda" and _register(self.flat, device):
+        if pin and nbytes and pins(device) and _register(self.flat, device):
             self._unpin = weakref.finalize(self, _unregister, self.flat.data_ptr(), device)
 
     @property

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from engine.ops.machine import current, using
+from engine.optimisations import RunSwitches
+
 
 @contextmanager
 def no_gradients() -> Iterator[None]:
@@ -24,19 +27,30 @@ def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
     """float32 means float32 everywhere, and tiles of one shape are measured once.
 
     Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
-    it. Sums of matrix products in half precision are only allowed where the user chose them.
+    it. That, and sums of matrix products in half precision, are only allowed where the user chose
+    them.
     """
+    run = current()
     matmul = torch.backends.cuda.matmul
     mkldnn: Any = torch.backends.mkldnn  # `matmul` is missing in its types
     places = (matmul, mkldnn.matmul)
     before = matmul.allow_fp16_accumulation, [place.fp32_precision for place in places]
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+    with torch.backends.cudnn.flags(
+        enabled=True, benchmark=run.cudnn_benchmark, allow_tf32=run.tf32
+    ):
         matmul.allow_fp16_accumulation = fp16_accumulation
         try:
-            for place in places:
-                place.fp32_precision = "ieee"
+            matmul.fp32_precision = "tf32" if run.tf32 else "ieee"
+            mkldnn.matmul.fp32_precision = "ieee"
             yield
         finally:
             matmul.allow_fp16_accumulation = before[0]
             for place, precision in zip(places, before[1], strict=True):
                 place.fp32_precision = precision
+
+
+@contextmanager
+def arithmetic_of(switches: RunSwitches) -> Iterator[None]:
+    """A job with these switches: what libraries may do is set for all of it, then put back."""
+    with using(switches), exact_arithmetic():
+        yield

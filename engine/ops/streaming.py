@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from engine.ops.flat import FlatTensors, put_tensor
+from engine.ops.machine import current
 from engine.ops.residency import resident_blocks
 from engine.ops.stream_buffers import Block, CardBuffers, HereBuffers, Slot
 
@@ -91,7 +92,8 @@ class WeightStream:
                 for index, module in enumerate(modules)
             }
             self._blocks = {index: block for index, block in blocks.items() if block is not None}
-            kind = CardBuffers if self.device.type == "cuda" else HereBuffers
+            beside = self.device.type == "cuda" and current().weights_stream
+            kind = CardBuffers if beside else HereBuffers
             self._buffers = kind(self.device, self._blocks, buffers)
             self._buffers.pin(self._blocks, pin_bytes)
 

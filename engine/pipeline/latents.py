@@ -144,7 +144,13 @@ class _Decoding:
         plan = self._plan
         torch.set_num_threads(self._context.plan.model.threads)
         dtype: torch.dtype = getattr(torch, plan.dtype)
-        vae = load_wan(plan.vae.path, form="fast", device=plan.device, dtype=dtype)
+        vae = load_wan(
+            plan.vae.path,
+            form="fast",
+            device=plan.device,
+            dtype=dtype,
+            switches=self._context.plan.model.switches.vae,
+        )
         try:
             self._write(film, vae)
         finally:

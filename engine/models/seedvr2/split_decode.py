@@ -45,6 +45,7 @@ from engine.models.seedvr2.split_grid import SplitTiles, split_tiles
 from engine.models.slicing import slices
 from engine.ops.conv3d import Carry
 from engine.ops.leave import Sink
+from engine.ops.pinned import pins
 from engine.tiling.blend import shares
 from engine.tiling.grid import cells
 
@@ -145,7 +146,7 @@ def parked(features: Tensor) -> Tensor:
         features.shape,
         dtype=features.dtype,
         memory_format=torch.channels_last,
-        pin_memory=features.device.type == "cuda",
+        pin_memory=pins(features.device),
     )
     return host.copy_(features)
 

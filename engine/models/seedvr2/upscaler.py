@@ -216,13 +216,18 @@ def load_seedvr2(plan: ModelPlan) -> SeedVr2:
     files = _diffusion(plan)
     device, dtype = torch.device(plan.device), getattr(torch, plan.dtype)
     vae = load_vae(
-        files.vae.path, form="fast", device=device, dtype=getattr(torch, files.vae_dtype)
+        files.vae.path,
+        form="fast",
+        device=device,
+        dtype=getattr(torch, files.vae_dtype),
+        switches=plan.switches.vae,
     )
     options = LoadOptions(
         products=files.products,
         blocks_on_device=files.blocks_on_device,
         pin_bytes=files.pin_bytes,
         attention=files.attention,
+        switches=plan.switches.dit,
     )
     dit = load_dit(files.dit.path, form="fast", device=device, dtype=dtype, options=options)
     text = load_text_embedding(files.text.path, dit.config)

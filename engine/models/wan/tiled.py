@@ -19,6 +19,7 @@ from engine.models.wan.reach import decode_warm_up, encode_warm_up
 from engine.models.wan.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.models.wan.vae_fast import FastWanVae
 from engine.ops.conv3d import Carry
+from engine.ops.pinned import pins
 
 Done = Callable[[int, Tensor], None]
 """Told of each tile that is done: its number, and the last of its results [C, h, w]."""
@@ -110,7 +111,7 @@ class TiledHalf:
     def take(self, entries: Tensor) -> None:
         """Keep entries [T, C, y, x] until all tiles have seen them."""
         lying = entries.permute(0, 2, 3, 1)
-        pinned = self._way.device.type == "cuda"
+        pinned = pins(self._way.device)
         host = torch.empty(lying.shape, dtype=self._way.dtype, pin_memory=pinned)
         self._fresh += host.copy_(lying).unbind()
 

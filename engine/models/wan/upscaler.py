@@ -195,7 +195,14 @@ def load_wan_upscaler(plan: ModelPlan) -> WanUpscaler:
     wan = _wan(plan)
     wan_config(wan.vae, "wan-2x")
     dtype: torch.dtype = getattr(torch, plan.dtype)
-    return WanUpscaler(plan, load_wan(wan.vae.path, form="fast", device=plan.device, dtype=dtype))
+    vae = load_wan(
+        wan.vae.path,
+        form="fast",
+        device=plan.device,
+        dtype=dtype,
+        switches=plan.switches.vae,
+    )
+    return WanUpscaler(plan, vae)
 
 
 def _wan(plan: ModelPlan) -> WanPlan:
