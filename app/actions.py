@@ -32,6 +32,8 @@ SPECS = {
     "move_down": _Spec(mark("Move down"), "down", ("Ctrl+Down",)),
     "remove": _Spec(mark("Remove from the queue"), "trash", ("Del",)),
     "models": _Spec(mark("Models"), "models", ("Ctrl+M",)),
+    "bench": _Spec(mark("Speed test and benchmark"), "gauge", ("Ctrl+B",)),
+    "settings": _Spec(mark("Settings"), "settings", ("Ctrl+,",)),
     "log": _Spec(mark("Log"), "", ("F1",)),
 }
 _OF_THE_LIST = ("remove",)  # their keys mean something else in other places

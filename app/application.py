@@ -127,7 +127,9 @@ class Program(QObject):
         window.queue_column.discard_wanted.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
         self.queue.queue_changed.connect(self._show_stage)
-        self.bridge.plan_chosen.connect(self._remember_peak)
+        for signal in (self.bridge.plan_chosen, self.bridge.plan_downgraded):
+            signal.connect(self._remember_peak)
+        self.queue.queue_changed.connect(self._remember_peak)
 
     def _show_stage(self) -> None:
         self._link.show_row(self.window.selected)
@@ -135,7 +137,7 @@ class Program(QObject):
     def _remember_peak(self) -> None:
         active = self.queue.active
         if active is not None and active.plan is not None:
-            self.telemetry.planned_bytes = active.plan.peak_bytes
+            self.telemetry.planned_bytes = active.plan.device_bytes
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)

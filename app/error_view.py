@@ -77,6 +77,7 @@ HELP = {
     "unknown-keys": Help(mark("The model file does not fit"), "models", MODELS),
     "hardware-error": Help(mark("This machine lacks something"), "choices", CHOICES),
     "no-usable-gpu": Help(mark("No NVIDIA card can be used"), "choices", CHOICES),
+    "pretended-card": Help(mark("Planned for a card that is not here"), "choices", CHOICES),
     "feature-missing": Help(mark("This machine cannot compute that way"), "choices", CHOICES),
     "capacity-error": Help(mark("Too little memory"), "choices", CHOICES),
     "plan-does-not-fit": Help(mark("This does not fit into memory"), "choices", CHOICES),

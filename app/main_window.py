@@ -45,6 +45,7 @@ from app.widgets.drop_overlay import DropOverlay
 from engine import paths
 
 _LOG_HEIGHT = 160
+_PAGES = ("models", "weights", "bench", "settings")  # "weights": what a job was refused for
 _NEED_CHOICES = ("rename", "folder", "choices")
 
 
@@ -54,8 +55,7 @@ class MainWindow(QMainWindow):
     painted = Signal()  # once: the first paint is on the screen
     closed = Signal()
     sample_wanted = Signal()
-    models_wanted = Signal()  # the list of models
-    weights_wanted = Signal()  # what the selected job was refused for
+    page_wanted = Signal(str)  # of _PAGES
 
     def __init__(
         self,
@@ -119,10 +119,8 @@ class MainWindow(QMainWindow):
                 self.intake.ask_folder()
             case "open_result" | "show_in_folder" | "report":
                 self._look_at(row, name)
-            case "models":
-                self.models_wanted.emit()
-            case "weights":
-                self.weights_wanted.emit()
+            case _ if name in _PAGES:
+                self.page_wanted.emit(name)
             case "log":
                 self._show_log(True)
             case _:
@@ -175,7 +173,13 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        shown = (id(row.plan), id(row.report), id(row.error), len(row.warnings))
+        shown = (
+            id(row.plan),
+            id(row.report),
+            id(row.error),
+            len(row.warnings),
+            len(row.downgrades),
+        )
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
@@ -339,6 +343,8 @@ class MainWindow(QMainWindow):
             "show_in_folder",
             "report",
             "models",
+            "bench",
+            "settings",
         ):
             self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
             self.addAction(self.actions_[name])
@@ -353,6 +359,7 @@ class MainWindow(QMainWindow):
         self.queue_column.files_wanted.connect(self.intake.ask_files)
         self.queue_column.folder_wanted.connect(self.intake.ask_folder)
         self.decision.action_wanted.connect(self.do)
+        self.decision.choices_wanted.connect(self.choices.choose)
         self.decision.details_wanted.connect(lambda: self.do("report"))
         self.choices.changed.connect(self._choose)
         self.stage.frame_requested.connect(self._controller.show_frame)

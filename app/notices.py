@@ -1,4 +1,4 @@
-"""Names of the checks of a report."""
+"""Names of the checks of a report, and of the reasons for a smaller plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,18 @@ _CHECKS = {
     "black": mark("No black frames"),
 }
 
+_WHY = {
+    "out-of-memory": mark("memory ran out"),
+    "overflow": mark("the numbers grew too large"),
+    "spilled": mark("memory spilled"),
+}
+
 
 def name_of(check: Check) -> str:
     """What a check looks at."""
     return tr(_CHECKS[check.code]) if check.code in _CHECKS else check.code
+
+
+def why_changed(why: str) -> str:
+    """Why a plan became smaller, as PlanDowngraded says it."""
+    return tr(_WHY[why]) if why in _WHY else why

@@ -33,8 +33,7 @@ class WeightsLink(QObject):
         self._telemetry, self._orders = telemetry, orders
         self._model = model = orders.model
         self._view: ManagerView | None = None
-        window.models_wanted.connect(self.open_view)
-        window.weights_wanted.connect(self.get_for_selected)
+        window.page_wanted.connect(self._open)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
 
@@ -51,6 +50,12 @@ class WeightsLink(QObject):
             view.refresh_wanted.connect(self._orders.look)
             view.use_wanted.connect(self.use)
         return self._view
+
+    def _open(self, page: str) -> None:
+        if page == "models":
+            self.open_view()
+        elif page == "weights":
+            self.get_for_selected()
 
     def open_view(self) -> None:
         """Show the list, with what lies on the disk now."""

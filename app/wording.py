@@ -36,6 +36,13 @@ def about(seconds: float, error: float) -> str:
     return texts[unit]
 
 
+def difference(seconds: float) -> str:
+    """How much longer or shorter something takes: "+45 s", "−3 min 20 s", "as long"."""
+    if abs(seconds) < 0.5:
+        return tr("as long")
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
+
+
 def size(value: Size) -> str:
     """Width and height with a real multiplication sign."""
     return f"{value.width}×{value.height}"

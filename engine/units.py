@@ -17,6 +17,14 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def memory_text(count: float) -> str:
+    """Bytes of memory as Windows and the boxes of cards count them: "15.9 GB" are 15.9 * 2**30."""
+    for unit, size in (("GB", 2**30), ("MB", 2**20)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}" if unit == "GB" else f"{count / size:.0f} {unit}"
+    return f"{count / 2**10:.0f} kB"
+
+
 def parse_memory(text: str) -> int:
     """Bytes of "16GiB", "16 GB", "12288 MiB" or "16g".
 

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.engine_words import said
 from app.error_view import ErrorCard
 from app.i18n import tr
 from app.jobs.report_dialog import DoneCard
@@ -43,6 +44,7 @@ class DecisionPanel(QWidget):
     """Shows one of four cards and two buttons."""
 
     action_wanted = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
+    choices_wanted = Signal(dict)  # settings by name, that a refused plan offers
     details_wanted = Signal()
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
@@ -73,6 +75,7 @@ class DecisionPanel(QWidget):
         self._primary.clicked.connect(lambda: self.action_wanted.emit(self._names[0]))
         self._second.clicked.connect(lambda: self.action_wanted.emit(self._names[1]))
         self.plan.action_wanted.connect(self.action_wanted)
+        self.plan.choices_wanted.connect(self.choices_wanted)
         self.error.action_wanted.connect(self.action_wanted)
         self.done.details_wanted.connect(self.details_wanted)
         self.show_job(None)
@@ -126,7 +129,17 @@ class DecisionPanel(QWidget):
         )
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
-            self._primary.setToolTip(tr("Add a film first"))
+            self._primary.setToolTip(self._why_not())
+        self._primary.setAccessibleDescription(self._primary.toolTip())
+
+    def _why_not(self) -> str:
+        """Why nothing can be started."""
+        plan = self._row.plan if self._row is not None else None
+        if plan is None or plan.fits:
+            return tr("Add a film first")
+        if plan.is_pretended:
+            return tr("Planned for {card}: not in this machine", card=plan.card)
+        return next(said(n.message) for n in plan.notices if n.severity == "refusal")
 
 
 class _HintCard(QFrame):

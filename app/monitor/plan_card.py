@@ -3,63 +3,51 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import wording
-from app.engine_words import said
-from app.error_view import HELP
-from app.i18n import mark, tr
+from app.i18n import tr
+from app.monitor.memory_bars import MemoryBars, limit_of
+from app.monitor.plan_notices import PRETENDED, PlanNotices
+from app.monitor.why_fold import WhyFold
 from app.state.job_row import JobRow
 from app.theme.icons import pixmap
-from app.widgets.meters import ShareBar
-from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.notice_line import colour_of
 from engine.errors import WeightsMissing
-from engine.plan import Notice, Plan
-from engine.units import bytes_text
+from engine.plan import Plan
+from engine.units import bytes_text, memory_text
 
-_STAGES = {
-    "latents": mark("Latents"),
-    "read": mark("Read"),
-    "encode": mark("Encode"),
-    "transformer": mark("Transformer"),
-    "decode": mark("Decode"),
-    "upscale": mark("Upscale"),
-    "restore": mark("Restore"),
-    "write": mark("Write"),
-    "verify": mark("Check"),
-}
-_MOST_NOTICES = 3
-_SAID_ABOVE = ("trained-on-stills",)  # beside the choice of the model, as `names.limits_of`
+_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that say nothing about memory
 
 
 class PlanCard(QFrame):
     """Shows one plan; everything in it comes from the engine's prediction."""
 
-    action_wanted = Signal(str)  # of error_view.Help
+    action_wanted = Signal(str)  # what MainWindow.do takes
+    choices_wanted = Signal(dict)  # settings by name, that a refusal offers
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "card")
         self.setObjectName("planCard")
         self._row: JobRow | None = None
-        self._icon, self._head = QLabel(), QLabel()
-        self._memory, self._needed, self._limit = QLabel(), QLabel(), QLabel()
-        for label in (self._memory, self._limit):
-            label.setProperty("kind", "secondary")
-        self._bar = ShareBar()
+        self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
+        self._head.setObjectName("planHead")
+        self._limit.setProperty("kind", "secondary")
+        self._planned_for = QLabel()
+        self._planned_for.setObjectName("plannedFor")
+        self._planned_for.setProperty("kind", "planned")
+        self._planned_for.setWordWrap(True)
+        self._bars = MemoryBars()
         self._figures = [_Figure() for _ in range(3)]
-        self._notes = QVBoxLayout()
-        self._help = QPushButton()
-        self._help.setObjectName("planHelp")
-        self._action = ""
-        self._help.clicked.connect(lambda: self.action_wanted.emit(self._action))
+        self._guess = QPushButton()
+        self._guess.setObjectName("speedTest")
+        self._guess.setProperty("kind", "link")
+        self._notes = PlanNotices()
+        self._why = WhyFold()
+        self._notes.action_wanted.connect(self.action_wanted)
+        self._notes.choices_wanted.connect(self.choices_wanted)
+        self._guess.clicked.connect(lambda: self.action_wanted.emit("bench"))
         self._lay_out()
 
     def show_job(self, row: JobRow) -> None:
@@ -68,9 +56,10 @@ class PlanCard(QFrame):
             return
         self._row = row
         self._show_head(row.plan)
-        self._show_memory(row.plan)
-        self._show_figures(row.plan)
-        self._show_notices(row)
+        self._bars.show_plan(row.plan)
+        self._show_figures(row)
+        self._notes.show_job(row)
+        self._why.show_plan(row.plan)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
@@ -85,96 +74,57 @@ class PlanCard(QFrame):
         head.addWidget(self._icon)
         head.addWidget(self._head)
         head.addStretch()
-        memory = QHBoxLayout()
-        memory.addWidget(self._memory)
-        memory.addStretch()
-        memory.addWidget(self._needed)
-        memory.addWidget(self._limit)
-        memory.setSpacing(8)
+        head.addWidget(self._limit)
         rule = QFrame()
         rule.setProperty("kind", "rule")
         figures = QHBoxLayout()
         for figure in self._figures:
             figures.addWidget(figure)
         figures.setSpacing(8)
-        self._notes.setSpacing(6)
+        foot = QVBoxLayout()
+        foot.setSpacing(0)
+        foot.addLayout(figures)
+        foot.addWidget(self._guess)
+        foot.addWidget(self._why)
         column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(10)
+        column.setContentsMargins(14, 12, 14, 10)
+        column.setSpacing(8)
         column.addLayout(head)
-        column.addLayout(memory)
-        column.addWidget(self._bar)
-        column.addLayout(self._notes)
-        column.addWidget(self._help)
+        column.addWidget(self._planned_for)
+        column.addWidget(self._bars)
+        column.addWidget(self._notes)
         column.addWidget(rule)
-        column.addLayout(figures)
+        column.addLayout(foot)
 
     def _show_head(self, plan: Plan) -> None:
-        severity = "good" if plan.fits else "refusal"
-        self._icon.setPixmap(pixmap("check" if plan.fits else "error", colour_of(severity), 18))
-        self._head.setText(tr("It fits") if plan.fits else tr("This cannot start"))
-        self._head.setProperty("kind", "good" if plan.fits else "error")
+        expected = _OF_PRETENDED if plan.is_pretended else ()
+        refused = any(n.severity == "refusal" and n.code not in expected for n in plan.notices)
+        if refused:
+            text, icon, severity = tr("This cannot start"), "error", "refusal"
+        else:
+            text = tr("It would fit") if plan.is_pretended else tr("It fits")
+            icon, severity = "check", "good"
+        self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
+        self._head.setText(text)
+        self._head.setProperty("kind", "error" if refused else "good")
         self._head.style().polish(self._head)
+        self._limit.setText(tr("limit {size}", size=memory_text(limit_of(plan))))
+        self._planned_for.setVisible(plan.is_pretended)
+        self._planned_for.setText(tr("Planned for {card}: not in this machine", card=plan.card))
 
-    def _show_memory(self, plan: Plan) -> None:
-        """One bar for the most that is needed at once; its tool tip has every stage."""
-        whole = max(plan.budget_bytes, plan.peak_bytes, 1) * 1.04
-        is_over = plan.peak_bytes > plan.budget_bytes > 0
-        tick = plan.budget_bytes / whole if plan.budget_bytes else None
-        self._bar.set_shares(plan.peak_bytes / whole, tick=tick, is_over=is_over)
-        self._memory.setText(tr("Memory"))
-        needed = bytes_text(plan.peak_bytes)
-        self._needed.setText(tr("needs {size}", size=needed))
-        self._limit.setText(tr("limit {size}", size=bytes_text(plan.budget_bytes)))
-        stages = [
-            f"{tr(_STAGES.get(stage.stage, stage.stage))}: {bytes_text(stage.peak_bytes)}"
-            for stage in plan.stages
-        ]
-        explanation = tr("Memory that may be used: part of what is free now")
-        for part in (self._bar, self._needed, self._limit):
-            part.setToolTip("\n".join([*stages, explanation]))
-        self._bar.setAccessibleName(f"{self._needed.text()}, {self._limit.text()}")
-
-    def _show_figures(self, plan: Plan) -> None:
+    def _show_figures(self, row: JobRow) -> None:
+        plan = row.plan
+        assert plan is not None
         time, file, free = self._figures
-        time.show_text(wording.about(plan.seconds, plan.seconds_error), tr("time"))
+        caption = tr("time, measured") if plan.is_measured else tr("time, a guess")
+        time.show_text(wording.about(plan.seconds, plan.seconds_error), caption)
         file.show_text(bytes_text(plan.output_bytes), tr("file"))
         drive = plan.output.drive
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
-
-    def _show_notices(self, row: JobRow) -> None:
-        _clear(self._notes)
-        notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
-        found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
-        order = {"refusal": 0, "warning": 1, "info": 2}
-        found.sort(key=lambda notice: order[notice.severity])
-        for notice in found[:_MOST_NOTICES]:
-            self._notes.addWidget(_line(notice))
-        rest = found[_MOST_NOTICES:]
-        if rest:
-            more = QLabel(tr("and {count} more", count=len(rest)))
-            more.setProperty("kind", "secondary")
-            more.setToolTip("\n".join(said(notice.message) for notice in rest))
-            self._notes.addWidget(more)
-        self._show_help(found)
-
-    def _show_help(self, found: list[Notice]) -> None:
-        """A refusal offers the button that helps."""
-        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
-        help_ = HELP.get(refusal.code) if refusal is not None else None
-        self._help.setVisible(help_ is not None)
-        self._action = help_.action if help_ is not None else ""
-        self._help.setText(tr(help_.button) if help_ is not None else "")
-
-
-def _line(notice: Notice) -> NoticeLine:
-    """A notice; names of missing files are only a tool tip, the button below fetches them."""
-    if notice.code != WeightsMissing.code:
-        return NoticeLine(notice.severity, said(notice.message), said(notice.hint))
-    line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
-    line.setToolTip(said(notice.message))
-    return line
+        self._guess.setText(tr("For a better guess: run the speed test"))
+        can_be_measured = not plan.is_measured and not plan.is_pretended
+        self._guess.setVisible(can_be_measured and row.state.can_change)
 
 
 class _Figure(QWidget):
@@ -194,12 +144,3 @@ class _Figure(QWidget):
     def show_text(self, figure: str, unit: str) -> None:
         self._figure.setText(figure)
         self._unit.setText(unit)
-
-
-def _clear(layout: QVBoxLayout) -> None:
-    while layout.count():
-        item = layout.takeAt(0)
-        widget = item.widget() if item is not None else None
-        if widget is not None:
-            widget.hide()
-            widget.deleteLater()

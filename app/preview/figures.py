@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app import wording
 from app.i18n import tr
 from app.widgets.controls import ElidedLabel
-from engine.units import bytes_text
+from engine.units import memory_text
 
 _NOTHING = "–"  # a figure that is not known yet
 
@@ -114,10 +114,10 @@ class FiguresRow(QWidget):
         return f"{1000 / self._rate:.0f} ms", ""
 
     def _show_memory(self) -> None:
-        planned = bytes_text(self._planned_bytes) if self._planned_bytes else ""
+        planned = memory_text(self._planned_bytes) if self._planned_bytes else ""
         if self._peak_bytes:
             detail = tr("of {size}", size=planned) if planned else ""
-            self._figures["memory"].show_value(bytes_text(self._peak_bytes), detail)
+            self._figures["memory"].show_value(memory_text(self._peak_bytes), detail)
         else:
             self._figures["memory"].show_value(planned, tr("planned"))
 

@@ -149,7 +149,7 @@ class StageView(QWidget):
         self._result_size = self._turned(plan.picture.size)
         start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
         self.timeline.set_trim(start, stop)
-        self.figures.show_plan(plan.seconds, plan.peak_bytes)
+        self.figures.show_plan(plan.seconds, plan.device_bytes or plan.peak_bytes)
         self._refresh_content()
 
     def tile_done(self, event: TileDone) -> None:
@@ -237,9 +237,14 @@ class StageView(QWidget):
         self.timeline.set_finished(event.done, is_running=True)
 
     def telemetry(self, event: Telemetry) -> None:
-        """Memory of this program, while the shown job runs."""
-        if self._is_running:
+        """Memory of this program where its plan is the tightest, while the shown job runs."""
+        if not self._is_running:
+            return
+        on_card = self._plan is not None and self._plan.device_bytes > 0
+        if not on_card:
             self.figures.show_memory(event.ram_ours_mb * _MB)
+        elif event.gpu is not None:
+            self.figures.show_memory((event.gpu.ours_mb + event.gpu.spilled_mb) * _MB)
 
     def finished(self, report: Report) -> None:
         """The shown job is done: compare."""

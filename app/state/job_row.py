@@ -44,6 +44,14 @@ class JobState(enum.Enum):
         return self in (JobState.FAILED, JobState.CANCELLED)
 
 
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """Why a running job's plan became smaller, and in which words the engine said so."""
+
+    why: str
+    notice: Notice | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class JobRow:
     """One row of the queue; changed by QueueModel only."""
@@ -66,6 +74,7 @@ class JobRow:
     report: Report | None = None
     error: ErrorInfo | None = None
     warnings: tuple[Notice, ...] = ()
+    downgrades: tuple[Downgrade, ...] = ()
 
     @property
     def share(self) -> float:

@@ -9,13 +9,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app.engine_words import said
 from app.i18n import mark, tr
+from app.notices import why_changed
 from engine import events
 
 KEPT_LINES = 1000
-_WHY = {
-    "out-of-memory": mark("memory ran out"),
-    "overflow": mark("the numbers grew too large"),
-}
 _ENDED = {
     "download": mark("fetched and checked"),
     "verify": mark("checked: it is the published file"),
@@ -66,8 +63,9 @@ class LogModel(QObject):
                     )
                 return tr("started")
             case events.PlanDowngraded():
-                why = tr(_WHY[event.why]) if event.why in _WHY else event.why
-                return tr("another plan was chosen: {why}", why=why)
+                why = why_changed(event.why)
+                changed = said(event.notice.message) if event.notice is not None else ""
+                return " ".join([tr("another plan was chosen: {why}", why=why), changed]).strip()
             case events.SegmentDone():
                 return tr(
                     "piece {number} is safe on disk, {done} of {total} frames",

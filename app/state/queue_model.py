@@ -14,7 +14,7 @@ from PySide6.QtCore import (
 )
 
 from app import wording
-from app.state.job_row import JobRow, JobState, image_of
+from app.state.job_row import Downgrade, JobRow, JobState, image_of
 from engine import events
 from engine.settings.schema import JobSettings
 
@@ -159,11 +159,12 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
         case events.JobRejected():
             row.state, row.error = JobState.REJECTED, event.error
         case events.PlanChosen():
-            row.plan, row.error = event.plan, None
+            row.plan, row.error, row.downgrades = event.plan, None, ()
         case events.PlanFailed() if row.state.can_change:
             row.error = event.error
         case events.PlanDowngraded():
             row.plan = event.plan
+            row.downgrades = (*row.downgrades, Downgrade(event.why, event.notice))
         case events.JobStarted():
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0

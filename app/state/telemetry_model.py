@@ -18,7 +18,7 @@ class TelemetryModel(QObject):
         self.is_ready = False  # heavy libraries are loaded
         self.frames_per_second = 0.0
         self.seconds_left = 0.0
-        self.planned_bytes = 0  # predicted peak of the running job
+        self.planned_bytes = 0  # predicted for the card, of the running job
         self._jobs_running: set[str] = set()
 
     def on_event(self, event: events.Event) -> None:

@@ -42,6 +42,10 @@ def _labels(t: Theme) -> str:
     return f"""
 QLabel {{ background: transparent; color: {t.text_1}; }}
 QLabel[kind="secondary"] {{ color: {t.text_2}; font-size: {tokens.SMALL_PX}px; }}
+QLabel[kind="small"] {{ font-size: {tokens.SMALL_PX}px; }}
+QLabel[kind="planned"] {{
+  color: {t.information}; border: 1px solid {t.information}; border-radius: 6px;
+  font-size: {tokens.SMALL_PX}px; padding: 4px 8px; }}
 QLabel:disabled, QLabel[kind="secondary"]:disabled {{ color: {mixed(t.text_2, t.surface_1, 0.6)}; }}
 QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
 QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
@@ -86,6 +90,11 @@ QToolButton[kind="more"] {{
   background: transparent; border: 1px solid transparent; padding: 6px; }}
 QToolButton[kind="more"]:hover {{ background: {hover}; }}
 QToolButton[kind="more"]:focus {{ border: 2px solid {t.accent}; padding: 5px; }}
+QPushButton[kind="link"] {{
+  background: transparent; border: 1px solid transparent; border-radius: 4px;
+  color: {t.information}; font-size: {tokens.SMALL_PX}px; text-align: left; padding: 2px 0; }}
+QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
+QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};

@@ -7,6 +7,7 @@ from engine.units import (
     bytes_text,
     clock_text,
     duration_text,
+    memory_text,
     parse_clock,
     parse_memory,
     rate_text,
@@ -25,6 +26,14 @@ from engine.units import (
 )
 def test_bytes_as_people_read_them(count, text):
     assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(500, "0 kB"), (300 * 2**20, "300 MB"), (2**30, "1.0 GB"), (17_071_734_784, "15.9 GB")],
+)
+def test_memory_is_counted_as_on_the_box_of_a_card(count, text):
+    assert memory_text(count) == text
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_progress_fills_timeline_and_figures(shown: StageView) -> None:
 
 
 def test_the_peak_of_memory_stands_beside_the_plan(shown: StageView) -> None:
-    assert shown.figures.figure("memory").text == "1.4 GB planned"
+    assert shown.figures.figure("memory").text == "1.3 GB planned"
     shown.progress(_progress(1))
     for megabytes in (500, 900, 700):
         shown.telemetry(
@@ -203,7 +203,7 @@ def test_the_peak_of_memory_stands_beside_the_plan(shown: StageView) -> None:
                 cpu_percent=90.0,
             )
         )
-    assert shown.figures.figure("memory").text == "944 MB of 1.4 GB"
+    assert shown.figures.figure("memory").text == "900 MB of 1.3 GB"
 
 
 def test_looking_elsewhere_does_not_stop_the_job_and_leads_back(
