@@ -7,6 +7,7 @@ import secrets
 import time
 from pathlib import Path
 
+from engine import environment
 from engine.cli import options
 from engine.cli.context import Context
 from engine.cli.listener import run_jobs
@@ -16,6 +17,7 @@ from engine.commands import AddJob
 def run(args: argparse.Namespace, context: Context) -> int:
     """Upscale every input; the exit status is 1 as soon as one of them failed."""
     settings = options.job_settings(args)
+    environment.choose(settings.switches)
     engine_settings = options.engine_settings(args)
     # absolute: an interrupted job may be resumed from another folder
     sources = [path.absolute() for path in options.sources(args.inputs)]

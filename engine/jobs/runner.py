@@ -48,6 +48,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
     from engine.pipeline.context import Context
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
+    from engine.pipeline.switched import switched
 
     context = Context(
         job_id=job.id,
@@ -57,7 +58,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
         events=events,
         pictures=machine.settings.tile_previews,
     )
-    with job_log(folder), keep_awake():
+    with job_log(folder), keep_awake(), switched(context):
         context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
     job.plan = context.plan

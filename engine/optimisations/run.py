@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from engine.optimisations.entry import CPU, CUDA, Choice, Optimisation, SwitchSet
+from engine.optimisations.entry import BOTH, CUDA, Choice, Optimisation, SwitchSet
 
 Allocator = Literal["native", "expandable", "async"]
 
@@ -71,7 +71,7 @@ RUN_OPTIMISATIONS: tuple[Optimisation, ...] = (
         title="threads that sleep",
         exactness="exact",
         default=True,
-        devices=(CPU,),
+        devices=BOTH,
         does="Lets threads without work sleep at once, where torch would have them spin.",
         reason="Decoder, encoder and window need those cores.",
         at_start=True,
