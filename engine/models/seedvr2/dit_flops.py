@@ -29,6 +29,7 @@ class Flops:
         return self.linear + self.attention
 
 
+@lru_cache(maxsize=256)
 def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> Flops:
     """Of one forward, as the published data flow has it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from engine.models.seedvr2.dit_config import DitConfig
@@ -63,6 +64,7 @@ def end_tensors(config: DitConfig) -> Iterator[Tensors]:
     yield from _linear(dim, config.out_channels * positions, "picture")
 
 
+@lru_cache(maxsize=32)
 def parameters(config: DitConfig) -> int:
     """Numbers of the whole model."""
     blocks = (total(block_tensors(config, layer)) for layer in range(config.layers))

@@ -113,7 +113,12 @@ def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
         ValueError: The tile is not larger than twice what it shares with a neighbour.
     """
     factor = config.spatial_factor
-    shared = -(-(WHOLE_BLEND + 2 * _WHOLE_MARGIN) // factor)
+    shared = whole_shared(config)
     most = Size(max(1, tile.width // factor), max(1, tile.height // factor))
     boxes = tile_grid(latent, snug(latent, most, shared), shared)
     return SplitTiles(factor=factor, features=latent, boxes=tuple(boxes))
+
+
+def whole_shared(config: VaeConfig) -> int:
+    """Latent positions that such tiles have in common with a neighbour."""
+    return -(-(WHOLE_BLEND + 2 * _WHOLE_MARGIN) // config.spatial_factor)
