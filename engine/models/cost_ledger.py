@@ -64,18 +64,24 @@ class Ledger:
         carry: Bytes kept, by convolution.
         peak: By kind, of the highest moment.
         moment: Name of the convolution at that moment.
+        planned: Bytes of the planned window.
     """
 
     def __init__(self) -> None:
         self.carry: dict[str, int] = {}
         self.peak: Counter[Kind] = Counter()
         self.moment = ""
+        self.planned = 0
         self._live: Counter[Kind] = Counter()
 
     @property
     def peak_bytes(self) -> int:
         """Most bytes at once."""
         return self.peak.total()
+
+    def begin_anew(self) -> None:
+        """Forget the highest moment so far; what is alive stays."""
+        self.peak, self.moment = Counter(self._live), ""
 
     def take(self, kind: Kind, size: int, name: str = "") -> None:
         """More is alive."""
@@ -96,7 +102,8 @@ class Ledger:
 
     def plan(self, size: int, name: str) -> None:
         """A request for the planned window: it only ever grows, the old one goes first."""
-        self.take("window", max(0, size - self._live["window"]), name)
+        self.take("window", max(0, size - self.planned), name)
+        self.planned = max(self.planned, size)
 
     def keep(self, name: str, size: int) -> None:
         """A copy for the next slice in the place of the one before, which goes first."""

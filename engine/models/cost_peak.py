@@ -22,10 +22,18 @@ class Peak:
         moment: Name of the convolution at that moment.
         bytes_of: What was alive: the residual "stream", "inner" frames, "phases" of an upsampler,
             the "result", the "window" of a convolution, temporary "sums", the "carry".
+        first: Most bytes while the first slice of a clip is worked on.
+        later: The same of all other slices; 0 where there is one slice.
+        carry: Bytes that wait between two slices.
+        window: Bytes of the buffers that stay between two slices.
     """
 
     moment: str
     bytes_of: dict[Kind, int]
+    first: int = 0
+    later: int = 0
+    carry: int = 0
+    window: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -49,7 +57,8 @@ class Way:
     """Parts, what goes in slice by slice, and what becomes of what comes out; how it is walked.
 
     Results are joined in one of `total` steps, or listed, or passed on to somebody; `clamped` ones
-    are moments whose variances are held within limits first.
+    are moments whose variances are held within limits first. `window` bytes of buffers are there
+    already, from another way through the same model.
     """
 
     walk: type[Walk]
@@ -60,23 +69,39 @@ class Way:
     gather: Literal["joined", "listed", "passed"] = "joined"
     total: int = 0
     clamped: bool = False
+    window: int = 0
 
 
 def peak_of(way: Way, work: Work) -> Peak:
     """All slices through some parts."""
     ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
-    for index, (first, frames) in enumerate(way.slices):
+    ledger.plan(way.window, "")
+    first, peak, moment = 0, ledger.peak, ""
+    for index, (begins, frames) in enumerate(way.slices):
         last = index == len(way.slices) - 1
-        walk = way.walk(work, ledger, Slice(frames, first, last), way.size, way.channels)
+        walk = way.walk(work, ledger, Slice(frames, begins, last), way.size, way.channels)
         walk.run(way.parts)
         result = walk.stream_bytes
         if way.clamped:
             with ledger.held("result", 3 * result // 2):
                 pass
-        if way.gather == "joined" and first and not alone:
+        if way.gather == "joined" and begins and not alone:
             ledger.take("result", result // walk.frames * way.total)
         ledger.drop("stream", result)
         ledger.take("result", result)
         ledger.drop("result", waiting)
         waiting = 0 if way.gather == "listed" else result
-    return Peak(ledger.moment, dict(ledger.peak))
+        if begins:
+            first, peak, moment = ledger.peak_bytes, ledger.peak, ledger.moment
+            ledger.begin_anew()
+    later = 0 if alone else ledger.peak_bytes
+    if later > first:
+        peak, moment = ledger.peak, ledger.moment
+    return Peak(
+        moment,
+        dict(peak),
+        first=first,
+        later=later,
+        carry=sum(ledger.carry.values()),
+        window=ledger.planned,
+    )

@@ -63,24 +63,26 @@ def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
     return _cost(config, work, decode_high_peak(config, work))
 
 
-def encode_peak(config: VaeConfig, work: Work) -> Peak:
-    """The highest moment of encoding, weights apart."""
+def encode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
+    """The highest moment of encoding, weights apart; results are joined, or `passed` on."""
     way = Way(
         walk=Walk,
         parts=encoder_parts(config),
         slices=list(slices(work.frames, work.slice_frames)),
         size=work.size,
         channels=config.in_channels,
+        gather="passed" if passed else "joined",
         total=1 + (work.frames - 1) // config.temporal_factor,
         clamped=True,
     )
     return peak_of(way, work)
 
 
-def decode_peak(config: VaeConfig, work: Work) -> Peak:
-    """The highest moment of decoding, weights apart."""
+def decode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
+    """The highest moment of decoding, weights apart; results are joined, or `passed` on."""
     low, high = decoder_parts(config)
-    return peak_of(_decoding([*low, *high], config, work), work)
+    way = _decoding([*low, *high], config, work)
+    return peak_of(replace(way, gather="passed") if passed else way, work)
 
 
 def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:

@@ -28,9 +28,10 @@ _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 class DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
 
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host 6
-    bytes for each pixel of each frame of a call, features (half a number for each of its values),
-    and the carries of all tiles (see `Tiling`).
+    Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
+    those of one tile and of the part before it, and on the host 6 bytes for each pixel of each
+    frame of a call, features (half a number for each of its values), and the carries of all tiles
+    (see `Tiling`).
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class DecodeStream:
         clip = as_clip(latents.permute(0, 3, 1, 2)) / self._vae.config.scaling_factor
         step = self._vae.config.temporal_factor
         expected = step * len(latents) - (step - 1) * self._carry.first
+        self._carry = self._carry.handed_over().moved(latents.device)
         for piece, ends in self._pieces(clip, last):
             carry = self._carry.handed_over(last=ends)
             if self._tiled is None:
@@ -75,6 +77,7 @@ class DecodeStream:
         if self._tiled is not None:
             self._count += expected
             yield from self._tiled.run(expected, self._tell, last)
+        self._carry = self._carry.handed_over().moved("cpu")
 
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
         """Slices of [1, L, t, h, w], and whether the shot ends with it."""
@@ -213,7 +216,7 @@ class _Tiled:
 
     def _parts(self, index: int, box: Box, last: bool) -> Iterator[Tensor]:
         """Frames [T, 3, h, w] of one tile, slice by slice."""
-        carry = Carry() if self._warm_up else self._carries[index].moved(self._device)
+        carry = Carry() if self._warm_up else self._taken(index)
         ends = last or bool(self._warm_up)
         for number, features in enumerate(self._features, 1):
             carry = carry.handed_over(last=ends and number == len(self._features))
@@ -221,3 +224,7 @@ class _Tiled:
             yield frames
         if not self._warm_up:
             self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
+
+    def _taken(self, index: int) -> Carry:
+        """A tile's carry on the device; nobody holds its frames beside it, so they go one by one."""
+        return self._carries[index].handed_over().moved(self._device)

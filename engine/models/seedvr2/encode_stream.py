@@ -20,8 +20,9 @@ _SLICES_AT_A_TIME = 8  # that a tile is encoded for
 class EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
-    Memory: without tiles a slice and the carry. With tiles those of one tile, and on the host some
-    slices of frames in the numbers of the VAE, and the carries of all tiles (see `Tiling`).
+    Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
+    tile, and on the host some slices of frames in the numbers of the VAE, and the carries of all
+    tiles (see `Tiling`).
     """
 
     def __init__(self, vae: Vae, frame: Size, tiling: Tiling | None = None) -> None:
@@ -61,6 +62,10 @@ class EncodeStream:
             blender.add(latents[len(latents) - fresh :], box, self._shared)
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
+    def park(self) -> None:
+        """Let what slices hand on wait in host memory while others need the device."""
+        self._carries = [carry.handed_over().moved("cpu") for carry in self._carries]
+
     @property
     def _is_tiled(self) -> bool:
         return len(self._boxes) > 1
@@ -87,11 +92,8 @@ class EncodeStream:
     ) -> Tensor:
         """Latents [t, L, h, w] float32 of one tile."""
         box = self._boxes[index].scaled(self._factor)
-        carry = self._carries[index]
-        if self._warm_up:
-            carry = Carry()
-        elif self._is_tiled:
-            carry = carry.moved(device)
+        # what a carry keeps leaves its old place, so that its frames go as others come
+        carry = Carry() if self._warm_up else self._carries[index].handed_over().moved(device)
         means = []
         for number, frames in enumerate(slices, 1):
             carry = carry.handed_over(last=last and number == len(slices))

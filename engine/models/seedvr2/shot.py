@@ -151,6 +151,7 @@ class Shot:
         encoded = self._kept + len(self._latents)
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
+            self._encode.park()
             start, final = self._join.add(clip, self._restored(clip))
             yield from self._shown(start, final, ended=last and clip.done == encoded)
 

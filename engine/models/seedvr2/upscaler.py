@@ -147,7 +147,19 @@ class SeedVr2(ShotModel):
         """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
-        return sample(self._predict, noise, condition(latents), self._text)
+        self.rest()
+        result = sample(self._predict, noise, condition(latents), self._text)
+        if isinstance(self._dit, FastDit):
+            self._dit.release()
+        return result
+
+    def rest(self) -> None:
+        """Give back the VAE's buffers: another part of the model needs the room in turn.
+
+        A recorded graph is bound to them.
+        """
+        if isinstance(self._vae, FastVae) and not self._vae.switches.cuda_graph:
+            self._vae.release()
 
     def _resized(self, source: Tensor) -> Tensor:
         """Frames of the source at the size of the result."""
@@ -200,8 +212,12 @@ class RunningShot:
         """Take the next frames of the source; see `Shot.push`."""
         placed = self._model.placed(frames, self._start, self._fed - self._start)
         self._fed += len(frames)
+        has_decoded = False
         for part in self._shot.push(placed, last=last):
             yield replace(part, first=part.first + self._start)
+            has_decoded = True
+        if has_decoded:
+            self._model.rest()
 
 
 def load_seedvr2(plan: ModelPlan) -> SeedVr2:

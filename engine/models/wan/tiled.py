@@ -165,7 +165,7 @@ class TiledHalf:
         """
         way, tile = self._way, self._tiles[index]
         window = tile.inside.scaled(way.result)
-        carry = Carry() if way.early else self._carries[index].moved(way.device)
+        carry = Carry() if way.early else self._taken(index)
         start = self.due - way.given(len(known)) if way.early else 0  # below 0: those before
         ends = last or bool(way.early)
         size = way.each * way.slice_latents
@@ -185,3 +185,7 @@ class TiledHalf:
         box = tile.outer.scaled(self._way.entry)
         parts = [entry[box.y : box.bottom, box.x : box.right] for entry in known]
         return torch.stack(parts).permute(0, 3, 1, 2)
+
+    def _taken(self, index: int) -> Carry:
+        """A tile's carry on the device; nobody holds its frames beside it, so they go one by one."""
+        return self._carries[index].handed_over().moved(self._way.device)
