@@ -37,6 +37,16 @@ class Budget:
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
 
+    @property
+    def card_bytes(self) -> int:
+        """Size of the card's memory, about right for one that is in no table; 0 without one.
+
+        What lasts (which file to download) goes by it, not by what is free at the moment.
+        """
+        if self.card is not None:
+            return self.card.memory_bytes
+        return self.vram_bytes + _DESKTOP_BYTES + _VRAM_RESERVE_BYTES if self.cuda else 0
+
 
 def measure_budget(
     settings: EngineSettings, output: Path, jobs: Path, pretend: Card | None = None

@@ -24,9 +24,13 @@ def named(path: Path) -> WeightsPlan:
 
 
 def planned(state: PublishedState, store: Store) -> WeightsPlan:
-    """A file of the list, where it lies or would lie."""
+    """A file of the list, where it lies or would lie, with the size it has or is said to have."""
     if not state.is_here or state.path is None:
-        return WeightsPlan(path=store.target(state.filename), published=state.id)
+        return WeightsPlan(
+            path=store.target(state.filename),
+            published=state.id,
+            bytes=state.bytes or state.about_bytes,
+        )
     return _at(state.path, "" if state.is_own else state.id)
 
 

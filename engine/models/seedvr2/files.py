@@ -17,6 +17,14 @@ from engine.weights.open_weights import open_weights
 from engine.weights.store import Store
 
 TEXT_TOKENS = 58  # of the published text embedding
+# Precision that suits a card from a size on (an eighth of it may be missing), the next one below:
+# 7B as Q4_K_M was measured by others as good as fp16, as plain fp8 worse; longer clips are worth
+# more than the last bits of 3B's weights.
+_SUITED = {
+    "seedvr2-3b": ((12 * 2**30, "fp16"), (0, "q8")),
+    "seedvr2-7b": ((24 * 2**30, "fp16"), (0, "q4")),
+    "seedvr2-7b-sharp": ((24 * 2**30, "fp16"), (0, "q4")),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +42,16 @@ class ModelFiles:
     missing: tuple[str, ...] = ()  # ids in the catalogue
 
 
-def files_of(model: str, settings: JobSettings, store: Store | None = None) -> ModelFiles:
+def files_of(
+    model: str, settings: JobSettings, store: Store | None = None, *, card_bytes: int = 0
+) -> ModelFiles:
     """The files for a model: the user's own where they are named, else the catalogue's.
 
     Args:
         model: "seedvr2-3b" and so on.
         settings: Names of files, and the precision.
         store: Where model files are kept; None for the user's.
+        card_bytes: Size of the card's memory; 0 without a card.
 
     Raises:
         WeightsMissing: A file that the user named is not there.
@@ -48,7 +59,7 @@ def files_of(model: str, settings: JobSettings, store: Store | None = None) -> M
     """
     store = store or Store()
     own = (settings.dit, settings.vae, settings.text_embedding)
-    listed = () if all(own) else _published(model, settings.precision, store)
+    listed = () if all(own) else _published(model, settings.precision, card_bytes, store)
     dit, vae, text = (
         named(Path(path)) if path else planned(listed[place], store)
         for place, path in enumerate(own)
@@ -86,14 +97,30 @@ def configs(model: str, plan: DiffusionPlan) -> tuple[DitConfig, VaeConfig]:
     )
 
 
-def _published(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
-    """The files of the catalogue; without a wish the most exact ones that are here."""
-    if precision == "auto":
-        present = store.best_present(model)
-        if present is not None:
-            return present
-        precision = catalogue.precisions_of(model)[0]
-    return tuple(store.standing_of(file) for file in catalogue.files_of(model, precision))
+def suited_precision(model: str, card_bytes: int) -> str:
+    """The precision to download for a card of this size; 0 bytes for the processor."""
+    return next(name for least, name in _SUITED[model] if card_bytes >= least * 7 // 8)
+
+
+def _published(
+    model: str, precision: str, card_bytes: int, store: Store
+) -> tuple[PublishedState, ...]:
+    """The files of the catalogue; without a wish those that suit the card or are here."""
+    if precision != "auto":
+        return _listed(model, precision, store)
+    suited = _listed(model, suited_precision(model, card_bytes), store)
+    if all(state.is_here for state in suited):
+        return suited
+    whole = store.best_present(model)
+    if whole is not None:
+        return whole
+    others = (_listed(model, name, store) for name in catalogue.precisions_of(model))
+    begun = (listed for listed in (suited, *others) if listed[0].is_here)
+    return next(begun, suited)
+
+
+def _listed(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
+    return tuple(map(store.standing_of, catalogue.files_of(model, precision)))
 
 
 def _published_config(model: str) -> DitConfig:

@@ -50,7 +50,7 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
     plan = make_plan(probe(source), JobSettings(model="seedvr2-7b"), None, machine)
     with pytest.raises(WeightsMissing) as caught:
         check_plan(probe(source), plan, overwrite=False)
-    assert "seedvr2-7b-fp16" in str(caught.value.params["files"])
+    assert "seedvr2-7b-q4" in str(caught.value.params["files"])
 
 
 def pretending(folder: Path, settings: JobSettings) -> Plan:

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.models.seedvr2.files import files_of, suited_precision
+from engine.settings.schema import JobSettings
+from engine.weights.store import Store
+
+GIB = 2**30
+AUTO = JobSettings()
+
+
+class Here(Store):
+    """Our folder with some published files in it, whole and not read yet."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        super().__init__(folder)
+        folder.mkdir()
+        for file_id in names:
+            (folder / self.catalogue.file(file_id).filename).touch()
+
+    def standing_of(self, file_id: str):
+        state = super().standing_of(file_id)
+        path = self.folder / state.filename
+        return replace(state, state="unverified", path=path) if path.exists() else state
+
+
+def dit_of(store: Store, model: str, card_gib: float, settings: JobSettings = AUTO) -> str:
+    return files_of(model, settings, store, card_bytes=int(card_gib * GIB)).dit.published
+
+
+@pytest.fixture(autouse=True)
+def heads_of_empty_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.models.seedvr2.files._dit_config", lambda _: None)
+    monkeypatch.setattr("engine.models.seedvr2.files._vae_config", lambda _: None)
+
+
+@pytest.mark.parametrize("model", ["seedvr2-7b", "seedvr2-7b-sharp"])
+@pytest.mark.parametrize(
+    ("card_gib", "wanted"),
+    [(0, "q4"), (4, "q4"), (16, "q4"), (22.9, "fp16"), (24, "fp16"), (32, "fp16")],
+)
+def test_with_nothing_here_7b_is_the_file_that_suits_the_card(
+    model: str, card_gib: float, wanted: str, tmp_path: Path
+) -> None:
+    assert dit_of(Here(tmp_path / "m"), model, card_gib) == f"{model}-{wanted}"
+
+
+@pytest.mark.parametrize(("card_gib", "wanted"), [(0, "q8"), (8, "q8"), (12, "fp16"), (24, "fp16")])
+def test_with_nothing_here_3b_is_the_file_that_suits_the_card(
+    card_gib: float, wanted: str, tmp_path: Path
+) -> None:
+    assert dit_of(Here(tmp_path / "m"), "seedvr2-3b", card_gib) == f"seedvr2-3b-{wanted}"
+
+
+REST = ("seedvr2-vae-fp16", "seedvr2-text")
+
+
+@pytest.mark.parametrize(
+    ("here", "card_gib", "wanted"),
+    [
+        (("fp16",), 16, "fp16"),  # nothing is loaded while something is here
+        (("q4",), 24, "q4"),
+        (("fp8",), 16, "fp8"),
+        (("fp16", "q4"), 16, "q4"),  # both are here: the one that suits
+        (("fp16", "q4"), 24, "fp16"),
+        (("fp16", "fp8"), 16, "fp16"),  # neither suits best: the most exact one
+    ],
+)
+@pytest.mark.parametrize("rest", [REST, ()])
+def test_what_is_here_is_taken_first(
+    here: tuple[str, ...], card_gib: float, wanted: str, rest: tuple[str, ...], tmp_path: Path
+) -> None:
+    store = Here(tmp_path / "m", *(f"seedvr2-7b-{name}" for name in here), *rest)
+    assert dit_of(store, "seedvr2-7b", card_gib) == f"seedvr2-7b-{wanted}"
+
+
+def test_a_wish_is_a_wish(tmp_path: Path) -> None:
+    store = Here(tmp_path / "m", "seedvr2-7b-q4", *REST)
+    wish = JobSettings(precision="fp16")
+    assert dit_of(store, "seedvr2-7b", 8, wish) == "seedvr2-7b-fp16"
+
+
+def test_a_missing_file_has_the_size_that_is_told_of_it(tmp_path: Path) -> None:
+    found = files_of("seedvr2-7b", AUTO, Here(tmp_path / "m"), card_bytes=16 * GIB)
+    assert not found.dit.is_here
+    assert 4e9 < found.dit.bytes < 6e9
+    assert found.missing == ("seedvr2-7b-q4", *REST)
+
+
+def test_plain_fp8_is_never_what_suits() -> None:
+    sizes = [gib * GIB for gib in range(33)]
+    models = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
+    assert {suited_precision(model, size) for model in models for size in sizes} == {
+        "fp16",
+        "q8",
+        "q4",
+    }
