@@ -20,8 +20,10 @@ from app.controller import Controller, EngineFace, LeftOver
 from app.i18n import Languages, system_language, tr
 from app.latents_link import LatentsLink
 from app.main_window import MainWindow
+from app.presets_link import PresetsLink
 from app.stage_link import StageLink
 from app.state.log_model import LogModel
+from app.state.presets_model import PresetsModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
 from app.state.weights_model import WeightsModel
@@ -53,7 +55,8 @@ class Program(QObject):
         self.engine: EngineFace | None = None
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
         self.log, self.weights = LogModel(self), WeightsModel(self)
-        for model in (self.queue, self.telemetry, self.weights, self.log):
+        self.presets = PresetsModel(self)
+        for model in (self.queue, self.telemetry, self.weights, self.presets, self.log):
             self.bridge.event_seen.connect(model.on_event)
         self.controller = Controller(self.bridge, self.queue, self)
         self.controller.settings = self.ui_state.choices
@@ -68,6 +71,7 @@ class Program(QObject):
         self.latents = LatentsLink(
             self.window, self.controller, self.queue, self._orders, self.bridge
         )
+        self._presets = PresetsLink(self.window, self.controller, self.presets, self.ui_state)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -79,6 +83,7 @@ class Program(QObject):
         self.controller.attach(engine)
         engine.send(Prepare())
         self._orders.look()
+        self._presets.look()
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""

@@ -13,6 +13,7 @@ from app.jobs import output_form, seedvr2_form, target_form
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import OutputForm
+from app.jobs.preset_form import PresetForm
 from app.jobs.seedvr2_form import SeedVr2Form
 from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
@@ -20,7 +21,9 @@ from app.settings.names import LATENTS, choice_of, family_of, limits_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
+from engine.errors import SettingsError
 from engine.plan import Plan
+from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
 SHOWN_ABOVE = (
@@ -54,6 +57,7 @@ class ChoicesForm(QWidget):
         self._heading.setProperty("kind", "section")
         self._subject.setProperty("kind", "secondary")
         self._target = TargetForm()
+        self.presets = PresetForm()
         self._model_label, self._form_label = QLabel(), QLabel()
         self._model = ChoiceEditor("model")
         self._limits = QLabel()
@@ -73,6 +77,7 @@ class ChoicesForm(QWidget):
         self._timer.timeout.connect(lambda: self.changed.emit(self.settings, self.output))
         self._parts = (
             self._target,
+            self.presets,
             self._model_label,
             self._model,
             self._form_label,
@@ -174,6 +179,7 @@ class ChoicesForm(QWidget):
         self._model.set_value(self.settings.model)
         self._form.set_current(self.settings.form)
         self._seedvr2.show_settings(self.settings)
+        self.presets.show_settings(self.settings)
         self._show_family()
         self.file.show_settings(self.settings)
         self.more.show_settings(self.settings)
@@ -201,6 +207,7 @@ class ChoicesForm(QWidget):
         column.addLayout(head)
         column.addWidget(self._target)
         column.addSpacing(6)
+        column.addWidget(self.presets)
         column.addWidget(self._model_label)
         column.addWidget(self._model)
         column.addWidget(self._limits)
@@ -221,6 +228,7 @@ class ChoicesForm(QWidget):
         self._target.changed.connect(self._apply)
         self.file.changed.connect(self._apply)
         self.file.output_chosen.connect(self._choose_output)
+        self.presets.chosen.connect(self._choose_preset)
         self._model.changed.connect(lambda _name, model: self._choose_model(model))
         self._seedvr2.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
@@ -232,12 +240,24 @@ class ChoicesForm(QWidget):
         self._apply({"model": model} if is_kin else {"model": model, "vae": ""})
         self.more.show_settings(self.settings)
 
+    def _choose_preset(self, preset: Preset) -> None:
+        try:
+            wanted = applied(preset, self.settings)
+        except SettingsError as err:
+            self.presets.say_problem(err.info())
+            self.presets.show_settings(self.settings)
+            return
+        is_kin = family_of(wanted.model) == family_of(self.settings.model)
+        values = {name: getattr(wanted, name) for name in preset.changes}
+        self.choose(values if is_kin else {**values, "vae": ""})
+
     def _apply(self, values: dict[str, object]) -> None:
         self.settings = dataclasses.replace(self.settings, **values)
         container = values.get("container")
         if self.output is not None and container not in (None, "auto"):
             self.output = self.output.with_suffix(f".{container}")
         self._show_family()
+        self.presets.show_settings(self.settings)
         self._timer.start()
 
     def _choose_output(self, output: Path | None) -> None:

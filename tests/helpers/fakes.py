@@ -13,6 +13,7 @@ from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePla
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
 from tests.helpers.fake_latents import FakeLatents, as_latent
+from tests.helpers.fake_presets import FakePresets
 from tests.helpers.fake_weights import FakeWeights
 
 GIB = 2**30
@@ -173,6 +174,7 @@ class FakeEngine:
         self.running: str | None = None
         self.weights = FakeWeights(sink)
         self.latents = FakeLatents(sink)
+        self.presets = FakePresets(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -195,6 +197,8 @@ class FakeEngine:
         if self.is_closed:
             raise EngineStopped("The engine has ended.")
         self.commands.append(command)
+        if self.presets.answer(command):
+            return
         match command:
             case commands.Prepare():
                 self.sink.emit(events.EngineReady(seconds=0.4))

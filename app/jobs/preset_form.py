@@ -1,0 +1,164 @@
+"""Presets: a list that is named for the card, and a menu to keep, give away and take some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
+
+from app.engine_words import said
+from app.i18n import mark, tr
+from app.theme.icons import icon
+from app.widgets.controls import ChoiceBox, ElidedLabel
+from app.widgets.notice_line import NoticeLine
+from engine.errors import ErrorInfo
+from engine.settings.presets import Preset, matching
+from engine.settings.schema import JobSettings
+
+GOALS = {"fast": mark("Fast"), "balanced": mark("Balanced"), "best": mark("Best")}
+_ORDERS = {  # of the menu: what is wanted, and its text
+    "save": mark("Save as …"),
+    "export": mark("Export …"),
+    "import": mark("Import …"),
+    "remove": mark("Delete …"),
+}
+
+
+class PresetForm(QWidget):
+    """Shows which preset the settings are; says which one is wanted instead."""
+
+    chosen = Signal(Preset)
+    ordered = Signal(str, object)  # of _ORDERS; the shown Preset, None for choices of one's own
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._presets: tuple[Preset, ...] = ()
+        self._card = ""
+        self._settings = JobSettings()
+        self._label, self._for = QLabel(), ElidedLabel()
+        self._for.setObjectName("presetFor")
+        self._for.setProperty("kind", "secondary")
+        self._for.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._box = ChoiceBox()
+        self._box.setObjectName("preset")
+        self._label.setBuddy(self._box)
+        self._more = QToolButton()
+        self._more.setObjectName("presetMenu")
+        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._menu = QMenu(self)
+        self._actions = {name: QAction(self) for name in _ORDERS}
+        self._fill_menu()
+        self._problem = NoticeLine("warning")
+        self._problem.setObjectName("presetProblem")
+        self._lay_out()
+        self._box.activated.connect(self._choose)
+        self.setVisible(False)
+        self.retranslate_ui()
+
+    @property
+    def shown(self) -> Preset | None:
+        """The preset that the settings are; None for choices of one's own."""
+        return matching(self._presets, self._settings)
+
+    def show_presets(self, presets: Sequence[Preset], card: str) -> None:
+        """What there is to choose, and for which card it is made."""
+        self._presets, self._card = tuple(presets), card
+        self._problem.setVisible(False)
+        self.setVisible(bool(presets))
+        self.retranslate_ui()
+
+    def show_settings(self, settings: JobSettings) -> None:
+        """Show which preset the settings are."""
+        self._settings = settings
+        shown = self.shown
+        at = self._box.findData(shown.name if shown is not None else "")
+        if shown is None and at < 0:
+            self._box.insertItem(0, tr("Own choice"), "")
+            at = 0
+        elif shown is not None and self._box.itemData(0) == "":
+            self._box.removeItem(0)
+            at -= 1
+        self._box.setCurrentIndex(at)
+        self._explain(shown)
+
+    def say_problem(self, error: ErrorInfo) -> None:
+        """Something about a preset did not work."""
+        self._problem.say("warning", said(error.message), said(error.hint))
+        self._problem.setVisible(True)
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._label.setText(tr("Preset"))
+        self._box.setAccessibleName(tr("Preset"))
+        self._for.setText(tr("for {card}", card=self._card) if self._card else "")
+        self._more.setIcon(icon("more", size=16))
+        self._more.setToolTip(tr("Keep, give away or take presets"))
+        self._more.setAccessibleName(self._more.toolTip())
+        for name, text in _ORDERS.items():
+            self._actions[name].setText(tr(text))
+        self._fill()
+        self.show_settings(self._settings)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _fill(self) -> None:
+        self._box.clear()
+        is_own = False
+        for preset in sorted(self._presets, key=lambda preset: preset.is_own):
+            if preset.is_own and not is_own and self._box.count():
+                self._box.insertSeparator(self._box.count())
+            is_own = preset.is_own
+            self._box.addItem(title_of(preset), preset.name)
+            tip = said(preset.description)
+            self._box.setItemData(self._box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+
+    def _explain(self, shown: Preset | None) -> None:
+        tip = said(shown.description) if shown is not None else ""
+        self._box.setToolTip(tip)
+        self._box.setAccessibleDescription(tip)
+        self._actions["export"].setEnabled(shown is not None)
+        self._actions["remove"].setEnabled(shown is not None and shown.is_own)
+
+    def _choose(self, at: int) -> None:
+        name = self._box.itemData(at)
+        wanted = next((preset for preset in self._presets if preset.name == name), None)
+        self._problem.setVisible(False)
+        if wanted is not None:
+            self.chosen.emit(wanted)
+
+    def _fill_menu(self) -> None:
+        for name, action in self._actions.items():
+            action.setObjectName(f"preset-{name}")
+            action.triggered.connect(lambda _=False, name=name: self.ordered.emit(name, self.shown))
+            self._menu.addAction(action)
+        self._menu.insertSeparator(self._actions["remove"])
+        self._more.setMenu(self._menu)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.addWidget(self._label)
+        head.addWidget(self._for, 1)
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        row.addWidget(self._box, 1)
+        row.addWidget(self._more)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addLayout(row)
+        column.addWidget(self._problem)
+        self._problem.setVisible(False)
+
+
+def title_of(preset: Preset) -> str:
+    """What a preset is called in a list that names the card already."""
+    if not preset.is_own and preset.goal in GOALS:
+        return tr(GOALS[preset.goal])
+    return preset.title
