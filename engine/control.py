@@ -50,6 +50,15 @@ class Control:
             self._paused_s += time.monotonic() - self._paused_at
         self._running.set()
 
+    def check_cancelled(self) -> None:
+        """For threads that have nothing to do while the others are paused, and must not wait.
+
+        Raises:
+            Cancelled: The job was cancelled.
+        """
+        if self._cancelled.is_set():
+            raise Cancelled
+
     def check(self) -> None:
         """Wait while paused; called between units of work.
 

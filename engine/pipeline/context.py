@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.control import Control
-from engine.events import EventSink
+from engine.events import EventSink, Holder
 from engine.media import MediaInfo
+from engine.memory.spill_guard import SpillGuard
 from engine.plan import Plan
+
+
+class GivenBack(Exception):
+    """The job was paused and gives its memory back: the running try ends, finished work stays."""
+
+
+def _nobody() -> tuple[Holder, ...]:
+    return ()
 
 
 class Throttle:
@@ -37,6 +47,26 @@ class Context:
     control: Control
     events: EventSink
     pictures: bool = True  # False where nobody looks: no previews are made
+    gives_back: bool = False  # a pause gives the device's memory back, and loads it again
+    guard: SpillGuard | None = None  # where a card may spill
+    holders: Callable[[], tuple[Holder, ...]] = _nobody  # who else holds memory of the card
     began: float = field(default_factory=time.monotonic)  # s
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))
+
+    def check(self, kind: str = "") -> None:
+        """Called by the device's thread between pieces of work: waits while paused.
+
+        Args:
+            kind: Of the work that has just ended; pieces of one kind take the same time.
+
+        Raises:
+            Cancelled: The job was cancelled.
+            GivenBack: It was paused, and is to give its memory back.
+            Spilled: The card's memory does not suffice any more.
+        """
+        if self.gives_back and self.control.is_paused:
+            raise GivenBack
+        self.control.check()
+        if self.guard is not None:
+            self.guard.check(kind)

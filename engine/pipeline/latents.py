@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.errors import DiskFull, NumericOverflow, OutOfMemory
-from engine.events import PlanDowngraded, StageStarted
+from engine.errors import DiskFull, OutOfMemory
+from engine.events import StageStarted
 from engine.geometry import Box, Size
 from engine.media import MediaInfo
 from engine.memory import latents as choice
-from engine.memory.oom import is_out_of_memory
 from engine.models.contracts import DecodedTile
 from engine.models.wan.latent_file import LatentFile, examined
 from engine.models.wan.latents import raw
 from engine.models.wan.split import LATENTS_PER_VISIT
 from engine.pipeline.context import Context
+from engine.pipeline.recovery import Failure, attempt, change_plan, twice
 from engine.pipeline.sources import decoded, film_at, film_path
 from engine.pipeline.stages.progress import Progress, show_tile
 from engine.pipeline.stream import Stream, Workers
@@ -39,7 +38,6 @@ Planes = list[NDArray[np.uint16]]
 STAGE = "decode"
 _WAITING = 2  # slices of frames between decoding and writing
 _SPARE_BYTES = 200 * 10**6
-logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from engine.models.wan.form import WanForm
@@ -67,7 +65,7 @@ def film_of(context: Context, folder: Path) -> MediaInfo:
     if found is not None:
         return found
     _clear(folder)
-    check_weights(context)
+    twice(context, "checking the model's files", lambda: check_weights(context))
     context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))
     film = film_path(media, plan, folder)
     _check_disk(media, folder)
@@ -96,47 +94,52 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
 
 def _decode(context: Context, film: Path) -> None:
     """With a smaller plan where memory, and a wider one where the number format was too small."""
+    was_at_floor = False
     while True:
         plan = context.plan.latent
         assert plan is not None
-        try:
-            _Decoding(context, plan).run(film)
+        failure = attempt(_Decoding(context, plan, film).run)
+        if failure is None:
             return
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError, NumericOverflow) as err:
-            _change(context, plan, err)
+        if failure.why is None:
+            context.control.check()  # until it is resumed
+        elif (other := _other(context, plan, failure)) is not None:
+            change_plan(context, replace(context.plan, latent=other), failure)
+        elif was_at_floor:
+            raise OutOfMemory(
+                "There is not enough memory to decode even the smallest tiles.",
+                hint="Close other programs, then start the job again.",
+            )
+        else:
+            was_at_floor = True  # other programs take memory and give it back: once more
 
 
-def _change(context: Context, plan: LatentPlan, error: Exception) -> None:
-    if isinstance(error, NumericOverflow):
-        why, other = "overflow", choice.wider(plan)
-    elif is_out_of_memory(error):
+def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
+    """A wider or a smaller plan; None at the floor.
+
+    Raises:
+        NumericOverflow: There is no wider format.
+    """
+    if failure.why != "overflow":
         head, _ = examined(context.media.path)
-        why, other = "out-of-memory", choice.smaller(plan, head.padded)
-    else:
-        raise error
-    if other is None and why == "overflow":
-        raise error
+        return choice.smaller(plan, head.padded)
+    other = choice.wider(plan)
     if other is None:
-        raise OutOfMemory(
-            "There is not enough memory to decode even the smallest tiles.",
-            hint="Close other programs, then start the job again.",
-        ) from error
-    logger.warning("%s: %s", why, error)
-    context.plan = replace(context.plan, latent=other)
-    context.events.emit(PlanDowngraded(job_id=context.job_id, plan=context.plan, why=why))
+        raise failure.error
+    return other
 
 
 class _Decoding:
     """One attempt, from the first latent to the last."""
 
-    def __init__(self, context: Context, plan: LatentPlan) -> None:
-        self._context, self._plan = context, plan
+    def __init__(self, context: Context, plan: LatentPlan, film: Path) -> None:
+        self._context, self._plan, self._film = context, plan, film
         video = context.media.video
         self._size = video.size
         self._total = video.frame_count
         self._progress = Progress(context, 0, stage=STAGE, total=self._total)
 
-    def run(self, film: Path) -> None:
+    def run(self) -> None:
         """Write the film; it is there whole, or not at all."""
         from engine.models.wan.load_vae import load_wan  # only latents need it
         from engine.models.wan.vae_fast import FastWanVae
@@ -152,18 +155,18 @@ class _Decoding:
             switches=self._context.plan.model.switches.vae,
         )
         try:
-            self._write(film, vae)
+            self._write(vae)
         finally:
             if isinstance(vae, FastWanVae):
                 vae.release()  # the model that comes next needs the room
 
-    def _write(self, film: Path, vae: WanForm) -> None:
+    def _write(self, vae: WanForm) -> None:
         """Decode here, compress in another thread."""
         from engine.models.wan.streams import DecodeStream, Streaming
 
         with LatentFile(self._context.media.path) as file, Workers() as workers:
             ready = workers.stream(_WAITING, list[Planes])
-            workers.start("write film", lambda: self._store(film, ready))
+            workers.start("write film", lambda: self._store(ready))
             streaming = Streaming(tile=self._plan.decode_tile)
             stream = DecodeStream(vae, file.head.padded, streaming, self._show)
             left = self._total
@@ -174,9 +177,9 @@ class _Decoding:
                     self._progress.add(len(frames))
             ready.close()
 
-    def _store(self, film: Path, ready: Stream[list[Planes]]) -> None:
+    def _store(self, ready: Stream[list[Planes]]) -> None:
         threads = self._context.plan.model.threads
-        with LosslessWriter(film, self._context.media.video, threads=threads) as writer:
+        with LosslessWriter(self._film, self._context.media.video, threads=threads) as writer:
             for frames in ready:
                 for planes in frames:
                     writer.write(planes)
@@ -191,11 +194,11 @@ class _Decoding:
             latents = raw(latents) if self._plan.normalised else latents
             there = latents[None].to(self._plan.device, getattr(torch, self._plan.dtype))
             for frames in stream.push(there, last=stop == length):
-                self._context.control.check()
+                self._context.check()
                 yield frames
 
     def _show(self, tile: DecodedTile) -> None:
-        self._context.control.check()
+        self._context.check("decoded tile")
         box, size = tile.box, self._size
         right, bottom = min(box.right, size.width), min(box.bottom, size.height)
         inside = Box(box.x, box.y, right - box.x, bottom - box.y)

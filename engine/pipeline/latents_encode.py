@@ -18,7 +18,6 @@ from torch.nn import functional as F
 from engine.control import Control
 from engine.errors import (
     ContainerMismatch,
-    NumericOverflow,
     OutOfMemory,
     PlanDoesNotFit,
     UnreadableMedia,
@@ -30,7 +29,6 @@ from engine.memory.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.memory.edges import next_tile, tile_of
 from engine.memory.fitting import Needs, fits
 from engine.memory.model_choice import device_of
-from engine.memory.oom import is_out_of_memory
 from engine.memory.wan_needs import Pass, encode_needs
 from engine.models.wan.files import WanFiles
 from engine.models.wan.latent_file import SUFFIX, FilmNote
@@ -40,6 +38,7 @@ from engine.models.wan.load_vae import load_wan
 from engine.models.wan.streams import EncodeStream, Streaming
 from engine.pipeline.latent_vae import ready_vae
 from engine.pipeline.output import check_output, part_path, publish, translated
+from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.sources import probe_film
 from engine.pipeline.stages.source import SourceColours
 from engine.pipeline.view import turn
@@ -151,13 +150,19 @@ class _Encoding:
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider format.
         """
         way = self._way(vae, budget)
-        while True:
+        made: list[int] = []
+        while not made:
+
+            def work(way: _Way = way) -> None:
+                made.append(self._attempt(vae.vae.path, way, part))
+
             try:
-                return self._attempt(vae.vae.path, way, part)
+                failure = attempt(work)
             except OSError as err:
                 raise translated(err, part) from err
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError, NumericOverflow) as err:
-                way = self._other(way, err)
+            if failure is not None:
+                way = self._other(way, failure)
+        return made[0]
 
     def _way(self, vae: WanFiles, budget: Budget) -> _Way:
         settings = self._settings
@@ -175,18 +180,18 @@ class _Encoding:
         _check_fits(encode_needs(asked), device, budget)
         return way
 
-    def _other(self, way: _Way, error: Exception) -> _Way:
-        """The next smaller or wider way after an error that calls for it."""
-        if isinstance(error, NumericOverflow) and way.dtype != "float32":
+    def _other(self, way: _Way, failure: Failure) -> _Way:
+        """The next smaller or wider way after a failure that calls for it."""
+        if failure.why == "overflow":
+            if way.dtype == "float32":
+                raise failure.error
             return replace(way, dtype="float32")
-        if not is_out_of_memory(error):
-            raise error
         tile = next_tile(way.tile, self.padded)
         if tile is None:
             raise OutOfMemory(
                 "There is not enough memory to encode even the smallest tiles.",
                 hint="Close other programs and try again.",
-            ) from error
+            )
         return replace(way, tile=tile)
 
     def _attempt(self, path: Path, way: _Way, part: Path) -> int:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from engine.errors import NumericOverflow, OutOfMemory, UnreadableMedia
-from engine.events import PlanDowngraded, StageProgress, StageStarted, Warned
+from engine.errors import UnreadableMedia
+from engine.events import StageProgress, StageStarted, Warned
 from engine.geometry import FrameSpan
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.memory import times
-from engine.memory.oom import is_out_of_memory
 from engine.memory.peaks import QUEUE_CLIPS
-from engine.memory.planner import smaller_model, wider_model
 from engine.models import registry
 from engine.models.contracts import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.output import part_path, publish
+from engine.pipeline.recovery import Recovery, attempt, reason_of, twice
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.device import Device
 from engine.pipeline.stages.read import Clip, read
 from engine.pipeline.stages.read_shots import ShotReader, ShotSlice
 from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.write import DoneClip, Write
-from engine.pipeline.stream import Stream, Workers
+from engine.pipeline.stream import Stream, StreamAborted, Workers
 from engine.pipeline.verify import verify
 from engine.pipeline.weights import check_weights
 from engine.plan import ModelPlan, Notice
@@ -41,7 +39,6 @@ from engine.video.mux import SegmentFile, mux
 from engine.video.shots import ShotDetector
 
 READER_THREADS = 2
-logger = logging.getLogger(__name__)
 
 
 def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Report:
@@ -60,9 +57,9 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
-    frames_before = sum(record.frames for record in segments.records)
+    frames_before = frames_of(segments)
     if not segments.is_complete:
-        check_weights(context)
+        twice(context, "checking the model's files", lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
     if not segments.records:
@@ -72,8 +69,8 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
         )
     part = part_path(context.plan.output, context.job_id)
     try:
-        _mux(context, segments, part)
-        report = _verify(context, part)
+        twice(context, "joining the segments", lambda: _mux(context, segments, part))
+        report = twice(context, "checking the result", lambda: _verify(context, part))
     except BaseException:
         _remove(part)
         raise
@@ -90,6 +87,11 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
     )
 
 
+def frames_of(segments: SegmentLog) -> int:
+    """Frames that are finished."""
+    return sum(record.frames for record in segments.records)
+
+
 def _make_segments(context: Context, segments: SegmentLog) -> None:
     """All segments that are missing; with a smaller plan where memory or a format was too small.
 
@@ -97,14 +99,11 @@ def _make_segments(context: Context, segments: SegmentLog) -> None:
         OutOfMemory: There is no smaller plan.
         NumericOverflow: There is no wider format.
     """
-    while True:
-        try:
-            return _make_with(context, segments)
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError, NumericOverflow) as err:
-            why = "overflow" if isinstance(err, NumericOverflow) else "out-of-memory"
-            if why == "out-of-memory" and not is_out_of_memory(err):
-                raise
-            _shrink(context, why, err)
+    recovery = Recovery(context)
+    while not segments.is_complete:
+        failure = attempt(lambda: _make_with(context, segments))
+        if failure is not None and not segments.is_complete:
+            recovery.go_on(failure, frames_of(segments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,11 @@ class _Pass:
 
 
 def _make_with(context: Context, segments: SegmentLog) -> None:
+    """One try, with the plan as it is now."""
     plan = context.plan
     torch.set_num_threads(plan.model.threads)
+    if context.guard is not None:
+        context.guard.begin()
     work = _work_of(plan.model)
     write = Write(context, segments)
     with (
@@ -130,8 +132,16 @@ def _make_with(context: Context, segments: SegmentLog) -> None:
         Workers() as workers,
     ):
         ready = workers.stream(QUEUE_CLIPS, DoneClip)
-        workers.start("write", lambda: write.run(ready))
-        work(_Pass(context, list(segments.records), reader, workers, ready))
+        writer = workers.start("write", lambda: write.run(ready))
+        try:
+            work(_Pass(context, list(segments.records), reader, workers, ready))
+        except Exception as err:
+            if reason_of(err) is not None:
+                write.cut_short()
+                with suppress(StreamAborted):  # the writer has failed too: its error counts
+                    ready.close()
+                    writer.join()
+            raise
     for problem in reader.problems:
         notice = Notice(code="source-damaged", severity="warning", message=problem)
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
@@ -167,22 +177,6 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
     run.workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
     with closing(model):
         Shots(model, context, beginning).run(slices, run.ready)
-
-
-def _shrink(context: Context, why: str, error: BaseException) -> None:
-    """The next smaller plan; segments that are finished stay as they are."""
-    model = context.plan.model
-    smaller = wider_model(model) if why == "overflow" else smaller_model(model)
-    if smaller is None:
-        if isinstance(error, NumericOverflow):
-            raise error
-        raise OutOfMemory(
-            "There is not enough memory even for the smallest plan.",
-            hint="Close other programs, then resume the job: finished parts are kept.",
-        ) from error
-    logger.warning("%s: %s", why, error)
-    context.plan = replace(context.plan, model=smaller)
-    context.events.emit(PlanDowngraded(job_id=context.job_id, plan=context.plan, why=why))
 
 
 def _mux(context: Context, segments: SegmentLog, part: Path) -> None:

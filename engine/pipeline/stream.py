@@ -84,11 +84,12 @@ class Workers:
         del kind  # for the reader and the type checker only
         return Stream(capacity, self.aborted)
 
-    def start(self, name: str, work: Callable[[], None]) -> None:
-        """Run `work` in a thread of its own."""
+    def start(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """Run `work` in a thread of its own, which `__exit__` waits for."""
         thread = threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)  # one that did not start cannot be waited for
+        return thread
 
     def __enter__(self) -> Workers:
         return self

@@ -45,7 +45,7 @@ def read(
     frames = frames_behind(reader, finished)
     waiting: list[PlanarFrame] = []
     for number, frame in enumerate(frames, start=done):
-        control.check()
+        control.check_cancelled()  # a full queue stops it while the device is paused
         waiting.append(frame)
         ends_segment = (number + 1) % plan.segment_frames == 0
         if len(waiting) == plan.model.clip_frames or ends_segment:

@@ -66,7 +66,7 @@ class ShotReader:
         waiting: list[PlanarFrame] = []
         first = beginning.needed
         for number, frame, is_cut in self._frames(finished, beginning):
-            control.check()
+            control.check_cancelled()  # a full queue stops it while the device is paused
             ends = is_cut and number > first
             if ends or len(waiting) == self._slice + begins:
                 target.put(_slice(shot, first, waiting, begins=begins, ends=ends))

@@ -31,7 +31,7 @@ class Shots:
         self._model = model
         self._context = context
         self._beginning = beginning
-        model.check_between(context.control.check)
+        model.check_between(lambda: context.check("layer"))
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours(context.media.video, context.plan.model.device)
         self._running: RunningShot | None = None
@@ -42,7 +42,7 @@ class Shots:
         """Work until the source ends."""
         progress = Progress(self._context, self._beginning.wanted)
         for piece in source:
-            self._context.control.check()
+            self._context.check()
             for done in self._one(piece):
                 target.put(done)
                 progress.add(len(done.frames))
@@ -58,7 +58,7 @@ class Shots:
             rgb, _ = self._colours.rgb(piece.frames)
             parts = self._running.push(rgb, last=piece.ends)
             for part in self._whole(parts):
-                self._context.control.check()
+                self._context.check()
                 count = len(part.frames)
                 ended = piece.ends and part.first + count == piece.first + len(piece.frames)
                 fresh = self._fresh(part)
@@ -104,7 +104,7 @@ class Shots:
             min(box.right, size.width) - box.x,
             min(box.bottom, size.height) - box.y,
         )
-        self._context.control.check()
+        self._context.check("decoded tile")
         show_tile(
             self._context,
             tile.picture[:, : inside.height, : inside.width].add(1).mul_(0.5),

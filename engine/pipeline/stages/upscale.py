@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from engine.errors import OutOfMemory
-from engine.events import PlanDowngraded
 from engine.geometry import Size
-from engine.memory.oom import is_out_of_memory
-from engine.memory.planner import smaller_model
+from engine.memory.downgrade import next_plan
+from engine.memory.oom import give_back, let_go
 from engine.models.contracts import FrameUpscaler
 from engine.pipeline.context import Context
+from engine.pipeline.recovery import change_plan, reason_of
 from engine.pipeline.stages.progress import show_tile
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
@@ -40,33 +38,32 @@ class Upscale:
             [T, 3, scale*h, scale*w] float32 on the same device.
 
         Raises:
-            OutOfMemory: Not even the smallest tile fits.
+            torch.OutOfMemoryError: Not even the smallest tile fits.
             Cancelled: The user stopped the job.
         """
         if self._model is None:
-            self._context.control.check()
+            self._context.check()
             return frames
         while True:
             try:
                 return self._tiled(self._model, frames, first)
-            except (torch.OutOfMemoryError, RuntimeError) as err:
-                if not is_out_of_memory(err):
+            except Exception as err:
+                if not self._shrink(err):
                     raise
-                logger.warning("out of memory: %s", err)
-            self._shrink()
+                let_go(err)
+            give_back()
 
-    def _shrink(self) -> None:
-        context = self._context
-        smaller = smaller_model(context.plan.model)
+    def _shrink(self, error: Exception) -> bool:
+        """Go on with smaller pieces; False where that is no help, or not possible."""
+        failure = reason_of(error)
+        if failure is None or failure.why not in ("out-of-memory", "spilled"):
+            return False
+        smaller = next_plan(self._context.plan, failure.why, of_main_memory=failure.of_main_memory)
         if smaller is None:
-            raise OutOfMemory(
-                "There is not enough memory even for the smallest tiles.",
-                hint="Close other programs, then resume the job: finished parts are kept.",
-            )
-        context.plan = replace(context.plan, model=smaller)
-        context.events.emit(
-            PlanDowngraded(job_id=context.job_id, plan=context.plan, why="out-of-memory")
-        )
+            return False
+        logger.warning("%s: %s", failure.why, error)
+        change_plan(self._context, smaller, failure)
+        return True
 
     def _tiled(self, model: FrameUpscaler, frames: Tensor, first: int) -> Tensor:
         plan = self._context.plan.model
@@ -83,7 +80,7 @@ class Upscale:
         boxes = tile_grid(frame, plan.tile, plan.overlap)
         blender = Blender(frame.scaled(model.scale), margin=model.halo * model.scale)
         for index, box in enumerate(boxes):
-            self._context.control.check()
+            self._context.check("tile")
             tile = model.upscale(frames[..., box.y : box.bottom, box.x : box.right])
             large = box.scaled(model.scale)
             blender.add(tile, large, plan.overlap * model.scale)

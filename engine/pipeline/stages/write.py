@@ -43,11 +43,19 @@ class Write:
         self._log = log
         self._done = sum(record.frames for record in log.records)
         self._next = len(log.records)
+        self._is_cut = False
 
     @property
     def frames_done(self) -> int:
         """Frames handed to the encoder, those of earlier runs included."""
         return self._done
+
+    def cut_short(self) -> None:
+        """What follows the next end of the stream is not the end of the film.
+
+        The open segment is closed there, so that the next try begins behind all finished frames.
+        """
+        self._is_cut = True
 
     def run(self, source: Stream[DoneClip]) -> None:
         """Write everything that comes; an unfinished segment is thrown away on an error."""
@@ -68,14 +76,15 @@ class Write:
             if segment is not None:
                 segment.writer.abort()
             raise
-        self._log.complete()
+        if not self._is_cut:
+            self._log.complete()
 
     def _open(self) -> _Open:
         number = self._next
         return _Open(number, SegmentWriter(self._log.path(number), self._context.plan.picture))
 
     def _write(self, segment: _Open, frame: PlanarFrame, planes: Planes, control: Control) -> None:
-        control.check()
+        control.check_cancelled()
         segment.writer.write(planes, len(segment.frames))
         segment.frames.append((frame.pts, frame.duration))
         segment.last = frame

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine.control import Control
-from engine.errors import Cancelled, OutOfMemory
+from engine.errors import Cancelled
 from engine.events import Event, PlanDowngraded, TileDone
 from engine.geometry import Size
 from engine.pipeline.context import Context
@@ -39,7 +39,14 @@ class Ears:
 
 
 def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) -> Context:
-    model = ModelPlan(model="lite", scale=2, tile=tile, overlap=overlap, clip_frames=clip)
+    model = ModelPlan(
+        model="lite",
+        scale=2,
+        weights="lite_x2_faithful.safetensors",
+        tile=tile,
+        overlap=overlap,
+        clip_frames=clip,
+    )
     plan = replace(a_plan(), source_size=Size(200, 120), model=model)
     return Context(
         job_id="a",
@@ -89,10 +96,21 @@ def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     assert downgrades[-1].plan == job.plan
 
 
-def test_no_memory_at_all_is_said_honestly():
-    with pytest.raises(OutOfMemory) as caught:
-        Upscale(Doubler(most=10), context(Size(200, 120))).run(torch.rand(1, 3, 120, 200), 0)
-    assert "kept" in caught.value.hint
+def test_no_memory_at_all_is_for_others_to_answer():
+    job = context(Size(200, 120))
+    with pytest.raises(torch.OutOfMemoryError):
+        Upscale(Doubler(most=10), job).run(torch.rand(1, 3, 120, 200), 0)
+    assert job.plan.model.tile == Size(64, 64)
+
+
+def test_a_smaller_plan_says_what_is_smaller():
+    job = context(Size(200, 120), clip=2)
+    Upscale(Doubler(most=24000), job).run(torch.rand(2, 3, 120, 200), 0)
+    (less,) = [event for event in job.events.events if isinstance(event, PlanDowngraded)]
+    assert less.notice is not None
+    assert less.notice.message == (
+        "Memory ran out: the job goes on with 1 instead of 2 frames at a time."
+    )
 
 
 def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory():

@@ -1,0 +1,177 @@
+"""What a job does when memory runs out or spills, or is to be given back: it begins again, smaller.
+
+Finished segments stay; a try that failed is forgotten before the next one loads anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from engine.errors import NumericOverflow, OutOfMemory
+from engine.events import PlanDowngraded, Warned
+from engine.hardware import devices
+from engine.memory.downgrade import Why, next_plan, no_smaller, notice_of
+from engine.memory.oom import give_back, is_of_main_memory, is_out_of_memory, let_go
+from engine.memory.spill_guard import Spilled
+from engine.pipeline.context import Context, GivenBack
+from engine.plan import Notice, Plan
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a try ended, without anything of the try."""
+
+    why: Why | None  # None: the job was paused and gave its memory back
+    error: Exception  # emptied: it says what happened, and keeps nothing
+    of_main_memory: bool = False
+    spilled_bytes: int = 0
+
+
+def reason_of(error: BaseException) -> Failure | None:
+    """What a job can do something about; None for everything else."""
+    if isinstance(error, GivenBack):
+        return Failure(why=None, error=error)
+    if isinstance(error, Spilled):
+        return Failure(why="spilled", error=error, spilled_bytes=error.spilled_bytes)
+    if isinstance(error, NumericOverflow):
+        return Failure(why="overflow", error=error)
+    if isinstance(error, Exception) and is_out_of_memory(error):
+        of_main = is_of_main_memory(error)
+        return Failure(why="out-of-memory", error=error, of_main_memory=of_main)
+    return None
+
+
+def attempt(work: Callable[[], None]) -> Failure | None:
+    """Do some work; None when it is done, else why not, with all that it held given back.
+
+    Raises:
+        Exception: What nobody can do anything about.
+    """
+    failure = None
+    try:
+        work()
+    except Exception as err:
+        failure = reason_of(err)
+        if failure is None:
+            raise
+        logger.warning("%s: %s", failure.why or "paused", err, exc_info=failure.why is not None)
+        let_go(err)
+    if failure is not None:
+        give_back()  # here, where the error is no more
+    return failure
+
+
+class Recovery:
+    """Chooses how a job goes on; remembers what was tried so that it ends.
+
+    At the floor the smallest plan is tried once more whenever something was finished since: other
+    programs take memory and give it back.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._failed_at = -1  # frames that were finished when the smallest plan failed last
+
+    def go_on(self, failure: Failure, done: int) -> None:
+        """Change the plan of the job so that it may go on, and say so.
+
+        Args:
+            failure: Why the last try ended.
+            done: Frames that are finished.
+
+        Raises:
+            OutOfMemory: There is no smaller plan, and the smallest was tried again.
+            NumericOverflow: There is no wider format.
+            Cancelled: The job was cancelled while it was paused.
+        """
+        if failure.why is None:
+            self._context.control.check()  # until it is resumed
+            return
+        before = self._context.plan
+        after = next_plan(before, failure.why, of_main_memory=failure.of_main_memory)
+        if after is None:
+            self._at_floor(failure, done)
+        else:
+            change_plan(self._context, after, failure)
+
+    def _at_floor(self, failure: Failure, done: int) -> None:
+        if failure.why == "overflow":
+            raise failure.error
+        if failure.why == "spilled":
+            self._context.guard = None  # slow is better than never
+            _warn(
+                self._context,
+                "spilled-at-floor",
+                "Windows moved memory of the card to main memory, and the plan cannot become "
+                "smaller: the job goes on slowly.",
+            )
+            return
+        if self._failed_at >= done:
+            raise floor_error(self._context.plan, self._context)
+        self._failed_at = done
+        _warn(
+            self._context,
+            "memory-retry",
+            "Memory ran out with the smallest plan: it is tried once more.",
+        )
+
+
+def change_plan(context: Context, after: Plan, failure: Failure) -> None:
+    """Go on with another plan, and say what is different."""
+    before, why = context.plan, failure.why or "out-of-memory"
+    notice = notice_of(
+        before,
+        after,
+        why,
+        spilled_bytes=failure.spilled_bytes,
+        holders=context.holders(),
+    )
+    context.plan = after
+    context.events.emit(PlanDowngraded(job_id=context.job_id, plan=after, why=why, notice=notice))
+
+
+def twice(context: Context, what: str, work: Callable[[], T]) -> T:
+    """Do some work that has no smaller plan; once more when memory ran out.
+
+    Args:
+        context: Of the job.
+        what: It is, in words: "checking the result".
+        work: May be done again from its beginning.
+
+    Raises:
+        OutOfMemory: Memory ran out again.
+        Exception: Anything else, at once.
+    """
+    for _ in range(2):
+        try:
+            return work()
+        except Exception as err:
+            if not is_out_of_memory(err):
+                raise
+            logger.warning("%s: %s", what, err, exc_info=True)
+            let_go(err)
+        give_back()
+    raise OutOfMemory(
+        f"Memory ran out while {what}.",
+        hint="Close other programs, then resume the job: finished parts are kept.",
+        what=what,
+    )
+
+
+def floor_error(plan: Plan, context: Context) -> OutOfMemory:
+    """The honest end: what the smallest plan takes and what is free now."""
+    if plan.model.device == "cuda":
+        gpus = devices.gpus()
+        return no_smaller(plan, gpus[0].free_bytes if gpus else 0, context.holders())
+    return no_smaller(plan, devices.ram()[1])
+
+
+def _warn(context: Context, code: str, message: str) -> None:
+    notice = Notice(code=code, severity="warning", message=message)
+    context.events.emit(Warned(job_id=context.job_id, notice=notice))
