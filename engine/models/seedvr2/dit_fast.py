@@ -84,7 +84,7 @@ class FastDit(SeedVr2Dit):
             has more; in the MLP a chunk of tokens. Of weights in narrow formats, those of a layer
             that the picture goes through, in the type of the latent.
         """
-        with no_gradients(), exact_arithmetic():
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             if not self._tools.work_on(latent.device, latent.dtype):
                 self._tools = Tools(self.config, self.switches, latent.device, latent.dtype)
             layout = self._layouts.of(self._key(latent, text))

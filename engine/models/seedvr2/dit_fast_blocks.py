@@ -22,7 +22,7 @@ from engine.models.seedvr2.dit_chunks import chunk_rows
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_layout import Order, WindowGroup
 from engine.models.seedvr2.dit_modulation import LayerVectors
-from engine.models.seedvr2.dit_steps import Shifts, Steps, Triple
+from engine.models.seedvr2.dit_steps import Shifts, Triple, steps_of
 from engine.ops.attention.attend import attend
 from engine.ops.linear.twin import ProductLinear, TwinLinear
 from engine.ops.products import Activation, onednn_product, onednn_serves, product
@@ -60,7 +60,7 @@ class Tools:
         self, config: DitConfig, switches: DitSwitches, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.config, self.switches = config, switches
-        self.steps = Steps(switches, config.norm_eps)
+        self.steps = steps_of(switches, config.norm_eps)
         self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
         self._chunk = chunk_rows(config, device.type, dtype.itemsize)
 

@@ -101,6 +101,15 @@ class Steps:
             rows.add_((change * gate).to(rows.dtype))
 
 
+def steps_of(switches: DitSwitches, eps: float) -> Steps:
+    """Those that some switches ask for; torch's compiler is only loaded with "compile"."""
+    if not switches.compile:
+        return Steps(switches, eps)
+    from engine.models.seedvr2.dit_compiled import CompiledSteps
+
+    return CompiledSteps(switches, eps)
+
+
 def _turned(x: Tensor, placement: Placement) -> Tensor:
     """[N, heads, d], each pair of neighbouring channels turned."""
     if placement.cos is None or placement.sin is None:

@@ -20,6 +20,7 @@ from engine.models.seedvr2.dit_cost import streams
 from engine.models.seedvr2.dit_fast import FastDit
 from engine.models.seedvr2.keymap import DIT_KEYS
 from engine.models.seedvr2.load_text import load_text_embedding
+from engine.ops.compiler import require_compiler
 from engine.ops.flat import put_tensor
 from engine.ops.linear.fp8 import Fp8Product
 from engine.ops.linear.gguf import BLOCKS, dequantise
@@ -90,7 +91,7 @@ def load_dit(
         WrongModel: A whole file, but of another model, or repackaged.
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a model.
         WrongNumbers: Tensors of a format that we cannot read.
-        FeatureMissing: The device cannot multiply as the options say.
+        FeatureMissing: The device cannot multiply as the options say, or torch not compile for it.
 
     Memory: what is resident, in the file's own format where that is fp8 or GGUF, and one tensor.
         Streamed blocks stay in the file, which stays mapped and takes no memory until it is read;
@@ -100,6 +101,8 @@ def load_dit(
     where = torch.device(device)
     if options.products != "none":
         require(options.products, where)
+    if form == "fast" and options.all_switches().compile:
+        require_compiler(where)
     with open_weights(path) as file:
         config = dit_config_of(file)
         with torch.device("meta"):

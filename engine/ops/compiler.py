@@ -1,0 +1,57 @@
+"""Whether torch's own compiler works on a device; nothing of it is loaded before it is asked for.
+
+Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from functools import cache
+from typing import Any
+
+import torch
+
+from engine.errors import FeatureMissing
+from engine.paths import cache_folder
+
+logger = logging.getLogger(__name__)
+
+
+def require_compiler(device: torch.device) -> None:
+    """Refuse a device that torch cannot compile for; a small function is tried once in a process.
+
+    Raises:
+        FeatureMissing: Triton or a C++ compiler is missing, or does not work; the hint tells which.
+    """
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise _missing("Triton is not installed, which torch.compile needs for a card.")
+    if not _compiles(device):
+        kind = "the card" if device.type == "cuda" else "the processor: it needs a C++ compiler"
+        raise _missing(f"torch.compile does not work here for {kind}.")
+
+
+def _missing(message: str) -> FeatureMissing:
+    return FeatureMissing(
+        message,
+        hint="Turn the switch dit.compile off; on Windows triton-windows may be installed.",
+        feature="compile",
+    )
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    compiler: Any = torch.compile  # its types do not keep those of the function
+    x = torch.arange(8.0, device=device)
+    try:
+        found = compiler(_trial, fullgraph=True)(x)
+    except (RuntimeError, ImportError, OSError) as err:
+        logger.warning("torch.compile on %s: %s", device, str(err).partition("\n")[0])
+        return False
+    return bool(torch.equal(found.cpu(), _trial(x).cpu()))
+
+
+def _trial(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x + 1
