@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from engine.cost import Cost
 from engine.geometry import Size
+from engine.memory import diffusion_vae
+from engine.memory.diffusion_vae import BLEND_PX, ENCODE_OVERLAP_PX, STEP, Asked, Moment, Streamed
 from engine.models.cost_ledger import ITEM
 from engine.models.seedvr2 import cost, dit_cost, files, flops
 from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.dit_config import DitConfig
-from engine.models.seedvr2.split_grid import split_tiles, whole_tiles
 from engine.optimisations import VaeSwitches
 from engine.plan import DiffusionPlan, ModelPlan
-from engine.tiling.grid import tile_grid
 
-STEP = 4  # frames of a latent
-BLEND_PX = 32  # of the ramp between decoded tiles
-ENCODE_OVERLAP_PX = 64
-_SLICES = 8  # that a tile is encoded for at a time
-_STEADY = 9  # frames: from the third slice on memory does not grow
+__all__ = ["BLEND_PX", "ENCODE_OVERLAP_PX", "STEP", "Needs", "needs"]
+
+_EXACT = 4  # bytes of a number of latents and of finished frames
+_COLOURS = 3
+_POOLED = ("lab", "wavelet_adaptive", "hsv")  # correct the frames of a block together
+_PICTURES = {"none": 4, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
+_SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
+_SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +35,30 @@ class Needs:
         weights: On the device, for as long as the job runs.
         encode: Beside them, on the device, while the encoder works.
         transformer: The same of the transformer.
-        decode: The same of the decoder.
-        host: In main memory, device or not: carries that wait, canvases, frames on their way.
+        decode: The same of the decoder, and while its frames are finished.
+        finishing: The same while frames are finished: what the job holds then, and the frames.
+        hosts: In main memory while each stage works, device or not: carries that wait, canvases,
+            frames on their way.
+        sources: Frames of the source that wait for their result, in main memory too.
     """
 
     weights: int
     encode: int
     transformer: int
     decode: int
-    host: int
+    finishing: int
+    hosts: dict[str, int]
+    sources: int
 
     @property
     def device(self) -> int:
         """Most bytes on the device at once."""
         return max(self.stages.values())
+
+    @property
+    def host(self) -> int:
+        """Most bytes of main memory at once, device or not."""
+        return max(self.hosts.values()) + self.sources
 
     @property
     def stages(self) -> dict[str, int]:
@@ -56,23 +70,36 @@ class Needs:
         }
 
 
+@lru_cache(maxsize=4096)
 def needs(model: ModelPlan) -> Needs:
     """What a job takes; from numbers alone."""
     plan = model.diffusion
     if plan is None:
         raise ValueError(f"{model.model} is no diffusion model")
     dit, vae = files.configs(model.model, plan)
-    encode, encode_host = _encode(vae, plan, model)
-    decode, decode_host = _decode(vae, plan, model)
-    frames_under_way = 3 * STEP * plan.padded.pixels * 12
-    sources = latents_of(plan) * STEP * plan.size.pixels * 2
+    found = _stages(vae, plan, model, _transformer(dit, plan, model))
+    most = {name: _most(moments, model.device) for name, moments in found.items()}
+    sources = (latents_of(plan) + _undecoded(plan)) * STEP * plan.size.pixels * _SOURCE_BYTES
     return Needs(
-        weights=_vae_weights(vae, plan) + _dit_weights(dit, plan, model),
-        encode=encode + frames_under_way,
-        transformer=_forward(dit, plan, model),
-        decode=decode + frames_under_way,
-        host=encode_host + decode_host + sources + plan.pin_bytes,
+        weights=_vae_weights(vae, plan, model) + _dit_weights(dit, plan, model),
+        encode=most["encode"].device,
+        transformer=most["transformer"].device,
+        decode=most["decode"].device,
+        finishing=most["finishing"].device,
+        hosts={
+            name: most[name].host + plan.pin_bytes for name in ("encode", "transformer", "decode")
+        },
+        sources=sources,
     )
+
+
+def _most(moments: Iterable[Moment], device: str) -> Moment:
+    """Most bytes of the device, and of main memory; where that is one, of both together."""
+    found = list(moments)
+    most = max(moment.device for moment in found)
+    if device == "cuda":
+        return Moment(most, max(moment.host for moment in found))
+    return Moment(most, max(moment.device + moment.host for moment in found) - most)
 
 
 def work(model: ModelPlan, frames: int) -> float:
@@ -89,7 +116,7 @@ def stage_work(model: ModelPlan, frames: int) -> dict[str, float]:
     latents = latents_of(plan)
     done = latents - (plan.shared if plan.join == "latents" else -(-plan.shared // STEP))
     clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
-    encode, decode = _vae_work(vae, plan)
+    encode, decode = _vae_work(vae, plan, model)
     return {
         "encode": frames * encode,
         "transformer": frames * clip / max(1, done * STEP),
@@ -108,7 +135,7 @@ def tiles(model: ModelPlan) -> int:
     if plan is None or plan.decode_tile is None:
         return 1
     _, vae = files.configs(model.model, plan)
-    return len(_boxes(vae, plan, plan.decode_tile))
+    return len(diffusion_vae.decode_boxes(_decoding(vae, plan, model), plan.decode_tile))
 
 
 def streamed_bytes(model: ModelPlan) -> int:
@@ -121,63 +148,111 @@ def streamed_bytes(model: ModelPlan) -> int:
     return dit_cost.streamed_bytes(dit, stored, plan.blocks_on_device, dtype=model.dtype)
 
 
-def _encode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int, int]:
-    """Bytes on the device and on the host."""
-    work = _work(plan, model, plan.encode_tile or plan.padded)
-    found = _encode_cost(vae, work)
-    device = found.activations + found.workspace + found.carry
-    if plan.encode_tile is None:
-        return device, 0
-    boxes = tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX)
-    waiting = STEP * (_SLICES + plan.warm_up) * plan.padded.pixels * 3 * work.item
-    return device, waiting + (0 if plan.warm_up else found.carry * len(boxes))
+def _stages(
+    vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan, transformer: tuple[int, int]
+) -> dict[str, tuple[Moment, ...]]:
+    """Moments of each stage, weights apart: what it computes beside what the others leave."""
+    encode, decode = diffusion_vae.encoding(_encoding(vae, plan, model)), _decode(vae, plan, model)
+    frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
+    latents = 3 * latents_of(plan) * _latent_bytes(vae, plan)
+    forward, kept = transformer
+    held = Moment(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
+    placing = Moment(STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers)
+    waiting = encode.waits + decode.waits
+    finishing = Moment(_finishing(plan, vae_item(plan)) + decode.buffers, decode.canvas)
+    sampling = latents_of(plan) * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
+    decoded = Moment(_decoded_frames(plan) * frame)
+    return {
+        "encode": (
+            held + encode.begins + Moment(frame),
+            *(held + decode.waits + moment for moment in encode.goes_on),
+            held + waiting + placing,
+        ),
+        "transformer": (held + waiting + Moment(forward - kept + sampling),),
+        "decode": (
+            *(held + decoded + encode.waits + m for m in (decode.begins, *decode.goes_on)),
+            held + decoded + waiting + finishing,
+        ),
+        "finishing": (held + decoded + waiting + finishing,),
+    }
 
 
-def _decode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int, int]:
-    whole = _work(plan, model, plan.padded)
-    if plan.decode_tile is None:
-        found = _decode_cost(vae, whole)
-        return found.activations + found.workspace + found.carry, 0
-    boxes = _boxes(vae, plan, plan.decode_tile)
-    if plan.decodes_whole_tiles:
-        return _decode_whole(vae, plan, replace(whole, size=boxes[0]), len(boxes))
-    low = _low_cost(vae, whole)
-    high = _high_cost(vae, replace(whole, size=boxes[0]))
-    device = low.carry + max(
-        low.activations + low.workspace, high.activations + high.workspace + high.carry
+def vae_item(plan: DiffusionPlan) -> int:
+    """Bytes of a number of the VAE."""
+    return ITEM[plan.vae_dtype]
+
+
+def _held_frames(plan: DiffusionPlan) -> int:
+    """Padded frames that wait to be encoded; clips that are joined as frames wait as a whole."""
+    return STEP if plan.join == "latents" else STEP + 2 * plan.clip
+
+
+def _decoded_frames(plan: DiffusionPlan) -> int:
+    """Padded frames of the decoder beside those that it makes."""
+    if plan.join != "latents":
+        return 2 * plan.clip
+    return STEP if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
+
+
+def _finishing(plan: DiffusionPlan, item: int) -> int:
+    """Bytes of frames that are finished, and of what becomes of them."""
+    count = STEP
+    if plan.join != "latents":
+        count = plan.clip - plan.shared
+    elif plan.colour in _POOLED:
+        count = STEP * (plan.clip - plan.shared)
+    padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0))
+    if plan.colour in _POOLED:
+        padded *= 2
+    pictures = _COLOURS * _EXACT * _PICTURES.get(plan.colour, 5)
+    return count * (padded * plan.padded.pixels + pictures * plan.size.pixels) + (
+        _SMOOTHING_BYTES * plan.size.pixels
     )
-    latents = latents_of(plan)
-    width = vae.block_out_channels[-2]
-    features = 2 * (latents + plan.warm_up) * (plan.padded.pixels // 16) * width * whole.item
-    canvas = STEP * latents * plan.padded.pixels * 6
-    return device, canvas + features + (0 if plan.warm_up else high.carry * len(boxes))
 
 
-def _decode_whole(
-    vae: VaeConfig, plan: DiffusionPlan, tile: cost.Work, tiles: int
-) -> tuple[int, int]:
-    """The same where tiles go through all of the decoder."""
-    found = _decode_cost(vae, tile)
-    latents = latents_of(plan)
-    waiting = (latents + plan.warm_up) * (plan.padded.pixels // 64) * vae.latent_channels * 4
-    canvas = STEP * latents * plan.padded.pixels * 6
-    host = canvas + waiting + (0 if plan.warm_up else found.carry * tiles)
-    return found.activations + found.workspace + found.carry, host
+def _latent_bytes(vae: VaeConfig, plan: DiffusionPlan) -> int:
+    """Of one latent."""
+    return plan.padded.pixels // vae.spatial_factor**2 * vae.latent_channels * _EXACT
 
 
-_encode_cost = lru_cache(maxsize=512)(cost.encode_cost)
-_decode_cost = lru_cache(maxsize=512)(cost.decode_cost)
-_high_cost = lru_cache(maxsize=512)(cost.decode_high_cost)
+def _encoding(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> Asked:
+    return Asked(
+        config=vae,
+        frame=plan.padded,
+        device=model.device,
+        dtype=plan.vae_dtype,
+        switches=model.switches.vae,
+        tile=plan.encode_tile,
+        warm_up=plan.warm_up if plan.encode_tile is not None else 0,
+    )
 
 
-@lru_cache(maxsize=512)
-def _low_cost(vae: VaeConfig, work: cost.Work) -> Cost:
-    """With features that leave for main memory."""
-    return cost.decode_low_cost(vae, work, park=True)
+def _decoding(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> Asked:
+    shared = plan.shared if plan.join == "latents" else 0
+    tiled = plan.decode_tile is not None
+    return replace(
+        _encoding(vae, plan, model),
+        tile=plan.decode_tile,
+        warm_up=plan.warm_up if tiled else 0,
+        latents=latents_of(plan) - shared if tiled else 0,
+        is_whole=tiled and plan.decodes_whole_tiles,
+    )
 
 
-def _vae_weights(vae: VaeConfig, plan: DiffusionPlan) -> int:
-    return cost.weights_bytes(vae, plan.vae_dtype, VaeSwitches())
+def _decode(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> Streamed:
+    return diffusion_vae.decoding(_decoding(vae, plan, model))
+
+
+def _undecoded(plan: DiffusionPlan) -> int:
+    """Latents whose frames wait on their way to the transformer."""
+    return diffusion_vae.SLICES if plan.encode_tile is not None else 1
+
+
+def _vae_weights(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
+    return _all_vae_weights(vae, plan.vae_dtype, model.switches.vae)
+
+
+_all_vae_weights = lru_cache(maxsize=64)(cost.weights_bytes)
 
 
 def _dit_weights(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
@@ -187,16 +262,12 @@ def _dit_weights(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
     )
 
 
-def _forward(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> int:
+def _transformer(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[int, int]:
+    """Bytes of a forward, and of what stays behind it."""
     stored = _bytes_per_weight(dit, plan, model)
-    return dit_cost.forward_bytes(
-        dit,
-        _grid(plan),
-        files.TEXT_TOKENS,
-        model.dtype,
-        model.device,
-        widened=plan.products == "none" and stored < ITEM[model.dtype],
-    )
+    asked = (dit, _grid(plan), files.TEXT_TOKENS, model.dtype, model.device)
+    widened = plan.products == "none" and stored < ITEM[model.dtype]
+    return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
 
 
 def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> float:
@@ -209,47 +280,27 @@ def _bytes_per_weight(dit: DitConfig, plan: DiffusionPlan, model: ModelPlan) -> 
     return stored if stored < 1.6 else wide
 
 
-def _vae_work(vae: VaeConfig, plan: DiffusionPlan) -> tuple[float, float]:
+def _vae_work(vae: VaeConfig, plan: DiffusionPlan, model: ModelPlan) -> tuple[float, float]:
     """Operations of encoding and decoding a frame, overlaps and warming up counted."""
-    encode, decode = _vae_flops(vae, plan.padded)
+    encode, decode = _vae_flops(vae, plan.padded, model.switches.vae)
     pixels = plan.padded.pixels
     if plan.encode_tile is not None:
-        boxes = tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX)
-        encode *= sum(box.size.pixels for box in boxes) / pixels * (1 + plan.warm_up / _SLICES)
+        boxes = diffusion_vae.encode_boxes(_encoding(vae, plan, model))
+        again = 1 + plan.warm_up / diffusion_vae.SLICES
+        encode *= sum(size.pixels for size in boxes) / pixels * again
     if plan.decode_tile is not None:
-        sizes = _boxes(vae, plan, plan.decode_tile)
+        boxes = diffusion_vae.decode_boxes(_decoding(vae, plan, model), plan.decode_tile)
         again = 1 + plan.warm_up / latents_of(plan)
-        decode *= sum(size.pixels for size in sizes) / pixels * again
+        decode *= sum(size.pixels for size in boxes) / pixels * again
     return encode, decode
 
 
 @lru_cache(maxsize=256)
-def _vae_flops(vae: VaeConfig, size: Size) -> tuple[float, float]:
+def _vae_flops(vae: VaeConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
     """Of encoding and of decoding one frame of a long shot."""
-    clip = flops.Work(frames=17, size=size, switches=VaeSwitches(), slice_frames=4)
+    clip = flops.Work(frames=17, size=size, switches=switches, slice_frames=4)
     encode, decode = flops.encode_flops(vae, clip), flops.decode_flops(vae, clip)
     return encode.total / 17, decode.total / 17
-
-
-def _work(plan: DiffusionPlan, model: ModelPlan, size: Size) -> cost.Work:
-    return cost.Work(
-        frames=_STEADY + STEP,
-        size=size,
-        switches=VaeSwitches(),
-        slice_frames=STEP,
-        dtype=plan.vae_dtype,
-        device="cuda" if model.device == "cuda" else "cpu",
-    )
-
-
-def _boxes(vae: VaeConfig, plan: DiffusionPlan, tile: Size) -> list[Size]:
-    factor = vae.spatial_factor
-    latent = Size(plan.padded.width // factor, plan.padded.height // factor)
-    if plan.decodes_whole_tiles:
-        cut = whole_tiles(vae, latent, tile)
-    else:
-        cut = split_tiles(vae, latent, tile, BLEND_PX)
-    return [box.size.scaled(cut.factor) for box in cut.boxes]
 
 
 def _grid(plan: DiffusionPlan) -> tuple[int, int, int]:

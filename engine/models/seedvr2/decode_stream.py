@@ -226,5 +226,5 @@ class _Tiled:
             self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
 
     def _taken(self, index: int) -> Carry:
-        """A tile's carry on the device; nobody holds its frames beside it, so they go one by one."""
+        """A tile's carry on the device, which alone holds its frames: they go one by one."""
         return self._carries[index].handed_over().moved(self._device)

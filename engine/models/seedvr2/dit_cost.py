@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from engine.models.seedvr2.dit_config import DitConfig
 from engine.models.seedvr2.dit_flops import Flops, forward_flops
-from engine.models.seedvr2.dit_memory import ITEM, forward_bytes
+from engine.models.seedvr2.dit_memory import ITEM, forward_bytes, kept_bytes
 from engine.models.seedvr2.dit_numbers import (
     FORMAT_BYTES,
     block_tensors,
@@ -22,6 +22,7 @@ __all__ = [
     "blocks_on_device",
     "forward_bytes",
     "forward_flops",
+    "kept_bytes",
     "largest_block_bytes",
     "parameters",
     "resident_bytes",

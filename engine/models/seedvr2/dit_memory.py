@@ -49,6 +49,15 @@ def forward_bytes(
     return _Forward(config, latent, text, dtype, device).peak() + wide
 
 
+@lru_cache(maxsize=256)
+def kept_bytes(
+    config: DitConfig, latent: Grid, text: int = 58, dtype: str = "bfloat16", device: str = "cuda"
+) -> int:
+    """Bytes that stay between two forwards whose buffers were given back; see `forward_bytes`."""
+    forward = _Forward(config, latent, text, dtype, device)
+    return forward.texts_bytes() + forward.vectors_bytes() + forward.layout_bytes()
+
+
 def _widened(config: DitConfig) -> int:
     """Numbers of the matrices that the picture goes through in a layer, and of one more."""
     blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]
@@ -127,12 +136,22 @@ class _Forward:
     def small_bytes(self) -> int:
         """The text's numbers, vectors of all layers, scratch of operators."""
         config, inner = self.config, self.config.inner_dim
-        text = self.text * (config.text_in_dim + 4 * config.dim + 8 * inner) * self.item
-        sums = self.text * inner * 2 * _EXACT
-        vectors = config.layers * (12 * config.dim + 4 * config.head_dim) + 12 * config.dim
+        text = self.text * 4 * inner * self.item + self.text * inner * 2 * _EXACT
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
         scratch = 192 * _MIB + widest * self.item if self.is_card else 2 * _MIB
-        return text + sums + vectors * _EXACT + scratch
+        return self.texts_bytes() + self.vectors_bytes() + text + scratch
+
+    def texts_bytes(self) -> int:
+        """The text, and what the first layer makes of it."""
+        config = self.config
+        numbers = config.text_in_dim + 4 * config.dim + 4 * config.inner_dim
+        return self.text * numbers * self.item
+
+    def vectors_bytes(self) -> int:
+        """What layers are modulated by."""
+        config = self.config
+        vectors = config.layers * (12 * config.dim + 4 * config.head_dim) + 12 * config.dim
+        return vectors * _EXACT
 
     def layout_bytes(self) -> int:
         """Of indices and angles."""

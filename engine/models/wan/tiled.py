@@ -187,5 +187,5 @@ class TiledHalf:
         return torch.stack(parts).permute(0, 3, 1, 2)
 
     def _taken(self, index: int) -> Carry:
-        """A tile's carry on the device; nobody holds its frames beside it, so they go one by one."""
+        """A tile's carry on the device, which alone holds its frames: they go one by one."""
         return self._carries[index].handed_over().moved(self._way.device)
