@@ -141,8 +141,8 @@ class Program(QObject):
 
     def _remember_peak(self) -> None:
         active = self.queue.active
-        if active is not None and active.plan is not None:
-            self.telemetry.planned_bytes = active.plan.device_bytes
+        plan = active.plan if active is not None else None
+        self.telemetry.planned_bytes = plan.device_bytes if plan is not None else 0
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)

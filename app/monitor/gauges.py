@@ -7,8 +7,9 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app import wording
 from app.i18n import tr
+from app.monitor.video_memory import VideoMemory, about_card
 from app.state.telemetry_model import TelemetryModel
-from app.widgets.meters import ShareBar, ShareRing
+from app.widgets.meters import ShareBar
 
 _MB_PER_GB = 1024
 
@@ -53,41 +54,6 @@ class Gauge(QWidget):
         self.setToolTip(explanation)
         self.setAccessibleName(f"{self._name.text()} {text}")
         self.setAccessibleDescription(explanation)
-
-
-class VideoMemory(QWidget):
-    """A ring with used and total memory of the card; hidden while there is no card."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ring = ShareRing()
-        self._name, self._figure = QLabel("VRAM"), QLabel()
-        self._name.setProperty("kind", "secondary")
-        self._figure.setProperty("kind", "gauge")
-        texts = QVBoxLayout()
-        texts.setSpacing(0)
-        texts.addWidget(self._name)
-        texts.addWidget(self._figure)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self._ring)
-        row.addLayout(texts)
-        self.setVisible(False)
-
-    def show_reading(self, ours: int, others: int, total: int, planned: float | None) -> None:
-        """Memory in MB, and the plan's peak as a part of the whole."""
-        self._ring.set_shares(ours / total, others / total, planned)
-        used, whole = (ours + others) / _MB_PER_GB, total / _MB_PER_GB
-        self._figure.setText(f"{used:.1f} / {whole:.1f} GB")
-        self.setToolTip(
-            tr(
-                "Upreel {ours} GB, others {others} GB",
-                ours=f"{ours / _MB_PER_GB:.1f}",
-                others=f"{others / _MB_PER_GB:.1f}",
-            )
-        )
-        self.setAccessibleName(f"VRAM {self._figure.text()}")
 
 
 class Gauges(QWidget):
@@ -160,8 +126,5 @@ class Gauges(QWidget):
         self._video_memory.setVisible(gpu is not None)
         self._gpu.setVisible(gpu is not None)
         if gpu is not None:
-            planned = self._model.planned_bytes / 2**20 / max(1, gpu.total_mb)
-            self._video_memory.show_reading(
-                gpu.ours_mb, gpu.others_mb, max(1, gpu.total_mb), planned or None
-            )
-            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", gpu.name)
+            self._video_memory.show_reading(gpu, self._model.planned_bytes)
+            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", about_card(gpu))

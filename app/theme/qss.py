@@ -42,6 +42,8 @@ def _labels(t: Theme) -> str:
     return f"""
 QLabel {{ background: transparent; color: {t.text_1}; }}
 QLabel[kind="secondary"] {{ color: {t.text_2}; font-size: {tokens.SMALL_PX}px; }}
+QLabel[kind="spilled"] {{
+  color: {t.error}; font-size: {tokens.SMALL_PX}px; font-weight: 600; }}
 QLabel[kind="small"] {{ font-size: {tokens.SMALL_PX}px; }}
 QLabel[kind="planned"] {{
   color: {t.information}; border: 1px solid {t.information}; border-radius: 6px;

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.theme import tokens
 
+_LEAST_SEEN = 0.05  # of a ring
+
 
 class ShareBar(QWidget):
     """A bar: our part, others' part, and an amber tick at a limit."""
@@ -55,17 +57,23 @@ class ShareBar(QWidget):
 
 
 class ShareRing(QWidget):
-    """The same as a ring: ours in the accent, others' in grey, an amber tick at the plan's peak."""
+    """The same as a ring: ours in the accent, others' in grey, an amber tick at the plan's peak.
+
+    What did not fit is red and ends where the ring does, however little it is.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._ours = self._others = 0.0
+        self._ours = self._others = self._spilled = 0.0
         self._tick: float | None = None
         self.setFixedSize(34, 34)
 
-    def set_shares(self, ours: float, others: float, tick: float | None = None) -> None:
-        """Parts of the whole, 0 to 1."""
+    def set_shares(
+        self, ours: float, others: float, *, spilled: float = 0.0, tick: float | None = None
+    ) -> None:
+        """Parts of the whole, 0 to 1; `spilled` is ours that lies outside of it."""
         self._ours, self._others, self._tick = ours, others, tick
+        self._spilled = min(1.0, max(_LEAST_SEEN, spilled)) if spilled > 0 else 0.0
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
@@ -78,6 +86,7 @@ class ShareRing(QWidget):
             (0.0, 1.0, theme.surface_3),
             (self._ours, self._others, tokens.mixed(theme.text_2, theme.surface_3, 0.55)),
             (0.0, self._ours, theme.accent),
+            (1.0 - self._spilled, self._spilled, theme.error),
         ]
         if self._tick is not None:
             arcs.append((self._tick - 0.01, 0.02, theme.warning))
