@@ -36,6 +36,7 @@ from engine.models.wan.latent_writer import LatentWriter
 from engine.models.wan.latents import MODELS, TEMPORAL_FACTOR, LatentSpace, frames_of, normalised
 from engine.models.wan.load_vae import load_wan
 from engine.models.wan.streams import EncodeStream, Streaming
+from engine.ops.precision import arithmetic_of
 from engine.pipeline.latent_vae import ready_vae
 from engine.pipeline.output import check_output, part_path, publish, translated
 from engine.pipeline.recovery import Failure, attempt
@@ -44,6 +45,7 @@ from engine.pipeline.stages.source import SourceColours
 from engine.pipeline.view import turn
 from engine.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.switches import Switches, switches_of
 from engine.units import bytes_text, parse_clock
 from engine.video.decode import FrameReader
 from engine.video.frames import PlanarFrame
@@ -59,6 +61,7 @@ class _Way:
     dtype: str
     tile: Size | None
     threads: int
+    switches: Switches
 
 
 def encode_latents(
@@ -173,6 +176,7 @@ class _Encoding:
             dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
             tile=tile_of(settings.encode_tile, self.padded) or tile,
             threads=budget.threads,
+            switches=switches_of(settings.switches, device, budget.capability),
         )
         asked = Pass(
             config=vae.config, frame=self.padded, device=device, dtype=way.dtype, tile=way.tile
@@ -197,14 +201,14 @@ class _Encoding:
     def _attempt(self, path: Path, way: _Way, part: Path) -> int:
         torch.set_num_threads(way.threads)
         dtype: torch.dtype = getattr(torch, way.dtype)
-        vae = load_wan(path, form="fast", device=way.device, dtype=dtype)
+        vae = load_wan(path, form="fast", device=way.device, dtype=dtype, switches=way.switches.vae)
         stream = EncodeStream(vae, self.padded, Streaming(tile=way.tile), self._control.check)
         step = self._space.factor
         grid = Size(self.padded.width // step, self.padded.height // step)
         writer = LatentWriter(part, self._space.channels, grid)
         self.frames = 0
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), arithmetic_of(way.switches.run):
                 for frames, last in self._slices(way.device):
                     latents = stream.push(frames.to(dtype), last=last)[0].float()
                     writer.add(normalised(latents) if self.reading == "normalised" else latents)
