@@ -145,9 +145,9 @@ class SeedVr2(ShotModel):
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
+        self.rest()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
-        self.rest()
         result = sample(self._predict, noise, condition(latents), self._text)
         if isinstance(self._dit, FastDit):
             self._dit.release()
