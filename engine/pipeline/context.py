@@ -47,6 +47,7 @@ class Context:
     control: Control
     events: EventSink
     pictures: bool = True  # False where nobody looks: no previews are made
+    teaches: bool = True  # False where its time should not change what later plans predict
     gives_back: bool = False  # a pause gives the device's memory back, and loads it again
     guard: SpillGuard | None = None  # where a card may spill
     holders: Callable[[], tuple[Holder, ...]] = _nobody  # who else holds memory of the card

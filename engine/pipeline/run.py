@@ -220,8 +220,8 @@ def _progress(context: Context, stage: str) -> Callable[[int, int], None]:
 
 
 def _learn(context: Context, segments: SegmentLog, seconds: float) -> None:
-    frames = sum(record.frames for record in segments.records)
-    times.learn(replace(context.plan, span=FrameSpan(0, frames)), seconds)
+    if context.teaches:
+        times.learn(replace(context.plan, span=FrameSpan(0, frames_of(segments))), seconds)
 
 
 def _remove(part: Path) -> None:
