@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine import commands as c
@@ -23,6 +23,7 @@ from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
 from engine.jobs.latent_desk import LatentDesk
 from engine.jobs.mistakes import internal
+from engine.jobs.preset_desk import PresetDesk
 from engine.jobs.runner import prepared, run
 from engine.jobs.store import JobStore
 from engine.jobs.weights_worker import WeightsWorker
@@ -59,6 +60,7 @@ class EngineThread(threading.Thread):
         self._leaving = False
         self._weights = WeightsWorker(sink)
         self._latents = LatentDesk(sink)
+        self._presets = PresetDesk(sink, machine.pretend)
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Prepare: self._prepare,
             c.AddJob: self._add,
@@ -74,12 +76,18 @@ class EngineThread(threading.Thread):
             c.CancelJob: self._cancel,
             c.ShowFrame: self._show_frame,
             c.ShowLatent: self._latents.answer,
+            c.ListPresets: self._presets.answer,
+            c.SavePreset: self._presets.answer,
+            c.RemovePreset: self._presets.answer,
+            c.ExportPreset: self._presets.answer,
+            c.ImportPreset: self._presets.answer,
             c.ListWeights: self._weights.answer,
             c.GetWeights: self._weights.answer,
             c.VerifyWeights: self._weights.answer,
             c.ImportWeights: self._weights.answer,
             c.RemoveWeights: self._weights.answer,
             c.StopWeights: self._weights.answer,
+            c.ChangeEngine: self._change_engine,
             c.Shutdown: self._shutdown,
             _Ended: self._ended,
         }
@@ -124,6 +132,9 @@ class EngineThread(threading.Thread):
                 code=error.code, severity="warning", message=error.message, hint=error.hint
             )
             self._sink.emit(e.Warned(job_id=job_id, notice=notice))
+
+    def _change_engine(self, command: c.ChangeEngine) -> None:
+        self._machine = replace(self._machine, settings=command.settings)
 
     # --- the queue
 

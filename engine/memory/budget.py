@@ -63,6 +63,21 @@ def measure_budget(
     return here if pretend is None else with_card(here, pretend)
 
 
+def card_here(pretend: Card | None = None) -> tuple[str, int]:
+    """Title and bytes of the card that jobs are planned for; "" and 0 without one.
+
+    Args:
+        pretend: A card in the place of the one that is here.
+    """
+    gpu = next(iter(devices.gpus()), None) if _torch_has_cuda() else None
+    card = pretend or (cards.find(gpu.name, gpu.total_bytes) if gpu else None)
+    if card is not None:
+        return card.title, card.memory_bytes
+    if gpu is None:
+        return "", 0
+    return f"{gpu.name}, {gpu.total_bytes / cards.GIB:.2g} GB", gpu.total_bytes
+
+
 def pretended_budget(card: Card | None, *, ram_bytes: int, threads: int = 8) -> Budget:
     """What a job might use of a machine that is not here; looks at nothing.
 

@@ -68,7 +68,7 @@ def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> 
             data = {}
         old = data.get(_TABLE)
         data[_TABLE] = (old if isinstance(old, dict) else {}) | dataclasses.asdict(settings)
-        _replace(path, to_toml(data))
+        replace_file(path, to_toml(data))
     except OSError as err:
         raise OutputUnwritable(
             f"The settings cannot be written to {path}.",
@@ -101,7 +101,12 @@ def _read(path: Path) -> dict[str, Any]:
         ) from err
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file in one step: a reader sees the old text or the new one.
+
+    Raises:
+        OSError: The disk refuses; the old file is as it was.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     part = Path(name)
     try:
