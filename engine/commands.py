@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.published import ImportMode
-from engine.settings.schema import JobSettings
+from engine.settings.schema import EngineSettings, JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +156,13 @@ class ImportPreset(Command):
     """Take a preset from a file; answered by PresetsListed or PresetFailed."""
 
     path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEngine(Command):
+    """Other settings of the program: for plans and jobs from now on, not for one that runs."""
+
+    settings: EngineSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

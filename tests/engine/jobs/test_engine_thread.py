@@ -7,7 +7,7 @@ from engine import commands as c
 from engine import events as e
 from engine.api import Engine, probe, unfinished
 from engine.errors import EngineStopped
-from engine.settings.schema import JobSettings
+from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.listening import ENDS, Listener, running_engine
 
@@ -131,6 +131,17 @@ def test_settings_can_be_changed_while_waiting(source, tmp_path):
         assert heard.wait(e.PlanChosen).plan.picture.size.width == 384
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(device="cuda")))
         assert heard.wait(e.PlanFailed).error.code == "no-usable-gpu"
+
+
+def test_other_settings_of_the_program_hold_from_the_next_plan_on(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        generous = heard.wait(e.PlanChosen).plan
+        engine.send(c.ChangeEngine(settings=EngineSettings(threads=1, memory_share=0.1)))
+        engine.send(c.ChangeJob(job_id="a", settings=FAST))
+        modest = heard.wait(e.PlanChosen).plan
+    assert modest.model.threads == 1
+    assert modest.budget_bytes < 0.5 * generous.budget_bytes
 
 
 def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
