@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from engine.errors import UnknownKeys, WeightsMissing
+from engine.errors import UnknownKeys, WeightsError, WeightsMissing
 from engine.models.lite.config import COLOURS, KERNEL, LiteConfig, config_from_shapes
+from engine.weights.safetensors_file import SafetensorsFile
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
 
@@ -147,9 +147,9 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
             path=str(path),
         )
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    except SafetensorError as error:
+        with SafetensorsFile(path) as file:
+            tensors = {name: file.tensor(name) for name in sorted(file.shapes)}
+    except WeightsError as error:
         raise UnknownKeys(
             f"The weights file {path.name} is damaged.",
             hint="Install the program again.",
