@@ -7,18 +7,26 @@ import dataclasses
 import glob
 import re
 from pathlib import Path
+from typing import Any
 
 from engine.errors import SettingsError
+from engine.hardware.cards import Card
+from engine.hardware.pretend import from_environment
+from engine.memory import preset_choice
 from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
 from engine.settings.store import load_engine_settings
 from engine.units import parse_clock
 
 
-def job_settings(args: argparse.Namespace) -> JobSettings:
-    """What the options say of a job; `--set` has the last word.
+def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSettings:
+    """What the options say of a job: a preset first, then named ones, `--set` has the last word.
+
+    Args:
+        args: Of a command with the options of a job.
+        pretend: A card in the place of this machine's own, for the presets.
 
     Raises:
-        SettingsError: A size, a time or a setting that cannot be.
+        SettingsError: A preset, a size, a time or a setting that cannot be.
     """
     for text in (args.start, args.stop):
         if text is not None:
@@ -27,9 +35,16 @@ def job_settings(args: argparse.Namespace) -> JobSettings:
     for name in ("dit", "vae", "text_embedding"):
         file = getattr(args, name)
         named[name] = None if file is None else str(Path(file).absolute())
-    settings = JobSettings(**{name: value for name, value in named.items() if value is not None})
-    settings = dataclasses.replace(settings, overwrite=args.overwrite)
+    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    settings = dataclasses.replace(_preset(args, pretend), overwrite=args.overwrite, **changes)
     return with_text(settings, [text for text in args.set if not _is_of_engine(text)])
+
+
+def _preset(args: argparse.Namespace, pretend: Card | None) -> JobSettings:
+    name = getattr(args, "preset", None)
+    if name is None:
+        return JobSettings()
+    return preset_choice.chosen(name, JobSettings(), pretend or from_environment())
 
 
 def engine_settings(args: argparse.Namespace) -> EngineSettings:
@@ -90,9 +105,10 @@ def _target(args: argparse.Namespace) -> dict[str, int | None]:
             raise SettingsError(
                 f"A height of {args.height} is no picture.", hint="Write for example --height 1080."
             )
-        return {"height": args.height}
-    identity = args.model == "none" and args.scale is None
-    return {"scale": 1 if identity else args.scale}
+        return {"height": args.height, "width": 0}
+    if args.scale is not None:
+        return {"scale": args.scale, "height": 0, "width": 0}
+    return {"scale": 1} if args.model == "none" else {}
 
 
 def parse_size(text: str) -> tuple[int, int]:

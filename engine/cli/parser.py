@@ -10,7 +10,18 @@ from typing import Any
 
 from engine.bench.options import DEVICES, DTYPES
 from engine.bench.vae_models import MODELS
-from engine.cli import bench, doctor, latents, models, plan, probe, resume, upscale, verify
+from engine.cli import (
+    bench,
+    doctor,
+    latents,
+    models,
+    plan,
+    presets,
+    probe,
+    resume,
+    upscale,
+    verify,
+)
 from engine.cli.context import Context
 from engine.cli.options import settings_help
 from engine.optimisations import switch_names
@@ -44,6 +55,7 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
+    presets.register(add)
     _machine(add)
     return parser
 
@@ -98,6 +110,12 @@ def _job_options(command: Any) -> None:
         metavar="ID",
         help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, or none to only convert the "
         "file",
+    )
+    command.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="fast, balanced or best for this machine's card, or one of your own (`presets` lists "
+        "them); other options change it",
     )
     for name, what in (
         ("--dit", "SeedVR2: this transformer"),

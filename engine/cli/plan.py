@@ -19,8 +19,9 @@ def run(args: argparse.Namespace, context: Context) -> int:
     """
     pretend = pretended(args.pretend_gpu or "", args.pretend_vram or "")
     output = Path(args.output) if args.output is not None else None
+    settings = options.job_settings(args, pretend)
     plan = context.services.plan(
-        Path(args.input), options.job_settings(args), output, options.engine_settings(args), pretend
+        Path(args.input), settings, output, options.engine_settings(args), pretend
     )
     if context.console.json:
         context.console.data(plan)

@@ -10,7 +10,8 @@ from engine.hardware.cards import Card
 from engine.hardware.presets import presets_of
 from engine.memory.budget import card_here
 from engine.settings import own_presets
-from engine.settings.presets import Preset
+from engine.settings.presets import Preset, applied
+from engine.settings.schema import JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +55,12 @@ def named(name: str, pretend: Card | None = None) -> Preset:
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
     raise SettingsError(f"There is no preset {name!r}.", hint=hint, value=name)
+
+
+def chosen(name: str, settings: JobSettings, pretend: Card | None = None) -> JobSettings:
+    """The settings with those of a preset.
+
+    Raises:
+        SettingsError: There is no such preset.
+    """
+    return applied(named(name, pretend), settings)

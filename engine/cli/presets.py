@@ -1,0 +1,114 @@
+"""`presets`: settings under a name; list, save, give away, take and delete them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engine.cli.context import DONE, Context
+from engine.errors import OutputExists
+from engine.hardware.pretend import from_environment
+from engine.memory import preset_choice
+from engine.settings import own_presets
+from engine.settings.presets import Preset
+from engine.settings.schema import JobSettings, with_text
+
+_EXAMPLES = """examples:
+  python -m engine presets list
+  python -m engine presets save "Old tapes" --preset best --set height=1080
+  python -m engine upscale tape.avi --preset old-tapes
+  python -m engine presets export old-tapes tapes.toml
+  python -m engine presets import tapes.toml
+"""
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Put `presets` with its verbs on the command line."""
+    command = add("presets", run, "list, save, export, import or remove presets", _EXAMPLES)
+    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _verb(verbs, "list", _list, "tell which presets there are for this machine")
+    verb = _verb(verbs, "save", _save, "keep settings under a title")
+    verb.add_argument("title", metavar="TITLE")
+    verb.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="as for `upscale`; may be given several times",
+    )
+    verb.add_argument("--preset", metavar="NAME", help="begin with the settings of this one")
+    verb = _verb(verbs, "export", _export, "write a preset to a file")
+    verb.add_argument("name", metavar="NAME")
+    verb.add_argument("path", type=Path, metavar="FILE")
+    verb.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    verb = _verb(verbs, "import", _import, "take a preset from a file")
+    verb.add_argument("path", type=Path, metavar="FILE")
+    verb = _verb(verbs, "remove", _remove, "delete a preset of your own")
+    verb.add_argument("name", metavar="NAME")
+
+
+def run(args: argparse.Namespace, context: Context) -> int:
+    """Do one verb."""
+    args.verb(args, context)
+    return DONE
+
+
+def _verb(verbs: Any, name: str, do: Callable[..., None], help: str) -> Any:
+    verb = verbs.add_parser(
+        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
+    )
+    verb.set_defaults(verb=do, usage_error=verb.error)
+    verb.add_argument("--json", action="store_true", help="print one JSON object")
+    return verb
+
+
+def _list(args: argparse.Namespace, context: Context) -> None:
+    found = preset_choice.offered(from_environment())
+    if context.console.json:
+        context.console.data({"card": found.card, "presets": list(found.presets)})
+    else:
+        width = max(len(preset.name) for preset in found.presets)
+        for preset in found.presets:
+            context.console.say(f"{preset.name:<{width}}  {_line(preset)}")
+    for failure in found.failures:
+        context.console.error(failure)
+
+
+def _line(preset: Preset) -> str:
+    return preset.title if preset.is_own else f"{preset.title}. {preset.description}"
+
+
+def _save(args: argparse.Namespace, context: Context) -> None:
+    settings = JobSettings()
+    if args.preset is not None:
+        settings = preset_choice.chosen(args.preset, settings)
+    made = own_presets.save(args.title, with_text(settings, args.set))
+    _tell(context, made, f"kept as {made.name}")
+
+
+def _export(args: argparse.Namespace, context: Context) -> None:
+    preset = preset_choice.named(args.name, from_environment())
+    if args.path.exists() and not args.overwrite:
+        raise OutputExists(f"{args.path} is already there.", hint="Choose another name.")
+    own_presets.export(preset, args.path)
+    _tell(context, preset, f"written to {args.path}")
+
+
+def _import(args: argparse.Namespace, context: Context) -> None:
+    made = own_presets.take(args.path)
+    _tell(context, made, f"kept as {made.name}")
+
+
+def _remove(args: argparse.Namespace, context: Context) -> None:
+    preset = preset_choice.named(args.name, from_environment())
+    own_presets.remove(preset.name)
+    _tell(context, preset, "removed")
+
+
+def _tell(context: Context, preset: Preset, what: str) -> None:
+    if context.console.json:
+        context.console.data(preset)
+    else:
+        context.console.say(f"{preset.title}: {what}")

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import commands
+from engine.settings.schema import JobSettings
+from tests.helpers.command_line import CommandLine
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
+
+
+def asked(command_line: CommandLine, *words: str) -> JobSettings:
+    assert command_line("plan", "a.mp4", *words).status == 0
+    settings = command_line.services.asked[-1][0]
+    assert isinstance(settings, JobSettings)
+    return settings
+
+
+def test_presets_are_listed_for_the_card(command_line: CommandLine) -> None:
+    ended = command_line("presets", "list")
+    assert ended.status == 0
+    assert "best      RTX 5070 Ti, 16 GB: Best. SeedVR2 7B sharp" in ended.out
+    (answer,) = command_line("presets", "list", "--json").objects
+    assert answer["card"] == "RTX 5070 Ti, 16 GB"
+    assert [preset["name"] for preset in answer["presets"]] == ["fast", "balanced", "best"]
+
+
+def test_a_preset_is_the_beginning_and_options_change_it(command_line: CommandLine) -> None:
+    plain = asked(command_line, "--preset", "best")
+    assert (plain.model, plain.precision, plain.speed) == ("seedvr2-7b-sharp", "fp16", "slow")
+    other = asked(
+        command_line,
+        *("--preset", "Best", "--model", "seedvr2-3b", "--set", "speed=fast", "--height", "1080"),
+    )
+    assert (other.model, other.precision) == ("seedvr2-3b", "fp16")
+    assert (other.speed, other.height) == ("fast", 1080)
+
+
+def test_the_card_of_the_options_counts_before_that_of_the_environment(
+    command_line: CommandLine,
+) -> None:
+    words = ("--preset", "balanced", "--pretend-gpu", "RTX 3050", "--pretend-vram", "6GiB")
+    assert asked(command_line, *words).model == "seedvr2-3b"
+
+
+def test_upscale_takes_presets_too(command_line: CommandLine) -> None:
+    assert command_line("upscale", "a.mp4", "--preset", "fast").status == 0
+    assert command_line.services.engine is not None
+    (job,) = (c for c in command_line.services.engine.commands if isinstance(c, commands.AddJob))
+    assert job.settings.model == "seedvr2-3b"
+
+
+def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: CommandLine) -> None:
+    words = ("--set", "height=2160", "--set", "width=3840")
+    assert command_line("presets", "save", "Mine", *words).status == 0
+    kept = asked(command_line, "--preset", "mine")
+    assert (kept.width, kept.height) == (3840, 2160)
+    assert asked(command_line, "--preset", "mine", "--scale", "3").target is None
+    low = asked(command_line, "--preset", "mine", "--height", "720")
+    assert (low.width, low.height) == (0, 720)
+
+
+def test_an_unknown_preset_names_the_nearest(command_line: CommandLine) -> None:
+    ended = command_line("plan", "a.mp4", "--preset", "balance")
+    assert ended.status == 1
+    assert "There is no preset 'balance'" in ended.err
+    assert "Did you mean balanced?" in ended.err
+
+
+def test_ones_own_are_saved_given_away_removed_and_taken(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "tapes.toml"
+    made = command_line("presets", "save", "Old tapes", "--preset", "fast", "--set", "strength=80")
+    assert made.out == "Old tapes: kept as old-tapes\n"
+    assert asked(command_line, "--preset", "Old tapes").strength == 80
+    assert command_line("presets", "export", "old-tapes", str(file)).status == 0
+    again = command_line("presets", "export", "old-tapes", str(file))
+    assert again.status == 1
+    assert "--overwrite" in again.err
+    assert command_line("presets", "export", "old-tapes", str(file), "--overwrite").status == 0
+    assert command_line("presets", "remove", "old-tapes").status == 0
+    assert command_line("plan", "a.mp4", "--preset", "old-tapes").status == 1
+    (taken,) = command_line("presets", "import", str(file), "--json").objects
+    assert (taken["name"], taken["changes"]["model"]) == ("old-tapes", "seedvr2-3b")
+
+
+def test_the_programs_own_cannot_be_removed(command_line: CommandLine) -> None:
+    ended = command_line("presets", "remove", "best")
+    assert ended.status == 1
+    assert "no preset best of your own" in ended.err
