@@ -15,13 +15,16 @@ from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop
+from app.bench_link import BenchLink
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller, EngineFace, LeftOver
 from app.i18n import Languages, system_language, tr
 from app.latents_link import LatentsLink
 from app.main_window import MainWindow
 from app.presets_link import PresetsLink
+from app.settings_link import SettingsLink
 from app.stage_link import StageLink
+from app.state.bench_model import BenchModel
 from app.state.log_model import LogModel
 from app.state.presets_model import PresetsModel
 from app.state.queue_model import QueueModel
@@ -55,8 +58,15 @@ class Program(QObject):
         self.engine: EngineFace | None = None
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
         self.log, self.weights = LogModel(self), WeightsModel(self)
-        self.presets = PresetsModel(self)
-        for model in (self.queue, self.telemetry, self.weights, self.presets, self.log):
+        self.presets, self.bench_model = PresetsModel(self), BenchModel(self)
+        for model in (
+            self.queue,
+            self.telemetry,
+            self.weights,
+            self.presets,
+            self.bench_model,
+            self.log,
+        ):
             self.bridge.event_seen.connect(model.on_event)
         self.controller = Controller(self.bridge, self.queue, self)
         self.controller.settings = self.ui_state.choices
@@ -72,6 +82,10 @@ class Program(QObject):
             self.window, self.controller, self.queue, self._orders, self.bridge
         )
         self._presets = PresetsLink(self.window, self.controller, self.presets, self.ui_state)
+        self.bench = BenchLink(
+            self.window, self.controller, self.queue, self.bench_model, self.bridge
+        )
+        self.settings = SettingsLink(self.window, self.controller, self.ui_state)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -211,7 +225,8 @@ def begin_work(program: Program, options: argparse.Namespace) -> None:
     from engine.api import Engine, pretended, unfinished
 
     card = pretended(options.pretend_gpu, options.pretend_vram)
-    program.attach(Engine(program.bridge, pretend=card))
+    settings = program.ui_state.engine_settings
+    program.attach(Engine(program.bridge, settings=settings, pretend=card))
     program.offer_left_over(unfinished())
     if options.files:
         program.controller.add_paths([Path(name).absolute() for name in options.files])

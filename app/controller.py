@@ -220,6 +220,14 @@ class Controller(QObject):
                     commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
                 )
 
+    def plan_all_again(self) -> None:
+        """Ask for new plans of the films that wait: the machine is known better now."""
+        for row in self._queue.rows:
+            if row.state is JobState.WAITING:
+                self.send(
+                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
+                )
+
     # Running
 
     def start(self) -> None:

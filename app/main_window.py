@@ -15,7 +15,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
-    QMessageBox,
     QScrollArea,
     QStatusBar,
     QVBoxLayout,
@@ -23,7 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import desktop
-from app.actions import Actions
+from app.actions import SPECS, Actions
 from app.controller import Controller
 from app.foot_strip import FootStrip
 from app.i18n import tr
@@ -42,6 +41,7 @@ from app.theme import tokens
 from app.top_strip import TopStrip
 from app.ui_state import UiState
 from app.widgets.drop_overlay import DropOverlay
+from app.widgets.question import is_confirmed
 from engine import paths
 
 _LOG_HEIGHT = 160
@@ -76,7 +76,9 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
-        self.top = TopStrip(telemetry, self.actions_["models"])
+        self.top = TopStrip(
+            telemetry, *(self.actions_[page] for page in ("models", "bench", "settings"))
+        )
         self.queue_column = QueueColumn(queue)
         self.stage = StageView()
         self.choices = ChoicesForm()
@@ -156,6 +158,12 @@ class MainWindow(QMainWindow):
         else:
             desktop.show_in_folder(row.report.output)
 
+    def hold_start(self, reason: str) -> None:
+        """Let no film start, and say why; "" lets it."""
+        if reason != self.decision.held:
+            self.decision.hold(reason)
+            self._enable(self.selected)
+
     # Selection
 
     def _show_selected(self) -> None:
@@ -203,7 +211,9 @@ class MainWindow(QMainWindow):
         active = self._queue.active
         has_result = row is not None and row.result is not None
         able = {
-            "start": bool(self._queue.count(JobState.WAITING)) and active is None,
+            "start": bool(self._queue.count(JobState.WAITING))
+            and active is None
+            and not self.decision.held,
             "pause": active is not None,
             "cancel": active is not None,
             "open_result": has_result,
@@ -279,18 +289,13 @@ class MainWindow(QMainWindow):
 
     def confirm_close(self) -> bool:
         """Ask whether to leave a running job for later."""
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle("Upreel")
-        box.setText(tr("A film is being worked on."))
-        box.setInformativeText(
-            tr("What is finished is kept. At the next start Upreel offers to continue.")
+        return is_confirmed(
+            self,
+            tr("A film is being worked on."),
+            tr("What is finished is kept. At the next start Upreel offers to continue."),
+            yes=tr("Close, continue later"),
+            no=tr("Keep running"),
         )
-        leave = box.addButton(tr("Close, continue later"), QMessageBox.ButtonRole.AcceptRole)
-        stay = box.addButton(tr("Keep running"), QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(stay)
-        box.exec()
-        return box.clickedButton() is leave
 
     def _lay_out(self) -> None:
         scroll = QScrollArea()
@@ -329,23 +334,7 @@ class MainWindow(QMainWindow):
             self.restoreGeometry(self._ui_state.geometry)
 
     def _connect(self) -> None:
-        for name in (
-            "add_files",
-            "add_folder",
-            "start",
-            "pause",
-            "cancel",
-            "retry",
-            "remove",
-            "move_up",
-            "move_down",
-            "open_result",
-            "show_in_folder",
-            "report",
-            "models",
-            "bench",
-            "settings",
-        ):
+        for name in [name for name in SPECS if name != "log"]:
             self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
             self.addAction(self.actions_[name])
         self.addAction(self.actions_["log"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox
+from PySide6.QtWidgets import QFileDialog, QInputDialog
 
 from app.controller import Controller
 from app.i18n import tr
@@ -13,6 +13,7 @@ from app.jobs.preset_form import title_of
 from app.main_window import MainWindow
 from app.state.presets_model import PresetsModel
 from app.ui_state import UiState
+from app.widgets.question import is_confirmed
 from engine import commands
 from engine.settings.presets import Preset
 
@@ -46,14 +47,7 @@ class PresetsLink(QObject):
 
     def confirm(self, question: str, yes: str) -> bool:
         """Ask before a preset is lost."""
-        box = QMessageBox(self._window)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle("Upreel")
-        box.setText(question)
-        accept = box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
-        box.setDefaultButton(box.addButton(tr("Keep"), QMessageBox.ButtonRole.RejectRole))
-        box.exec()
-        return box.clickedButton() is accept
+        return is_confirmed(self._window, question, yes=yes, no=tr("Keep"))
 
     def ask_file(self, to_write: str = "") -> Path | None:
         """A file to read, or one to write under a suggested name."""

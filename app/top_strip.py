@@ -22,10 +22,8 @@ class TopStrip(QWidget):
     language_wanted = Signal(str)
     theme_wanted = Signal(str)
 
-    def __init__(
-        self, model: TelemetryModel, models_action: QAction, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, model: TelemetryModel, models_action: QAction, *others: QAction) -> None:
+        super().__init__()
         self.setObjectName("topStrip")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.TOP_HEIGHT)
@@ -56,6 +54,8 @@ class TopStrip(QWidget):
         row.addWidget(Gauges(model))
         row.addSpacing(10)
         row.addWidget(self._models)
+        for action in others:
+            row.addWidget(_icon_button(action))
         row.addWidget(self._switch)
         row.addWidget(self._theme)
         self._switch.chosen.connect(self.language_wanted)
@@ -110,6 +110,15 @@ class TopStrip(QWidget):
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
             tip = tr("Driver {version}", version=gpu.driver) if gpu.driver else ""
             self._chip.show_state("good", f"{name} · {size}", tip)
+
+
+def _icon_button(action: QAction) -> QToolButton:
+    """A button that says in its tool tip what it is."""
+    button = QToolButton()
+    button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
+    button.setDefaultAction(action)
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+    return button
 
 
 class CardChip(QFrame):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import QByteArray, QSettings
 
 from engine import paths
 from engine.errors import SettingsError
-from engine.settings.schema import JobSettings
+from engine.settings.schema import EngineSettings, JobSettings
+
+S = TypeVar("S", JobSettings, EngineSettings)
 
 # These belong to one film or one run; the next film starts without them.
 _NOT_KEPT = ("start", "stop", "overwrite", "latents", "latent_rate", "latent_vae")
@@ -63,18 +66,31 @@ class UiState:
     @property
     def choices(self) -> JobSettings:
         """Choices of the last job."""
-        try:
-            kept = json.loads(str(self._store.value("choices", "{}")))
-            known = {field.name for field in dataclasses.fields(JobSettings)}
-            return JobSettings(**{name: kept[name] for name in kept if name in known})
-        except (ValueError, TypeError, SettingsError):
-            return JobSettings()
+        return self._settings("choices", JobSettings)
 
     @choices.setter
     def choices(self, value: JobSettings) -> None:
         kept = {k: v for k, v in dataclasses.asdict(value).items() if k not in _NOT_KEPT}
         self._store.setValue("choices", json.dumps(kept))
 
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """What holds for every film."""
+        return self._settings("engine", EngineSettings)
+
+    @engine_settings.setter
+    def engine_settings(self, value: EngineSettings) -> None:
+        self._store.setValue("engine", json.dumps(dataclasses.asdict(value)))
+
     def save(self) -> None:
         """Write the file now."""
         self._store.sync()
+
+    def _settings(self, key: str, kind: type[S]) -> S:
+        """Settings as they were kept; those of delivery where they make no sense any more."""
+        try:
+            kept = json.loads(str(self._store.value(key, "{}")))
+            known = {field.name for field in dataclasses.fields(kind)}
+            return kind(**{name: kept[name] for name in kept if name in known})
+        except (ValueError, TypeError, SettingsError):
+            return kind()

@@ -54,6 +54,7 @@ class DecisionPanel(QWidget):
         self._model = model
         self._row: JobRow | None = None
         self._names = ("start", "")
+        self.held = ""  # why nothing may start
         self.plan, self.done, self.error = PlanCard(), DoneCard(), ErrorCard()
         self._hint = _HintCard()
         self._primary, self._second = QPushButton(), QPushButton()
@@ -98,6 +99,11 @@ class DecisionPanel(QWidget):
         self._hint.show_state(row)
         self._show_buttons()
 
+    def hold(self, reason: str) -> None:
+        """Let nothing start, and say why; "" lets it."""
+        self.held = reason
+        self._show_buttons()
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
         super().changeEvent(event)
@@ -127,6 +133,7 @@ class DecisionPanel(QWidget):
             row.state is JobState.WAITING and (row.plan is None or row.plan.fits)
             for row in self._model.rows
         )
+        startable = startable and not self.held
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
@@ -134,6 +141,8 @@ class DecisionPanel(QWidget):
 
     def _why_not(self) -> str:
         """Why nothing can be started."""
+        if self.held:
+            return self.held
         plan = self._row.plan if self._row is not None else None
         if plan is None or plan.fits:
             return tr("Add a film first")

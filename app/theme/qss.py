@@ -148,6 +148,16 @@ QSlider::handle:horizontal:disabled {{ background: {faded}; }}
 
 def _others(t: Theme) -> str:
     return f"""
+QTableView {{
+  background: {t.surface_1}; color: {t.text_1}; border: 1px solid {t.line};
+  border-radius: {tokens.RADIUS}px; outline: none; gridline-color: {t.line};
+  selection-background-color: {t.surface_3}; selection-color: {t.text_1}; }}
+QTableView:focus {{ border: 1px solid {t.accent}; }}
+QTableView::item {{ padding: 4px 6px; border-bottom: 1px solid {t.line}; }}
+QHeaderView {{ background: transparent; }}
+QHeaderView::section {{
+  background: {t.surface_1}; color: {t.text_2}; border: none; font-weight: 600;
+  border-bottom: 1px solid {t.line}; padding: 6px; }}
 QListView {{ background: transparent; border: none; outline: none; }}
 QPlainTextEdit {{
   background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;

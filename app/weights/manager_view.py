@@ -28,6 +28,7 @@ from app.weights.download_row import GAP, DownloadRow
 from app.weights.group_view import SHARED, ColumnHeads, Group, group_texts
 from app.weights.import_line import ImportLine
 from app.widgets.notice_line import NoticeLine
+from app.widgets.question import is_confirmed
 from engine.units import bytes_text
 
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
@@ -137,20 +138,14 @@ class ManagerView(QDialog):
     def confirm_remove(self, package: Package) -> bool:
         """Ask before gigabytes have to be fetched again; a borrowed file only leaves the list."""
         file = package.main
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle("Upreel")
-        box.setText(tr("Remove {name}?", name=words.full_title(file)))
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
-        box.setInformativeText(
+        details = (
             tr("The file stays where it lies; only Upreel forgets it.")
             if file.borrowed
             else tr("This frees {size}. It can be fetched again.", size=freed)
         )
-        yes = box.addButton(tr("Remove"), QMessageBox.ButtonRole.AcceptRole)
-        box.setDefaultButton(box.addButton(tr("Keep"), QMessageBox.ButtonRole.RejectRole))
-        box.exec()
-        return box.clickedButton() is yes
+        question = tr("Remove {name}?", name=words.full_title(file))
+        return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
 
     def ask_mode(self, file: Path) -> str:
         """Whether to copy a file or to read it where it lies; "" for neither."""

@@ -28,7 +28,7 @@ def texts_of_the_window() -> set[str]:
             first = node.args[0]
             if name in ("tr", "mark") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
-    for settings in (schema.JobSettings,):
+    for settings in (schema.JobSettings, schema.EngineSettings):
         found |= {about.description for about in schema.describe(settings).values()}
     return found
 

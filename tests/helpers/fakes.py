@@ -12,6 +12,7 @@ from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
 from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
+from tests.helpers.fake_bench import FakeBench
 from tests.helpers.fake_latents import FakeLatents, as_latent
 from tests.helpers.fake_presets import FakePresets
 from tests.helpers.fake_weights import FakeWeights
@@ -175,6 +176,7 @@ class FakeEngine:
         self.weights = FakeWeights(sink)
         self.latents = FakeLatents(sink)
         self.presets = FakePresets(sink)
+        self.bench = FakeBench(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -197,7 +199,7 @@ class FakeEngine:
         if self.is_closed:
             raise EngineStopped("The engine has ended.")
         self.commands.append(command)
-        if self.presets.answer(command):
+        if self.presets.answer(command) or self.bench.answer(command):
             return
         match command:
             case commands.Prepare():

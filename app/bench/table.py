@@ -1,0 +1,203 @@
+"""The table of optimisations: what each does on this machine, beside what documents say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QRectF,
+    Qt,
+)
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import (
+    QHeaderView,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
+
+from app.engine_words import said
+from app.i18n import mark, tr
+from app.theme import tokens
+from engine.report import MeasuredSwitch
+
+RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
+Index = QModelIndex | QPersistentModelIndex
+_TOP = QModelIndex()
+_FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
+_CALM = 0.02  # as near to 1 a ratio says nothing
+_EXACTNESS = {
+    "exact": mark("exact"),
+    "rounding": mark("rounding"),
+    "near-exact": mark("rounding"),
+    "inexact": mark("inexact"),
+}
+_HEADS = (
+    mark("Optimisation"),
+    mark("Default"),
+    mark("Result"),
+    mark("Time"),
+    mark("Memory"),
+    mark("Error"),
+    mark("Documents say"),
+    mark("Note"),
+)
+_WIDTHS = (210, 62, 78, 124, 124, 70, 128, 180)  # px; the last one takes what is left
+_RATIOS = (3, 4)  # columns with bars
+_TIPS = {
+    2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
+    3: mark("With it, compared to without: less is faster"),
+    4: mark("Peak memory with it, compared to without"),
+    5: mark("Largest error against float64"),
+    6: mark("What others promise; nobody measured that here"),
+}
+
+
+class SwitchesModel(QAbstractTableModel):
+    """One row for each measured switch."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows: tuple[MeasuredSwitch, ...] = ()
+
+    def show(self, rows: Sequence[MeasuredSwitch]) -> None:
+        """Another report."""
+        self.beginResetModel()
+        self._rows = tuple(rows)
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = _TOP) -> int:
+        """Number of switches."""
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: Index = _TOP) -> int:
+        """Number of things told about each."""
+        return 0 if parent.isValid() else len(_HEADS)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Words, ratios and explanations."""
+        if not index.isValid():
+            return None
+        row, column = self._rows[index.row()], index.column()
+        if role == Qt.ItemDataRole.DisplayRole:
+            return _COLUMNS[column](row)
+        if role == RATIO_ROLE:
+            return {3: row.time, 4: row.memory}.get(column)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return _tip(row, column)
+        return None
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> object:
+        """Names of the columns."""
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return tr(_HEADS[section])
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return tr(_TIPS[section]) if section in _TIPS else None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        return None
+
+
+class SwitchesTable(QTableView):
+    """Shows the model; walked with the arrow keys, a row at a time."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("benchTable")
+        self.switches = SwitchesModel(self)
+        self.setModel(self.switches)
+        self.setItemDelegate(_Cell(self))
+        self.setShowGrid(False)
+        self.setWordWrap(True)
+        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QTableView.SelectionMode.SingleSelection)
+        self.setEditTriggers(QTableView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QTableView.ScrollMode.ScrollPerPixel)
+        self.setTabKeyNavigation(False)
+        self.verticalHeader().setVisible(False)
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        heads = self.horizontalHeader()
+        heads.setHighlightSections(False)
+        heads.setStretchLastSection(True)
+        for column, width in enumerate(_WIDTHS):
+            self.setColumnWidth(column, width)
+
+    def show_switches(self, rows: Sequence[MeasuredSwitch]) -> None:
+        """Another report."""
+        self.switches.show(rows)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            last = self.switches.columnCount() - 1
+            self.switches.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, last)
+            self.viewport().update()
+
+
+class _Cell(QStyledItemDelegate):
+    """Draws a ratio as a bar from the middle, to the left where it saves."""
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().paint(painter, option, index)
+        ratio = index.data(RATIO_ROLE)
+        if isinstance(ratio, float):
+            place = QRectF(option.rect).adjusted(62, 0, -10, 0)
+            _paint_ratio(painter, place, ratio)
+
+
+def _paint_ratio(painter: QPainter, place: QRectF, ratio: float) -> None:
+    theme = tokens.current()
+    painter.save()
+    painter.setPen(Qt.PenStyle.NoPen)
+    middle, top = place.center().x(), place.center().y() - 3
+    painter.setBrush(QColor(theme.surface_3))
+    painter.drawRect(QRectF(place.left(), top + 2, place.width(), 2))
+    share = max(-1.0, min(1.0, (ratio - 1) / _FULL))
+    length = share * place.width() / 2
+    calm = abs(ratio - 1) <= _CALM
+    colour = theme.text_2 if calm else theme.accent if ratio < 1 else theme.warning
+    painter.setBrush(QColor(colour))
+    painter.drawRect(QRectF(min(middle, middle + length), top, max(2.0, abs(length)), 6))
+    painter.setBrush(QColor(theme.text_2))
+    painter.drawRect(QRectF(middle - 0.5, top - 3, 1, 12))
+    painter.restore()
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a change: "−18 %", "+3 %", "±0 %"; a dash where nothing was measured."""
+    if ratio is None:
+        return "–"
+    change = round(100 * (ratio - 1))
+    sign = "−" if change < 0 else "+" if change > 0 else "±"
+    return f"{sign}{abs(change)} %"
+
+
+def _tip(row: MeasuredSwitch, column: int) -> str:
+    ratio = {3: row.time, 4: row.memory}.get(column)
+    if ratio is not None:
+        return tr("{ratio} times as much with it as without", ratio=f"{ratio:.3f}")
+    if column == 0:
+        return row.name
+    return str(_COLUMNS[column](row))
+
+
+_COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
+    lambda row: said(row.title),
+    lambda row: tr("on") if row.is_default else tr("off"),
+    lambda row: tr(_EXACTNESS.get(row.exactness, row.exactness)),
+    lambda row: percent(row.time),
+    lambda row: percent(row.memory),
+    lambda row: "–" if row.error is None else f"{row.error:.0e}" if row.error else "0",
+    lambda row: said(row.claim) or "–",
+    lambda row: said(row.note),
+)

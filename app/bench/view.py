@@ -1,0 +1,257 @@
+"""The page of the benchmark: speed test, table of optimisations, report to copy."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.bench.table import SwitchesTable
+from app.engine_words import said
+from app.i18n import tr
+from app.state.bench_model import BenchModel
+from app.theme.icons import icon
+from app.widgets.controls import ElidedLabel
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine
+from engine.report import BenchReport
+
+_IN_A_LINE = 3  # figures
+_COPIED_MS = 2500  # so long the button says so
+
+
+class BenchView(QDialog):
+    """Shows the model; emits what the user wants."""
+
+    run_wanted = Signal(bool)  # True for the speed test alone
+    stop_wanted = Signal()
+
+    def __init__(self, model: BenchModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("benchDialog")
+        self.resize(1080, 660)
+        self.setMinimumSize(760, 460)
+        self._model = model
+        self._busy = ""
+        self._title, self._lead, self._nothing = QLabel(), QLabel(), QLabel()
+        self._quick, self._full, self._stop = (QPushButton() for _ in range(3))
+        self._copy, self._close = QPushButton(), QPushButton()
+        self._notice = NoticeLine()
+        self._progress, self._doing = ShareBar(), ElidedLabel()
+        self._figures = _Figures()
+        self._table = SwitchesTable()
+        self._notes, self._machine = QLabel(), ElidedLabel()
+        self._name_parts()
+        self._lay_out()
+        self._quick.clicked.connect(lambda: self.run_wanted.emit(True))
+        self._full.clicked.connect(lambda: self.run_wanted.emit(False))
+        self._stop.clicked.connect(self.stop_wanted)
+        self._copy.clicked.connect(self._copy_report)
+        self._close.clicked.connect(self.close)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_COPIED_MS)
+        self._timer.timeout.connect(self._name_copy)
+        model.changed.connect(self._show)
+        self.retranslate_ui()
+
+    def say_busy(self, reason: str) -> None:
+        """Why nothing can be measured now; "" for nothing in the way."""
+        self._busy = reason
+        self._show()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.setWindowTitle(tr("Speed test and benchmark"))
+        self._title.setText(tr("How fast is this machine?"))
+        self._lead.setText(
+            tr(
+                "The speed test takes up to a minute; plans then say times that were measured "
+                "here. The full table also measures each optimisation alone, with and without "
+                "it, and takes several minutes. Nothing leaves this machine."
+            )
+        )
+        self._quick.setText(tr("Speed test"))
+        self._quick.setIcon(icon("gauge", size=16))
+        self._full.setText(tr("Full table"))
+        self._stop.setText(tr("Stop"))
+        self._close.setText(tr("Close"))
+        self._nothing.setText(tr("Nothing was measured since Upreel was started."))
+        self._name_copy()
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    # Showing
+
+    def _show(self) -> None:
+        model = self._model
+        for button in (self._quick, self._full):
+            button.setVisible(not model.is_running)
+            button.setEnabled(not self._busy)
+            button.setToolTip(self._busy)
+        self._stop.setVisible(model.is_running)
+        self._stop.setEnabled(not model.was_stopped)
+        for part in (self._progress, self._doing):
+            part.setVisible(model.is_running)
+        self._progress.set_shares(model.share)
+        self._doing.setText(self._doing_words())
+        self._show_notice()
+        self._show_report(model.report)
+
+    def _doing_words(self) -> str:
+        model = self._model
+        if model.was_stopped:
+            return tr("Stopping at the next step …")
+        if not model.doing:
+            return tr("Starting …")
+        if not model.total:
+            return said(model.doing)
+        step = min(model.done + 1, model.total)
+        return tr(
+            "{doing} · {done} of {total}", doing=said(model.doing), done=step, total=model.total
+        )
+
+    def _show_notice(self) -> None:
+        error = self._model.error
+        self._notice.setVisible(bool(self._busy) or error is not None)
+        if self._busy:
+            self._notice.say("info", self._busy)
+        elif error is not None:
+            severity = "info" if self._model.was_stopped else "warning"
+            self._notice.say(severity, said(error.message), said(error.hint))
+
+    def _show_report(self, report: BenchReport | None) -> None:
+        self._copy.setEnabled(report is not None and bool(report.markdown))
+        self._nothing.setVisible(report is None)
+        self._figures.show_figures(report.figures if report is not None else ())
+        switches = report.switches if report is not None else ()
+        self._table.setVisible(bool(switches))
+        self._filler.setVisible(not switches)
+        if switches != self._shown:
+            self._shown = switches
+            self._table.show_switches(switches)
+        notes = report.notes if report is not None else ()
+        self._notes.setText("\n".join(map(said, notes)))
+        self._notes.setVisible(bool(notes))
+        self._machine.setText(" · ".join(report.machine.values()) if report is not None else "")
+
+    def _copy_report(self) -> None:
+        report = self._model.report
+        if report is not None:
+            QGuiApplication.clipboard().setText(report.markdown)
+            self._copy.setText(tr("Copied"))
+            self._copy.setIcon(icon("check", size=16))
+            self._timer.start()
+
+    def _name_copy(self) -> None:
+        self._timer.stop()
+        self._copy.setText(tr("Copy report"))
+        self._copy.setIcon(icon("difference", size=16))
+        self._copy.setToolTip(tr("As text with tables, without anything that tells who you are"))
+
+    def _name_parts(self) -> None:
+        self._shown: object = ()
+        self._title.setProperty("kind", "headline")
+        for label in (self._lead, self._nothing, self._notes, self._doing, self._machine):
+            label.setProperty("kind", "secondary")
+        for label in (self._lead, self._notes):
+            label.setWordWrap(True)
+        self._quick.setObjectName("benchQuick")
+        self._full.setObjectName("benchFull")
+        self._stop.setObjectName("benchStop")
+        self._copy.setObjectName("benchCopy")
+        self._close.setObjectName("benchClose")
+        self._notice.setObjectName("benchNotice")
+        self._doing.setObjectName("benchDoing")
+        self._close.setDefault(True)  # else Enter would start minutes of work
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self._title, 1)
+        for button in (self._quick, self._full, self._stop):
+            head.addWidget(button)
+        running = QHBoxLayout()
+        running.setSpacing(12)
+        running.addWidget(self._progress, 1)
+        running.addWidget(self._doing, 2)
+        foot = QHBoxLayout()
+        foot.setSpacing(12)
+        foot.addWidget(self._machine, 1)
+        foot.addWidget(self._copy)
+        foot.addWidget(self._close)
+        self._filler = QWidget()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addWidget(self._lead)
+        column.addWidget(self._notice)
+        column.addLayout(running)
+        column.addWidget(self._nothing)
+        column.addWidget(self._figures)
+        column.addWidget(self._table, 1)
+        column.addWidget(self._filler, 1)
+        column.addWidget(self._notes)
+        column.addLayout(foot)
+        self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._close.setFocus(Qt.FocusReason.OtherFocusReason)
+
+
+class _Figures(QFrame):
+    """What was calibrated: names and values, three in a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("benchFigures")
+        self.setProperty("kind", "card")
+        self._shown: tuple[tuple[str, str], ...] = ()
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(14, 10, 14, 10)
+        self._grid.setHorizontalSpacing(24)
+        self._grid.setVerticalSpacing(8)
+        for column in range(_IN_A_LINE):
+            self._grid.setColumnStretch(column, 1)
+
+    def show_figures(self, figures: tuple[tuple[str, str], ...]) -> None:
+        """Other figures."""
+        self.setVisible(bool(figures))
+        said_ = tuple((said(name), said(value)) for name, value in figures)
+        if said_ == self._shown:
+            return
+        self._shown = said_
+        while self._grid.count():
+            item = self._grid.takeAt(0)
+            widget = item.widget() if item is not None else None
+            if widget is not None:
+                widget.hide()
+                widget.deleteLater()
+        for at, (name, value) in enumerate(said_):
+            self._grid.addWidget(_pair(name, value), *divmod(at, _IN_A_LINE))
+
+
+def _pair(name: str, value: str) -> QWidget:
+    pair, caption, figure = QWidget(), ElidedLabel(), QLabel(value)
+    caption.setText(name)
+    caption.setProperty("kind", "secondary")
+    figure.setProperty("kind", "strong")
+    column = QVBoxLayout(pair)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(0)
+    column.addWidget(caption)
+    column.addWidget(figure)
+    return pair

@@ -1,0 +1,122 @@
+"""Settings of the program: what holds for every film on this machine; built from the schema."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import tr
+from app.settings.editor import Editor, about
+from app.settings.editors import make_editor
+from app.settings.names import name_of
+from engine.settings import schema
+from engine.settings.schema import EngineSettings
+
+_EDITOR_WIDTH = 130
+
+
+class SettingsDialog(QDialog):
+    """A row for each setting, with what it does below its name; says each change at once."""
+
+    changed = Signal(EngineSettings)
+
+    def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("settingsDialog")
+        self.setMinimumWidth(560)
+        self.settings = settings
+        self._title, self._foot = QLabel(), QLabel()
+        self._title.setProperty("kind", "headline")
+        self._foot.setProperty("kind", "secondary")
+        self._foot.setWordWrap(True)
+        self._close, self._default = QPushButton(), QPushButton()
+        self._close.setObjectName("closeSettings")
+        self._default.setObjectName("defaultSettings")
+        self._close.setDefault(True)
+        self.editors: dict[str, Editor] = {}
+        self._labels: dict[str, tuple[QLabel, QLabel]] = {}
+        self._lay_out()
+        self._close.clicked.connect(self.close)
+        self._default.clicked.connect(lambda: self._take(EngineSettings()))
+        self._show_values()
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.setWindowTitle(tr("Settings"))
+        self._title.setText(tr("Settings"))
+        self._foot.setText(
+            tr("They hold for every film. One that is being worked on keeps those it began with.")
+        )
+        self._default.setText(tr("As delivered"))
+        self._close.setText(tr("Close"))
+        for name, (label, words) in self._labels.items():
+            label.setText(name_of(name))
+            words.setText(tr(about(name).description))
+            self.editors[name].retranslate_ui()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.retranslate_ui()
+
+    def _edit(self, name: str, value: object) -> None:
+        self._take(dataclasses.replace(self.settings, **{name: value}))
+
+    def _take(self, settings: EngineSettings) -> None:
+        if settings != self.settings:
+            self.settings = settings
+            self._show_values()
+            self.changed.emit(settings)
+
+    def _show_values(self) -> None:
+        for name, editor in self.editors.items():
+            editor.set_value(getattr(self.settings, name))
+        self._default.setEnabled(self.settings != EngineSettings())
+
+    def _lay_out(self) -> None:
+        rows = QGridLayout()
+        rows.setHorizontalSpacing(24)
+        rows.setVerticalSpacing(2)
+        rows.setColumnStretch(0, 1)
+        for name in schema.describe(EngineSettings):
+            self._add_row(rows, name)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._default)
+        buttons.addStretch(1)
+        buttons.addWidget(self._close)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(16)
+        column.addWidget(self._title)
+        column.addLayout(rows)
+        column.addWidget(self._foot)
+        column.addStretch(1)
+        column.addLayout(buttons)
+
+    def _add_row(self, rows: QGridLayout, name: str) -> None:
+        editor = self.editors[name] = make_editor(name)
+        editor.changed.connect(self._edit)
+        editor.setFixedWidth(_EDITOR_WIDTH)
+        label, words = QLabel(), QLabel()
+        label.setBuddy(editor.control)
+        words.setProperty("kind", "secondary")
+        words.setWordWrap(True)
+        at = rows.rowCount()
+        rows.addWidget(label, at, 0)
+        rows.addWidget(words, at + 1, 0)
+        place = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        rows.addWidget(editor, at, 1, 2, 1, place)
+        rows.setRowMinimumHeight(at + 2, 12)
+        self._labels[name] = (label, words)

@@ -1,0 +1,41 @@
+"""Settings of the program and the rest of the window: kept, told to the engine, planned with."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from app.controller import Controller
+from app.main_window import MainWindow
+from app.settings.dialog import SettingsDialog
+from app.ui_state import UiState
+from engine import commands
+from engine.settings.schema import EngineSettings
+
+
+class SettingsLink(QObject):
+    """Opens the dialog; waiting films are planned anew after each change."""
+
+    def __init__(self, window: MainWindow, controller: Controller, ui_state: UiState) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._ui_state = window, controller, ui_state
+        self._dialog: SettingsDialog | None = None
+        window.page_wanted.connect(self._open)
+
+    @property
+    def dialog(self) -> SettingsDialog:
+        """The dialog; made when somebody first wants to see it."""
+        if self._dialog is None:
+            self._dialog = SettingsDialog(self._ui_state.engine_settings, self._window)
+            self._dialog.changed.connect(self._take)
+        return self._dialog
+
+    def _open(self, page: str) -> None:
+        if page == "settings":
+            self.dialog.show()
+            self.dialog.raise_()
+            self.dialog.activateWindow()
+
+    def _take(self, settings: EngineSettings) -> None:
+        self._ui_state.engine_settings = settings
+        self._controller.send(commands.ChangeEngine(settings=settings))
+        self._controller.plan_all_again()

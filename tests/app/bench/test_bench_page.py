@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+
+from app.bench.table import SwitchesTable, percent
+from app.bench.view import BenchView
+from engine import commands
+from engine.errors import ErrorInfo
+from tests.app.conftest import Bench
+from tests.helpers.fake_bench import SWITCHES, make_report
+
+
+def page(bench: Bench) -> BenchView:
+    bench.do("bench")
+    return bench.program.bench.view
+
+
+def button(bench: Bench, name: str) -> QPushButton:
+    found = page(bench).findChild(QPushButton, name)
+    assert isinstance(found, QPushButton)
+    return found
+
+
+def click(bench: Bench, name: str) -> None:
+    button(bench, name).click()
+    bench.hear()
+
+
+def texts(bench: Bench) -> str:
+    labels = page(bench).findChildren(QLabel)
+    return "\n".join(label.text() for label in labels if label.isVisible())
+
+
+def table(bench: Bench) -> SwitchesTable:
+    found = page(bench).findChild(SwitchesTable)
+    assert found is not None
+    return found
+
+
+def test_the_speed_test_from_the_first_click_to_its_figures(bench: Bench) -> None:
+    assert "Nothing was measured" in texts(bench)
+    assert not button(bench, "benchCopy").isEnabled()
+    click(bench, "benchQuick")
+    assert [c.quick for c in bench.engine.asked(commands.RunBench)] == [True]
+    assert not button(bench, "benchQuick").isVisible()
+    bench.engine.bench.advance(3)
+    bench.hear()
+    assert "Convolutions · 4 of 12" in texts(bench)
+    bench.engine.bench.finish()
+    bench.hear()
+    shown = texts(bench)
+    assert "212 GFLOP/s" in shown
+    assert "Some CPU, 8 cores" in shown
+    assert not table(bench).isVisible()
+    assert button(bench, "benchQuick").isVisible()
+
+
+def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
+    click(bench, "benchFull")
+    bench.engine.bench.finish()
+    bench.hear()
+    model = table(bench).model()
+    assert table(bench).isVisible()
+    cells = [[model.index(r, c).data() for c in range(8)] for r in range(model.rowCount())]
+    first, second, third, last = cells
+    assert first[:6] == ["Upsampler as one convolution", "on", "exact", "−29 %", "−36 %", "2e-07"]
+    assert (second[1], second[3], second[7]) == ("off", "–", SWITCHES[1].note)
+    assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
+    assert last[0] == "All together"
+    tip = model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole)
+    assert tip.startswith("0.710 times")
+
+
+def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
+    click(bench, "benchFull")
+    bench.engine.bench.finish()
+    bench.hear()
+    click(bench, "benchCopy")
+    assert QGuiApplication.clipboard().text() == make_report(quick=False).markdown
+    assert button(bench, "benchCopy").text() == "Copied"
+
+
+def test_it_can_be_stopped_and_says_so_calmly(bench: Bench) -> None:
+    click(bench, "benchFull")
+    click(bench, "benchStop")
+    assert bench.engine.asked(commands.StopBench)
+    assert "The benchmark was stopped." in texts(bench)
+    assert button(bench, "benchFull").isEnabled()
+
+
+def test_what_went_wrong_is_said(bench: Bench) -> None:
+    click(bench, "benchQuick")
+    bench.engine.bench.fail(ErrorInfo(code="out-of-memory", message="Memory ran out.", hint="Hm."))
+    bench.hear()
+    assert "Memory ran out." in texts(bench)
+
+
+def test_while_a_film_runs_nothing_is_measured_and_that_is_said(bench: Bench) -> None:
+    bench.add()
+    bench.do("start")
+    assert not button(bench, "benchQuick").isEnabled()
+    assert "A film is being worked on" in texts(bench)
+    bench.engine.finish()
+    bench.hear()
+    assert button(bench, "benchQuick").isEnabled()
+    assert "A film is being worked on" not in texts(bench)
+
+
+def test_no_film_starts_while_it_is_measured_and_plans_are_made_anew(bench: Bench) -> None:
+    job_id = bench.add()
+    click(bench, "benchQuick")
+    start = bench.button("primaryAction")
+    assert not start.isEnabled()
+    assert "The benchmark runs" in start.toolTip()
+    assert not bench.window.actions_["start"].isEnabled()
+    before = len(bench.engine.asked(commands.ChangeJob))
+    bench.engine.bench.finish()
+    bench.hear()
+    assert start.isEnabled()
+    assert [c.job_id for c in bench.engine.asked(commands.ChangeJob)[before:]] == [job_id]
+
+
+def test_the_open_page_changes_its_language(bench: Bench) -> None:
+    click(bench, "benchFull")
+    bench.engine.bench.finish()
+    bench.hear()
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert button(bench, "benchQuick").text() == "速度测试"
+    heads = table(bench).model()
+    assert heads.headerData(3, Qt.Orientation.Horizontal) == "时间"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.82, "−18 %"), (1.03, "+3 %"), (1.001, "±0 %"), (None, "–")]
+)
+def test_ratios_are_said_as_changes(ratio: float | None, text: str) -> None:
+    assert percent(ratio) == text
+
+
+def test_it_is_found_in_the_strip_and_by_its_keys(bench: Bench) -> None:
+    assert bench.find("benchButton").isVisible()
+    assert bench.window.actions_["bench"].shortcut().toString() == "Ctrl+B"
+    assert isinstance(bench.window.findChild(QWidget, "settingsButton"), QWidget)

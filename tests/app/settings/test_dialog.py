@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtWidgets import QSpinBox
+
+from app.settings.dialog import SettingsDialog
+from app.ui_state import UiState
+from engine import commands
+from engine.settings import schema
+from engine.settings.schema import EngineSettings
+from tests.app.conftest import Bench
+
+
+def dialog(bench: Bench) -> SettingsDialog:
+    bench.do("settings")
+    return bench.program.settings.dialog
+
+
+def test_every_setting_of_the_program_has_a_row(bench: Bench) -> None:
+    shown = dialog(bench)
+    assert list(shown.editors) == list(schema.describe(EngineSettings))
+    assert all(editor.isVisible() for editor in shown.editors.values())
+
+
+def test_a_change_is_kept_told_to_the_engine_and_planned_with(bench: Bench) -> None:
+    job_id = bench.add()
+    dialog(bench).editors["preserve_vram"].control.click()
+    bench.hear()
+    (told,) = bench.engine.asked(commands.ChangeEngine)
+    assert told.settings == EngineSettings(preserve_vram=True)
+    assert bench.program.ui_state.engine_settings == told.settings
+    assert [c.job_id for c in bench.engine.asked(commands.ChangeJob)] == [job_id]
+
+
+def test_everything_can_be_as_it_was_delivered(bench: Bench) -> None:
+    shown = dialog(bench)
+    threads = shown.editors["threads"].control
+    assert isinstance(threads, QSpinBox)
+    threads.setValue(3)
+    assert shown.settings.threads == 3
+    shown.findChild(type(bench.button("primaryAction")), "defaultSettings").click()
+    assert shown.settings == EngineSettings()
+    assert threads.value() == 0
+
+
+def test_settings_of_another_version_are_those_of_delivery(tmp_path: Path) -> None:
+    path = tmp_path / "window.ini"
+    path.write_text('[General]\nengine="{\\"threads\\": -4}"\n', encoding="utf-8")
+    assert UiState(path).engine_settings == EngineSettings()
