@@ -83,7 +83,7 @@ def _line(preset: Preset) -> str:
 def _save(args: argparse.Namespace, context: Context) -> None:
     settings = JobSettings()
     if args.preset is not None:
-        settings = preset_choice.chosen(args.preset, settings)
+        settings = preset_choice.chosen(args.preset, settings, from_environment())
     made = own_presets.save(args.title, with_text(settings, args.set))
     _tell(context, made, f"kept as {made.name}")
 
