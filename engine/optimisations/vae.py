@@ -38,7 +38,7 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         default=True,
         devices=BOTH,
         does="Computes a clip of one frame with two-dimensional convolutions only.",
-        reason="Equal in real arithmetic; a picture needs no convolution over time.",
+        reason="Equal in real arithmetic; the first-frame fold does it too, where that is on.",
     ),
     Optimisation(
         group="vae",
@@ -100,9 +100,9 @@ VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
         title="attention in chunks",
         exactness="exact",
         default=True,
-        devices=BOTH,
+        devices=(CUDA,),
         does="Attends for some of the pixels at a time, so that memory grows with the frame only.",
-        reason="All scores of a frame at once would not fit.",
+        reason="All scores of a frame at once would not fit; processors never make them all.",
         claim="FlashAttention in the VAE: faster, less memory",
     ),
     Optimisation(
