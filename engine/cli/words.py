@@ -9,7 +9,7 @@ from engine.geometry import Size
 from engine.media import MediaInfo, StreamInfo, VideoInfo
 from engine.plan import DiffusionPlan, LatentPlan, ModelPlan, PassPlan, PicturePlan, Plan, WanPlan
 from engine.report import Report
-from engine.units import bytes_text, clock_text, duration_text, rate_text
+from engine.units import bytes_text, clock_text, duration_text, memory_text, rate_text
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
 
@@ -37,7 +37,7 @@ def plan_words(plan: Plan) -> str:
         _line("Result", f"{plan.output}"),
         _line("Picture", _picture(plan.picture)),
         _line("Model", _model(plan.model)),
-        _line("Memory", f"about {bytes_text(plan.peak_bytes)}, {_allowed(plan)}"),
+        _line("Memory", f"about {memory_text(plan.peak_bytes)}, {_allowed(plan)}"),
         _line("Time", _time(plan)),
         _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
     ]
@@ -78,7 +78,7 @@ def summary_words(report: Report) -> str:
         speed = report.frames_out / report.seconds
         parts.append(f"{duration_text(report.seconds)} ({speed:.1f} frames/s)")
     if report.peak_bytes:
-        parts.append(f"peak memory {bytes_text(report.peak_bytes)}")
+        parts.append(f"peak memory {memory_text(report.peak_bytes)}")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
     return "\n".join(lines)
@@ -183,7 +183,7 @@ def _part(verb: str, tile: Size | None) -> str:
 
 
 def _allowed(plan: Plan) -> str:
-    return f"{bytes_text(plan.budget_bytes)} allowed" if plan.budget_bytes else "no limit set"
+    return f"{memory_text(plan.budget_bytes)} allowed" if plan.budget_bytes else "no limit set"
 
 
 def _time(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from engine.memory.diffusion_needs import STEP
 from engine.memory.family import tiles_per_frame
 from engine.memory.planner import smaller_model, wider_model
 from engine.plan import DiffusionPlan, ModelPlan, Notice, Plan, WanPlan
-from engine.units import bytes_text
+from engine.units import memory_text
 
 Why = Literal["out-of-memory", "spilled", "overflow"]
 _MIB = 2**20
@@ -51,7 +51,7 @@ def notice_of(
     narrow = before.model.dtype if before.latent is None else before.latent.dtype
     messages = {
         "out-of-memory": f"Memory ran out: the job goes on with {change}.",
-        "spilled": f"Windows moved {bytes_text(spilled_bytes)} of the card's memory to main "
+        "spilled": f"Windows moved {memory_text(spilled_bytes)} of the card's memory to main "
         f"memory, which is slow: the job goes on with {change}.",
         "overflow": f"Numbers grew too large for {narrow}: the job goes on with {change}.",
     }
@@ -84,7 +84,7 @@ def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> O
     who = holder_words(holders) if on_card else ""
     return OutOfMemory(
         f"There is not enough memory even for the smallest plan: it takes about "
-        f"{bytes_text(needed)} of {kind}, and {bytes_text(free_bytes)} are free.",
+        f"{memory_text(needed)} of {kind}, and {memory_text(free_bytes)} are free.",
         hint=f"{who} {hint}" if who else hint,
         needed=needed,
         free=free_bytes,
@@ -100,7 +100,7 @@ def holder_words(holders: Sequence[Holder]) -> str:
     first = holders[0]
     if first.mb is None:
         return f"{first.name} uses the card too."
-    return f"{first.name} holds {bytes_text(first.mb * _MIB)} of the card's memory."
+    return f"{first.name} holds {memory_text(first.mb * _MIB)} of the card's memory."
 
 
 def _less_on_host(model: ModelPlan) -> ModelPlan | None:

@@ -16,7 +16,7 @@ from engine.models.wan.latent_file import examined
 from engine.models.wan.latents import MODELS, Guess
 from engine.plan import LatentPlan, Notice, Plan
 from engine.settings.schema import JobSettings
-from engine.units import bytes_text, rate_text
+from engine.units import bytes_text, memory_text, rate_text
 
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
 _WHERE_READ = {
@@ -139,8 +139,8 @@ def _card(plan: LatentPlan, size: Size, budget: Budget) -> Iterator[Notice]:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
-            message=f"This needs {bytes_text(device)} of the card's memory; "
-            f"{bytes_text(budget.vram_bytes)} may be used.",
+            message=f"This needs {memory_text(device)} of the card's memory; "
+            f"{memory_text(budget.vram_bytes)} may be used.",
             hint="Close other programs or choose the processor.",
             params={"needed": str(device), "allowed": str(budget.vram_bytes)},
         )

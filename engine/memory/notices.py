@@ -13,7 +13,7 @@ from engine.memory.family import family_of
 from engine.memory.request import Request
 from engine.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import WAN_UPSCALERS, JobSettings
-from engine.units import bytes_text
+from engine.units import bytes_text, memory_text
 from engine.video import codecs
 
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
@@ -52,8 +52,8 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
-            message=f"This needs {bytes_text(plan.peak_bytes)} of memory; "
-            f"{bytes_text(budget.ram_bytes)} may be used.",
+            message=f"This needs {memory_text(plan.peak_bytes)} of memory; "
+            f"{memory_text(budget.ram_bytes)} may be used.",
             hint="Close other programs or choose a smaller result.",
             params={"needed": str(plan.peak_bytes), "allowed": str(budget.ram_bytes)},
         )
@@ -82,8 +82,8 @@ def _shots(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
-            message=f"This needs {bytes_text(device)} of the card's memory; "
-            f"{bytes_text(budget.vram_bytes)} may be used.",
+            message=f"This needs {memory_text(device)} of the card's memory; "
+            f"{memory_text(budget.vram_bytes)} may be used.",
             hint="Close other programs or choose a smaller result.",
             params={"needed": str(device), "allowed": str(budget.vram_bytes)},
         )

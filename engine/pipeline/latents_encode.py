@@ -46,7 +46,7 @@ from engine.pipeline.view import turn
 from engine.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.switches import Switches, switches_of
-from engine.units import bytes_text, parse_clock
+from engine.units import memory_text, parse_clock
 from engine.video.decode import FrameReader
 from engine.video.frames import PlanarFrame
 
@@ -279,7 +279,7 @@ def _check_fits(needs: Needs, device: str, budget: Budget) -> None:
     if fits(needs, device, budget, PROGRAM_BYTES):
         return
     raise PlanDoesNotFit(
-        f"This needs {bytes_text(needs.device + needs.host)} of memory, even in small tiles.",
+        f"This needs {memory_text(needs.device + needs.host)} of memory, even in small tiles.",
         hint="Close other programs, or choose the processor: --set device=cpu.",
         needed=needs.device + needs.host,
     )
