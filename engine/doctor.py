@@ -23,6 +23,7 @@ from engine.models import registry
 from engine.plan import ModelPlan
 from engine.report import DoctorLine
 from engine.settings.store import load_engine_settings
+from engine.switches import default_switches, settings_of, switches_of, text_of
 from engine.units import bytes_text
 
 logger = logging.getLogger(__name__)
@@ -258,6 +259,15 @@ def _settings() -> Iterator[DoctorLine]:
     yield _ok("settings", f"{threads} threads, {settings.memory_share:.0%} of the free memory")
 
 
+def _optimisations() -> Iterator[DoctorLine]:
+    card = next(iter(devices.gpus()), None)
+    place = ("cpu", None) if card is None else ("cuda", card.capability)
+    found = switches_of("", *place).changes_from(default_switches(*place))
+    said = {f"dit.{name}": value for name, value in settings_of("").items()}
+    changes = text_of({**found, **said})
+    yield _ok("optimisations", f"by environment: {changes}" if changes else "all as usual")
+
+
 # --- the machine
 
 
@@ -323,6 +333,7 @@ CHECKS = (
     _weights,
     _folders,
     _settings,
+    _optimisations,
     _disk,
     _memory,
     _processor,

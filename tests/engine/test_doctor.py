@@ -159,3 +159,13 @@ def test_damaged_settings_are_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     (line,) = doctor._lines(doctor._settings)
     assert line.state == "problem"
     assert "settings.toml" in line.hint
+
+
+def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(doctor._lines(doctor._optimisations), "optimisations").message == "all as usual"
+    monkeypatch.setenv("UPREEL_VAE_TEMPORAL_WINOGRAD", "on")
+    monkeypatch.setenv("UPREEL_DIT_ATTENTION", "math")
+    line = only(doctor._lines(doctor._optimisations), "optimisations")
+    assert line.message == "by environment: vae.temporal_winograd=on,dit.attention=math"
+    monkeypatch.setenv("UPREEL_RUN_FLY", "on")
+    assert only(doctor._lines(doctor._optimisations), "optimisations").state == "problem"
