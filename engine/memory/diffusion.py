@@ -1,21 +1,20 @@
-"""SeedVR2 jobs: files, sizes, clips and tiles; the largest that fit, then one step smaller."""
+"""SeedVR2 jobs: files, sizes, clips and tiles at their largest, and one step smaller."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import cast
 
 from engine.media import VideoInfo
-from engine.memory import fitting
-from engine.memory.budget import Budget
+from engine.memory.diffusion_fit import CLIPS, WARM_UP, fitted, shared_of, with_clip
 from engine.memory.diffusion_needs import (
     STEP,
     latents_of,
     needs,
     stage_bytes,
     stage_work,
-    streamed_bytes,
     tiles,
     work,
 )
@@ -38,13 +37,14 @@ __all__ = [
     "work",
 ]
 
-WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
-PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
-_CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-
 
 def choose(
-    video: VideoInfo, picture: PicturePlan, settings: JobSettings, where: ModelPlan
+    video: VideoInfo,
+    picture: PicturePlan,
+    settings: JobSettings,
+    where: ModelPlan,
+    *,
+    card_bytes: int = 0,
 ) -> ModelPlan:
     """A SeedVR2 job at its largest.
 
@@ -53,16 +53,17 @@ def choose(
         picture: Of the result.
         settings: What the user wants.
         where: Model, device, number format and threads.
+        card_bytes: Size of the card's memory, for the file that suits it.
 
     Raises:
         WeightsError: A file is not there, or is none of SeedVR2's.
     """
-    found = files.files_of(where.model, settings)
+    found = files.files_of(where.model, settings, card_bytes=card_bytes)
     turned = (video.rotation - picture.rotation) % 360 in (90, 270)
     size = picture.size.transposed() if turned else picture.size
     layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
     clip = _clip_latents(settings, where.device)
-    whole = _in_frames(clip, settings) if settings.join != "latents" else (clip, _shared(clip))
+    whole = _in_frames(clip, settings) if settings.join != "latents" else (clip, shared_of(clip))
     diffusion = DiffusionPlan(
         dit=found.dit,
         vae=found.vae,
@@ -91,26 +92,31 @@ def choose(
     return replace(where, clip_frames=STEP, tile=size, diffusion=diffusion)
 
 
-def smaller(model: ModelPlan) -> ModelPlan | None:
-    """The same with less on the device: whatever needs most becomes smaller; None at the floor."""
+def smaller(model: ModelPlan, stage: str = "") -> ModelPlan | None:
+    """The same with less on the device; None at the floor.
+
+    The stage that ran out, or else the one that needs most, takes less in the new plan; where
+    nothing can be made smaller there, fewer weights stay, and last what any other stage takes.
+
+    Args:
+        model: That needs too much.
+        stage: That ran out of memory: "encode", "transformer" or "decode"; "" where nobody knows.
+    """
     plan = model.diffusion
     if plan is None:
         return None
     now = needs(model)
-    order = sorted(
-        ((now.decode, _smaller_decode), (now.encode, _smaller_encode), (now.transformer, _shorter)),
-        key=lambda pair: -pair[0],
-    )
-    steps = [step for _, step in order]
-    # the stages take turns: only less of the largest one helps, or less beside all of them
-    layers = files.configs(model.model, plan)[0].layers
-    fewer = partial(_fewer_blocks, layers=layers)
-    steps.insert(0 if now.weights > order[0][0] else 1, fewer)
-    for step in steps:
-        less = step(plan)
-        if less is not None:
-            return replace(model, diffusion=less)
-    return None
+    first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
+    order: list[Callable[[], DiffusionPlan | None]] = [
+        partial(_smaller_stage, model, first),
+        partial(_fewer_blocks, model),
+        *(partial(_smaller_stage, model, name) for name in others),
+    ]
+    if now.weights > now.stages[first] - now.weights:
+        order[:2] = reversed(order[:2])
+    found = (step() for step in order)
+    less = next((one for one in found if one is not None), None)
+    return None if less is None else replace(model, diffusion=less)
 
 
 def less_on_host(model: ModelPlan) -> ModelPlan | None:
@@ -120,7 +126,7 @@ def less_on_host(model: ModelPlan) -> ModelPlan | None:
         return None
     if (plan.decode_tile or plan.encode_tile) and not plan.warm_up:
         return replace(model, diffusion=replace(plan, warm_up=WARM_UP))
-    shorter = _shorter(plan)
+    shorter = next(_shorter(plan), None)
     return None if shorter is None else replace(model, diffusion=shorter)
 
 
@@ -132,40 +138,13 @@ def wider(model: ModelPlan) -> ModelPlan | None:
     return replace(model, diffusion=replace(plan, vae_dtype="float32"))
 
 
-def fitted(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
-    """The largest plan within the budget; the smallest one where none is.
-
-    Args:
-        model: At its largest.
-        budget: What the machine has.
-        host_bytes: That the rest of the job takes of main memory.
-    """
-    steps = fitting.Steps(needs=needs, smaller=smaller, less_on_host=less_on_host)
-    return _pinned(fitting.fitted(model, steps, budget, host_bytes), budget, host_bytes)
-
-
-def _pinned(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
-    """With copies of streamed weights in main memory, as far as there is room for them."""
-    plan, streamed = model.diffusion, streamed_bytes(model)
-    if plan is None or not streamed:
-        return model
-    room = budget.ram_bytes - host_bytes - needs(model).host
-    pinned = max(0, min(streamed, room, int(PINNED_SHARE * budget.ram_bytes)))
-    return replace(model, diffusion=replace(plan, pin_bytes=pinned))
-
-
 # --- choices
 
 
 def _clip_latents(settings: JobSettings, device: str) -> int:
     if settings.clip_frames:
         return 1 + -(-(settings.clip_frames - 1) // STEP)
-    return _CLIPS["cuda" if device == "cuda" else "cpu"][0]
-
-
-def _shared(clip: int) -> int:
-    """Latents that clips share: two, or as many as are less than half of them."""
-    return min(2, (clip - 1) // 2)
+    return CLIPS["cuda" if device == "cuda" else "cpu"][0]
 
 
 def _in_frames(clip: int, settings: JobSettings) -> tuple[int, int]:
@@ -183,30 +162,54 @@ def _vae_dtype(settings: JobSettings, device: str) -> str:
 # --- one step smaller
 
 
-def _smaller_decode(plan: DiffusionPlan) -> DiffusionPlan | None:
-    tile = next_tile(plan.decode_tile, plan.padded)
-    return None if tile is None else replace(plan, decode_tile=tile)
-
-
-def _smaller_encode(plan: DiffusionPlan) -> DiffusionPlan | None:
-    tile = next_tile(plan.encode_tile, plan.padded)
-    return None if tile is None else replace(plan, encode_tile=tile)
-
-
-def _shorter(plan: DiffusionPlan) -> DiffusionPlan | None:
-    lengths = [clip for clip in _CLIPS["cuda"] if clip < latents_of(plan)]
-    if not lengths:
+def _smaller_stage(model: ModelPlan, stage: str) -> DiffusionPlan | None:
+    """With less for one stage; None where it takes as little as it can."""
+    plan = model.diffusion
+    if plan is None:
         return None
-    if plan.join == "latents":
-        return replace(plan, clip=lengths[0], shared=_shared(lengths[0]))
-    frames = 1 + (lengths[0] - 1) * STEP
-    return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
+    steps = {"encode": _encoding_less, "transformer": _shorter, "decode": _decoding_less}
+    now = needs(model).stages[stage]
+    less = (
+        one
+        for one in steps[stage](plan)
+        if needs(replace(model, diffusion=one)).stages[stage] < now
+    )
+    return next(less, None)
 
 
-def _fewer_blocks(plan: DiffusionPlan, layers: int) -> DiffusionPlan | None:
+def _encoding_less(plan: DiffusionPlan) -> Iterator[DiffusionPlan]:
+    tile = plan.encode_tile
+    while (tile := next_tile(tile, plan.padded)) is not None:
+        yield replace(plan, encode_tile=tile)
+
+
+def _decoding_less(plan: DiffusionPlan) -> Iterator[DiffusionPlan]:
+    """Smaller tiles, then tiles that all of the decoder sees, which are the last resort."""
+    tile = plan.decode_tile
+    while (tile := next_tile(tile, plan.padded)) is not None:
+        yield replace(plan, decode_tile=tile)
+    if plan.decodes_whole_tiles:
+        return
+    tile = plan.decode_tile or next_tile(None, plan.padded)
+    while tile is not None:
+        yield replace(plan, decode_tile=tile, decodes_whole_tiles=True)
+        tile = next_tile(tile, plan.padded)
+
+
+def _shorter(plan: DiffusionPlan) -> Iterator[DiffusionPlan]:
+    lengths = (clip for clip in CLIPS["cuda"] if clip < latents_of(plan))
+    yield from (with_clip(plan, clip) for clip in lengths)
+
+
+def _fewer_blocks(model: ModelPlan) -> DiffusionPlan | None:
     """All but the text's weights, then fewer and fewer whole blocks."""
-    if plan.blocks_on_device is None:
-        return replace(plan, blocks_on_device=layers)
-    if plan.blocks_on_device == 0:
+    plan = model.diffusion
+    if plan is None or plan.blocks_on_device == 0:
         return None
-    return replace(plan, blocks_on_device=min(plan.blocks_on_device, layers) * 3 // 4)
+    layers = files.configs(model.model, plan)[0].layers
+    stay = plan.blocks_on_device
+    fewer = layers if stay is None else min(stay, layers) * 3 // 4
+    less = replace(plan, blocks_on_device=fewer)
+    if needs(replace(model, diffusion=less)).weights < needs(model).weights:
+        return less
+    return _fewer_blocks(replace(model, diffusion=less))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.memory import diffusion, wan
-from engine.memory.budget import Budget
-from engine.memory.fitting import Needs
+from engine.memory.fitting import Needs, Room
 from engine.plan import ModelPlan, Plan
 from engine.tiling.grid import tile_grid
 
@@ -34,16 +33,20 @@ class Family(Protocol):
         """Tiles of the decoder in a frame."""
         ...
 
-    def smaller(self, model: ModelPlan) -> ModelPlan | None:
-        """The same with less on the device; None at the floor."""
+    def smaller(self, model: ModelPlan, stage: str = "") -> ModelPlan | None:
+        """The same with less on the device, in the stage that ran out; None at the floor."""
+        ...
+
+    def less_on_host(self, model: ModelPlan) -> ModelPlan | None:
+        """The same with less in main memory; None at the floor."""
         ...
 
     def wider(self, model: ModelPlan) -> ModelPlan | None:
         """The same with numbers that do not overflow; None where they are as wide as can be."""
         ...
 
-    def fitted(self, model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
-        """The largest plan within the budget; the smallest one where none is."""
+    def fitted(self, model: ModelPlan, room: Room) -> ModelPlan:
+        """The fastest plan within the budget; the smallest one where none is."""
         ...
 
 

@@ -1,15 +1,15 @@
-"""From a plan at its largest down to one that fits into main memory and the card's."""
+"""What a job has room for, and the largest of several ways that still fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from engine.memory.budget import Budget
 from engine.plan import ModelPlan
-
-Step = Callable[[ModelPlan], ModelPlan | None]
 
 
 class Needs(Protocol):
@@ -27,12 +27,27 @@ class Needs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What a family knows of its plans: their needs, and the next smaller ones."""
+class Room:
+    """What a model may take, and how long it would need.
 
-    needs: Callable[[ModelPlan], Needs]
-    smaller: Step
-    less_on_host: Step
+    Attributes:
+        budget: What the machine has.
+        host_bytes: That the rest of the job takes of main memory.
+        seconds: Of the model alone, for all frames of the job.
+    """
+
+    budget: Budget
+    host_bytes: int
+    seconds: Callable[[ModelPlan], float]
+
+    @property
+    def host(self) -> int:
+        """Bytes of main memory that are left for the model."""
+        return self.budget.ram_bytes - self.host_bytes
+
+    def holds(self, needs: Needs, device: str) -> bool:
+        """Whether a job stays within main memory and the memory of the card."""
+        return fits(needs, device, self.budget, self.host_bytes)
 
 
 def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:
@@ -50,22 +65,38 @@ def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:
     return host_bytes + needs.host + needs.device <= budget.ram_bytes
 
 
-def fitted(model: ModelPlan, steps: Steps, budget: Budget, host_bytes: int) -> ModelPlan:
-    """The largest plan within the budget; the smallest one where none is.
+def pairs_within(
+    first: int, second: int, fits: Callable[[int, int], bool]
+) -> Iterator[tuple[int, int]]:
+    """Places in two lists of ways that fit together, of which no pair beats another.
 
     Args:
-        model: At its largest.
-        steps: Of its family.
-        budget: What the machine has.
-        host_bytes: That the rest of the job takes of main memory.
+        first: Length of a list that begins with the way that takes most and is fastest.
+        second: The same of the other.
+        fits: Whether two ways, by place, fit together; asked for a few of them only.
     """
-    while not fits(now := steps.needs(model), model.device, budget, host_bytes):
-        is_host = model.device == "cuda" and now.device <= budget.vram_bytes
-        first, second = steps.smaller, steps.less_on_host
-        if is_host:
-            first, second = second, first
-        less = first(model) or second(model)
-        if less is None:
-            break
-        model = less
-    return model
+    if not (first and second and fits(first - 1, second - 1)):
+        return
+    most = _place(first, lambda place: fits(place, second - 1))
+    beaten = first
+    for other in range(_place(second, lambda place: fits(first - 1, place)), second):
+        place = _place(first, partial(_turned(fits), other))
+        if place < beaten:
+            yield place, other
+        beaten = min(place, beaten)
+        if beaten <= most:
+            return
+
+
+def _place(count: int, fits: Callable[[int], bool]) -> int:
+    """The first place that fits; the last one is known to.
+
+    The first way may be of another kind than the rest, which take less and less.
+    """
+    if fits(0):
+        return 0
+    return min(bisect_left(range(count), True, 1, key=fits), count - 1)
+
+
+def _turned(fits: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
+    return lambda second, first: fits(first, second)

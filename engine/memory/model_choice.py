@@ -59,7 +59,8 @@ def choose_model(
             dtype=_wide_dtype(device, budget),
             threads=budget.threads,
         )
-        return diffusion.choose(video, picture, settings, where)
+        size = budget.card_bytes if device == "cuda" else 0
+        return diffusion.choose(video, picture, settings, where, card_bytes=size)
     if name in WAN_UPSCALERS:
         where = ModelPlan(model=name, device=device, threads=budget.threads)
         return wan.choose(video, settings, where)

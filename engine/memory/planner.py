@@ -11,6 +11,7 @@ from engine.media import VideoInfo
 from engine.memory import latents, peaks, times
 from engine.memory.budget import PROGRAM_BYTES, Budget
 from engine.memory.family import family_of, tiles_per_frame
+from engine.memory.fitting import Room
 from engine.memory.model_choice import choose_model
 from engine.memory.notices import notices_of
 from engine.memory.rates import Rates
@@ -69,35 +70,59 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
         budget_bytes=budget.ram_bytes,
     )
-    return _predicted(_fitted(plan, budget), request, budget, rates, wanted)
+    return _predicted(_fitted(plan, budget, rates), request, budget, rates, wanted)
 
 
-def _fitted(plan: Plan, budget: Budget) -> Plan:
-    """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller."""
+def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
+    """The fastest way to run its model within the budget; the smallest where none is."""
     family = family_of(plan.model)
-    if family is not None:
-        alone = replace(plan.model, diffusion=None, wan=None)
-        around = peaks.ram_bytes(replace(plan, model=alone, latent=None))
-        return replace(plan, model=family.fitted(plan.model, budget, around))
-    while peaks.ram_bytes(replace(plan, latent=None)) > budget.ram_bytes:
-        smaller = smaller_model(plan.model)
+    if family is None:
+        return _framewise(plan, budget)
+    alone = replace(plan.model, diffusion=None, wan=None)
+    around = peaks.ram_bytes(replace(plan, model=alone, latent=None))
+
+    def seconds(model: ModelPlan) -> float:
+        return times.model_seconds(model, plan.frames, budget, rates)
+
+    room = Room(budget=budget, host_bytes=around, seconds=seconds)
+    return replace(plan, model=family.fitted(plan.model, room))
+
+
+def _framewise(plan: Plan, budget: Budget) -> Plan:
+    """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller.
+
+    Larger ones are never slower, so the first that fits is the fastest.
+    """
+    alone = replace(plan, latent=None)
+    while peaks.ram_bytes(alone) > budget.ram_bytes or (
+        plan.model.device == "cuda" and peaks.device_bytes(alone) > budget.vram_bytes
+    ):
+        smaller = smaller_model(alone.model)
         if smaller is None:
             break
-        plan = replace(plan, model=smaller)
-    return plan
+        alone = replace(alone, model=smaller)
+    return replace(plan, model=alone.model)
 
 
-def smaller_model(model: ModelPlan) -> ModelPlan | None:
-    """The next smaller way to run the same model; None at the floor."""
+def smaller_model(model: ModelPlan, stage: str = "") -> ModelPlan | None:
+    """The next smaller way to run the same model; None at the floor.
+
+    Args:
+        model: That needs too much.
+        stage: That ran out of memory, as in `StagePlan`; "" where nobody knows.
+    """
     family = family_of(model)
     if family is not None:
-        return family.smaller(model)
+        return family.smaller(model, stage)
     if model.clip_frames > 1:
         return replace(model, clip_frames=model.clip_frames // 2)
     least = max(64, 4 * model.overlap)
     if model.model == "none" or max(model.tile.width, model.tile.height) <= least:
         return None
-    tile = Size(max(least, model.tile.width // 2), max(least, model.tile.height // 2))
+    tile = Size(
+        min(model.tile.width, max(least, model.tile.width // 2)),
+        min(model.tile.height, max(least, model.tile.height // 2)),
+    )
     return replace(model, tile=tile)
 
 

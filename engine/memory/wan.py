@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.geometry import Size
@@ -9,9 +10,9 @@ from engine.media import VideoInfo
 from engine.memory import fitting
 from engine.memory.budget import PROGRAM_BYTES, Budget
 from engine.memory.edges import EDGES, next_tile, tile_of
+from engine.memory.wan_fit import fitted, least_edge, warm_up
 from engine.memory.wan_needs import (
     STEP,
-    Needs,
     Pass,
     decode_needs,
     encode_needs,
@@ -22,15 +23,15 @@ from engine.memory.wan_needs import (
     tiles,
     work,
 )
-from engine.models.wan import files, split
+from engine.models.wan import files
 from engine.models.wan.config import WanConfig
-from engine.models.wan.reach import decode_warm_up, encode_warm_up
 from engine.plan import ModelPlan, WanPlan
 from engine.settings.schema import JobSettings
 
 __all__ = [
     "choose",
     "fitted",
+    "least_edge",
     "less_on_host",
     "needs",
     "smaller",
@@ -77,16 +78,20 @@ def choose(video: VideoInfo, settings: JobSettings, where: ModelPlan) -> ModelPl
     )
 
 
-def smaller(model: ModelPlan) -> ModelPlan | None:
-    """The same with less on the device: smaller tiles where most is needed; None at the floor."""
-    plan = model.wan
-    if plan is None:
+def smaller(model: ModelPlan, stage: str = "") -> ModelPlan | None:
+    """The same with less on the device in the stage that ran out; None at the floor.
+
+    Args:
+        model: That needs too much.
+        stage: That ran out of memory: "encode" or "decode"; "" for the one that needs most.
+    """
+    if model.wan is None:
         return None
-    now = needs(model)
-    steps = [_smaller_decode, _smaller_encode]
-    if now.encode.working > now.decode.working:
-        steps.reverse()
-    return steps[0](model, now) or steps[1](model, now) or _parked(model)
+    now = stage_bytes(model)
+    short = stage if stage in now else max(now, key=lambda name: now[name])
+    found = (less for less in _smaller(model, short) if stage_bytes(less)[short] < now[short])
+    most = max(now.values())
+    return next((less for less in found if stage or needs(less).device < most), None)
 
 
 def less_on_host(model: ModelPlan) -> ModelPlan | None:
@@ -101,18 +106,6 @@ def less_on_host(model: ModelPlan) -> ModelPlan | None:
 def wider(model: ModelPlan) -> ModelPlan | None:
     """The same in numbers that do not overflow; None where they are as wide as can be."""
     return None if model.dtype == "float32" else replace(model, dtype="float32")
-
-
-def fitted(model: ModelPlan, budget: Budget, host_bytes: int) -> ModelPlan:
-    """The largest plan within the budget; the smallest one where none is.
-
-    Args:
-        model: At its largest.
-        budget: What the machine has.
-        host_bytes: That the rest of the job takes of main memory.
-    """
-    steps = fitting.Steps(needs=needs, smaller=smaller, less_on_host=less_on_host)
-    return fitting.fitted(model, steps, budget, host_bytes)
 
 
 def fitted_encode(
@@ -168,49 +161,28 @@ def vae_dtype(precision: str, device: str) -> str:
     return "float16" if device == "cuda" else "float32"
 
 
-def warm_up(config: WanConfig) -> int:
-    """Latents that tiles begin early without any change of their pictures."""
-    return max(encode_warm_up(config), decode_warm_up(config))
-
-
-def least_edge(config: WanConfig) -> int:
-    """The smallest edge of a decoded tile, px of the result."""
-    cut = split.decode_cut(config)
-    return max(EDGES[-1], split.least_tile(cut) * cut.factor * config.upscale)
-
-
 def _decode_tile(config: WanConfig, edge: int, padded: Size) -> Size | None:
     wanted = max(edge, least_edge(config)) if edge else 0
     return tile_of(wanted, padded.scaled(config.upscale))
 
 
-def _parked(model: ModelPlan) -> ModelPlan | None:
-    plan = model.wan
-    if plan is None or plan.parks or model.device == "cpu":
-        return None
-    return replace(model, wan=replace(plan, parks=True))
-
-
-def _smaller_decode(model: ModelPlan, now: Needs) -> ModelPlan | None:
+def _smaller(model: ModelPlan, stage: str) -> Iterator[ModelPlan]:
+    """Smaller tiles of a stage, then of the other, whose carry waits; last what can be parked."""
     plan = model.wan
     if plan is None:
-        return None
-    config = files.wan_config(plan.vae, model.model)
-    canvas, tile = plan.padded.scaled(plan.factor), plan.decode_tile
-    while (tile := next_tile(tile, canvas, least_edge(config))) is not None:
-        less = replace(model, wan=replace(plan, decode_tile=tile))
-        if needs(less).device < now.device:
-            return less
-    return None
+        return
+    canvas = plan.padded.scaled(plan.factor)
+    least = least_edge(files.wan_config(plan.vae, model.model))
+    plans = [
+        [replace(plan, decode_tile=tile) for tile in _tiles(plan.decode_tile, canvas, least)],
+        [replace(plan, encode_tile=tile) for tile in _tiles(plan.encode_tile, plan.padded)],
+    ]
+    if stage == "encode":
+        plans.reverse()
+    parked = [] if plan.parks or model.device == "cpu" else [replace(plan, parks=True)]
+    yield from (replace(model, wan=less) for less in (*plans[0], *plans[1], *parked))
 
 
-def _smaller_encode(model: ModelPlan, now: Needs) -> ModelPlan | None:
-    plan = model.wan
-    if plan is None:
-        return None
-    tile = plan.encode_tile
-    while (tile := next_tile(tile, plan.padded)) is not None:
-        less = replace(model, wan=replace(plan, encode_tile=tile))
-        if needs(less).device < now.device:
-            return less
-    return None
+def _tiles(tile: Size | None, frame: Size, least: int = EDGES[-1]) -> Iterator[Size]:
+    while (tile := next_tile(tile, frame, least)) is not None:
+        yield tile

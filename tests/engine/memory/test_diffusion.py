@@ -86,16 +86,6 @@ def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, jo
     assert smaller_model(model) is None
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.integers(5, 30), st.integers(1, 20))
-def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
-    small, large = plan_of(vram), plan_of(vram + more)
-    assert needs(small.model).device <= vram * GIB or not small.fits
-    a, b = diffusion_of(small), diffusion_of(large)
-    assert a.clip <= b.clip
-    assert blocks_of(a) <= blocks_of(b)
-
-
 def test_an_overflow_makes_the_vae_wider_once() -> None:
     wider = wider_model(plan_of(30).model)
     assert wider is not None
