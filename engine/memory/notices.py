@@ -11,6 +11,7 @@ from engine.memory import latents
 from engine.memory.budget import Budget
 from engine.memory.family import family_of
 from engine.memory.request import Request
+from engine.memory.switch_notices import switch_notices
 from engine.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import WAN_UPSCALERS, JobSettings
 from engine.units import bytes_text, memory_text
@@ -40,6 +41,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_damage(media, settings),
         *_source(media),
         *_size(plan, wanted),
+        *switch_notices(settings, plan.model.device, budget.capability),
         *codecs.picture_notices(media, plan.picture),
         *codecs.stream_notices(media, plan.container),
     ]
