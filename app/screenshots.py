@@ -21,7 +21,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from app import screenshots_of_latents, screenshots_of_models
+from app import (
+    screenshots_of_bench,
+    screenshots_of_latents,
+    screenshots_of_models,
+    screenshots_of_plans,
+)
 from app.screenshots_player import Player
 from engine import commands, events, paths
 from engine.errors import ErrorInfo
@@ -55,6 +60,9 @@ class Recording:
     weights: list[events.Event] = field(default_factory=list)
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
+    presets: list[events.Event] = field(default_factory=list)
+    on_card: list[events.Event] = field(default_factory=list)  # planned for a card of the table
+    too_much: list[events.Event] = field(default_factory=list)  # for a card that is too small
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
         """Events before the first of a class."""
@@ -145,7 +153,29 @@ def record(folder: Path) -> Recording:
     engine.send(commands.AddJob(job_id="wan", source=source, settings=settings))
     _listen(sink, recording.wan, planned)
     engine.close()
+    _pretend(recording, folder / "Videos" / "upreel_sample_1080p.mp4")
     return recording
+
+
+def _pretend(recording: Recording, output: Path) -> None:
+    """What the engine plans for cards of the table, and the presets that it offers for one."""
+    from engine.api import Engine, pretended
+
+    source = paths.resource("samples", "upreel_sample.mp4")
+    for card, kept, settings in (
+        (screenshots_of_plans.CARD, recording.on_card, screenshots_of_plans.FITS),
+        (screenshots_of_plans.SMALL_CARD, recording.too_much, screenshots_of_plans.TOO_MUCH),
+    ):
+        sink = _Sink()
+        engine = Engine(sink, pretend=pretended(card))
+        engine.start()
+        if kept is recording.on_card:
+            engine.send(commands.ListPresets())
+            _listen(sink, recording.presets, (events.PresetsListed,))
+        add = commands.AddJob(job_id="card", source=source, settings=settings, output=output)
+        engine.send(add)
+        _listen(sink, kept, (events.PlanChosen, events.JobRejected))
+        engine.close()
 
 
 def _listen(sink: _Sink, kept: list[events.Event], last: tuple[type[events.Event], ...]) -> None:
@@ -186,12 +216,12 @@ def _render(options: argparse.Namespace) -> int:
             program.window.resize(*(NARROW if state.startswith("narrow") else SIZE))
             program.window.show()
             player.say_telemetry()
+            player.say(recording.presets)
             STATES[state](player)
             player.settle()
             percent = f"_{round(100 * scale)}" if scale != 1 else ""
             name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
-            shown = player.dialog or program.window
-            shown.grab().save(str(options.out / name))
+            player.picture().save(str(options.out / name))
             program.queue.on_event(events.JobCancelled(job_id="sample"))
             program.window.close()
             program.languages.use("en")  # its catalogue must not speak in the next window
@@ -307,6 +337,8 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_refused": _refused,
     "narrow_seedvr2": screenshots_of_models.STATES["seedvr2_missing"],
     **screenshots_of_models.STATES,
+    **screenshots_of_plans.STATES,
+    **screenshots_of_bench.STATES,
     **screenshots_of_latents.STATES,
 }
 

@@ -9,6 +9,7 @@ from engine import commands, events, paths
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QPixmap
     from PySide6.QtWidgets import QWidget
 
     from app.application import Program
@@ -79,9 +80,30 @@ class Player:
 
     @property
     def dialog(self) -> QWidget | None:
-        """The list of models, or the sheet of latents, while it is open."""
-        views = (self._program.models.view, self._program.latents.sheet)
+        """A page that is open in front of the window."""
+        program = self._program
+        views = (
+            program.models.view,
+            program.latents.sheet,
+            program.bench.view,
+            program.settings.dialog,
+        )
         return next((view for view in views if view.isVisible()), None)
+
+    def picture(self) -> QPixmap:
+        """The window, or the page in front of it, with a menu that is open."""
+        from PySide6.QtGui import QPainter
+        from PySide6.QtWidgets import QApplication
+
+        shown = self.dialog or self._program.window
+        picture = shown.grab()
+        popup = QApplication.activePopupWidget()
+        if popup is not None:
+            painter = QPainter(picture)
+            painter.drawPixmap(popup.pos() - shown.pos(), popup.grab())
+            painter.end()
+            popup.close()
+        return picture
 
     @property
     def recording(self) -> Recording:

@@ -83,6 +83,14 @@ class PresetForm(QWidget):
         self._box.setCurrentIndex(at)
         self._explain(shown)
 
+    def open_list(self) -> None:
+        """Show what there is to choose."""
+        self._box.showPopup()
+
+    def open_menu(self) -> None:
+        """Show what can be done with presets."""
+        self._menu.popup(self._more.mapToGlobal(self._more.rect().bottomLeft()))
+
     def say_problem(self, error: ErrorInfo) -> None:
         """Something about a preset did not work."""
         self._problem.say("warning", said(error.message), said(error.hint))

@@ -61,6 +61,10 @@ class PlanCard(QFrame):
         self._notes.show_job(row)
         self._why.show_plan(row.plan)
 
+    def unfold(self) -> None:
+        """Show why the plan is so."""
+        self._why.unfold()
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)

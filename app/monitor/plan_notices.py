@@ -13,7 +13,7 @@ from app.notices import why_changed
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.flow import FlowLayout
 from app.widgets.notice_line import NoticeLine
-from engine.errors import PretendedCard, WeightsMissing
+from engine.errors import PlanDoesNotFit, PretendedCard, WeightsMissing
 from engine.plan import Notice
 
 PRETENDED = PretendedCard.code  # said by a chip
@@ -50,7 +50,7 @@ class PlanNotices(QWidget):
             self._lines.addWidget(_changed_line(row.downgrades))
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
         found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
-        found.sort(key=lambda notice: _ORDER[notice.severity])
+        found.sort(key=_rank)
         for notice in found[:_MOST_NOTICES]:
             self._lines.addWidget(_line(notice))
         self._say_rest(found[_MOST_NOTICES:])
@@ -85,6 +85,11 @@ class PlanNotices(QWidget):
         button.setObjectName(f"planOffer{at}")
         button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
         return button
+
+
+def _rank(notice: Notice) -> tuple[int, bool]:
+    """Refusals first, and of those what does not fit: no use in fetching a model for that."""
+    return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
 
 
 def _changed_line(downgrades: tuple[Downgrade, ...]) -> NoticeLine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app import wording
@@ -17,8 +17,6 @@ _LEAST, _REST = 132, 600  # px of the fold at least; of the window, for everythi
 
 class WhyFold(QWidget):
     """A button, and below it the reasons; hidden for plans that give none."""
-
-    toggled = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,6 +48,10 @@ class WhyFold(QWidget):
             self._scroll.setWidget(_body(plan, plan.reasons))
             self._fit()
 
+    def unfold(self) -> None:
+        """Show the reasons."""
+        self._button.setChecked(True)
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
@@ -61,7 +63,6 @@ class WhyFold(QWidget):
         self._scroll.setVisible(is_open)
         if self._plan is not None:
             self.show_plan(self._plan)
-        self.toggled.emit(is_open)
 
     def _fit(self) -> None:
         """As high as the words, as far as the choices above keep some room."""
