@@ -56,7 +56,7 @@ def product_rows(options: BenchOptions) -> Iterator[Row]:
         for name, config in _MODELS.items():
             yield {**about, "work": name, "result_error": _model_error(form, config, device)}
         if form in works:
-            yield {**about, **_speed(form, device, options)}
+            yield {**about, **narrow_speed(form, device, options)}
     for form in sorted(STORED):
         yield {"format": form, "here": "yes", **_widening(form, device, options)}
 
@@ -120,7 +120,7 @@ def _rounded_weight(form: str, weight: Tensor) -> Tensor:
     return weight.to(dtype).double()
 
 
-def _speed(form: str, device: torch.device, options: BenchOptions) -> Row:
+def narrow_speed(form: str, device: torch.device, options: BenchOptions) -> Row:
     """Time of one large product over that of floats."""
     name, width = _dtype_of(device, options), _width(options)
     dtype: torch.dtype = getattr(torch, name)
@@ -133,6 +133,12 @@ def _speed(form: str, device: torch.device, options: BenchOptions) -> Row:
     narrow, floats = time(partial(layer, x)), time(partial(F.linear, x, weight))
     work = f"linear {width}, {name}"
     return {"work": work, "of_float": narrow.seconds / floats.seconds}
+
+
+def narrow_error(form: str, device: torch.device) -> float:
+    """Relative error (RMS) of one product of 512 channels, beside float64."""
+    x, weight = _tokens(256, 512, False).to(device), _weight(512, 512).to(device)
+    return _relative(_product(form, x, weight), F.linear(x, weight))
 
 
 def _widening(form: str, device: torch.device, options: BenchOptions) -> Row:
