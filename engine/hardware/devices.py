@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.hardware import nvml
+from engine.hardware import cards, nvml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class Gpu:
     free_bytes: int
     driver: str
     capability: tuple[int, int] | None  # of CUDA, e.g. (12, 0); None where NVML is too old
+    index: int = 0  # of NVML
 
 
 @cache
@@ -47,11 +48,11 @@ def ram() -> tuple[int, int]:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """All NVIDIA cards, in the driver's order; () without a card or a driver."""
+    """All NVIDIA cards, the fastest first, as CUDA counts them; () without a card or a driver."""
     driver = nvml.text(nvml.ask("nvmlSystemGetDriverVersion"))
     found = []
-    for handle in nvml.handles():
-        memory = nvml.memory(handle, frozenset())
+    for index, handle in enumerate(nvml.handles()):
+        memory = nvml.memory(handle)
         capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
         if memory is not None:
             found.append(
@@ -61,9 +62,16 @@ def gpus() -> tuple[Gpu, ...]:
                     free_bytes=memory.total - memory.used,
                     driver=driver,
                     capability=tuple(capability) if capability else None,
+                    index=index,
                 )
             )
-    return tuple(found)
+    return tuple(sorted(found, key=_speed, reverse=True))
+
+
+def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
+    """Cards of the table by what they compute, others by generation and memory behind them."""
+    card = cards.find(gpu.name, gpu.total_bytes)
+    return (card.single_flops if card else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
 
 
 def _linux_cpu_name() -> str:

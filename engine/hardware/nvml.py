@@ -18,11 +18,10 @@ _why_not = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardMemory:
-    """Bytes on one card; `ours` is None where the driver does not tell processes apart."""
+    """Bytes on one card."""
 
     total: int
     used: int
-    ours: int | None
 
 
 def handles() -> tuple[Any, ...]:
@@ -58,27 +57,22 @@ def text(answer: Any) -> str:
     return answer.decode() if isinstance(answer, bytes) else answer or ""
 
 
-def memory(handle: Any, process_ids: frozenset[int]) -> CardMemory | None:
-    """Memory of a card, and the part of the processes named; None where NVML is silent.
-
-    On Windows the usual driver model (WDDM) reports no bytes per process: `ours` is None then.
-    """
+def memory(handle: Any) -> CardMemory | None:
+    """Memory of a card; None where NVML is silent."""
     answer = ask("nvmlDeviceGetMemoryInfo", handle)
-    if answer is None:
-        return None
-    return CardMemory(
-        total=int(answer.total), used=int(answer.used), ours=_ours(handle, process_ids)
-    )
+    return answer and CardMemory(total=int(answer.total), used=int(answer.used))
 
 
-def _ours(handle: Any, process_ids: frozenset[int]) -> int | None:
-    processes: dict[int, int | None] = {}
+def processes(handle: Any) -> dict[int, int | None]:
+    """Bytes of a card by process id, each once.
+
+    None where the driver does not tell, as on Windows under its usual driver model (WDDM).
+    """
+    found: dict[int, int | None] = {}
     for function in (
         "nvmlDeviceGetComputeRunningProcesses",
         "nvmlDeviceGetGraphicsRunningProcesses",
     ):
         for process in ask(function, handle) or ():
-            processes[process.pid] = process.usedGpuMemory
-    ours = [amount for pid, amount in processes.items() if pid in process_ids]
-    known = [amount for amount in ours if amount is not None]
-    return None if len(known) < len(ours) else sum(known)
+            found[process.pid] = process.usedGpuMemory
+    return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from engine.events import EventSink, GpuReading, Telemetry
-from engine.hardware import nvml
+from engine.events import EventSink, Telemetry
+from engine.hardware import gpu_reading
+from engine.hardware.gpu_reading import OwnMemory
 
 _MB = 2**20
 _FAMILY_EVERY = 10  # samples; looking for children walks all processes, the rest takes 0.4 ms
@@ -23,20 +23,18 @@ logger = logging.getLogger(__name__)
 class Sampler:
     """Sends `Telemetry` until it is stopped.
 
-    `own_gpu_bytes` is asked where the driver does not tell processes apart (Windows): what torch
-    has reserved. It is called from the sampler's thread and must be quick.
+    Args:
+        sink: Gets it.
+        period_s: Time between readings.
+        own: What neither the driver nor Windows tells of this program.
     """
 
     def __init__(
-        self,
-        sink: EventSink,
-        period_s: float = 1.0,
-        *,
-        own_gpu_bytes: Callable[[], int] | None = None,
+        self, sink: EventSink, period_s: float = 1.0, *, own: OwnMemory | None = None
     ) -> None:
         self._sink = sink
         self._period_s = period_s
-        self._own_gpu_bytes = own_gpu_bytes
+        self._own = own or OwnMemory()
         self._process = psutil.Process()
         self._family: list[psutil.Process] = []
         self._samples = 0
@@ -66,32 +64,11 @@ class Sampler:
         ours = sum(_resident_bytes(process) for process in self._family)
         used = memory.total - memory.available
         return Telemetry(
-            gpu=self._read_gpu(),
+            gpu=gpu_reading.read(frozenset(process.pid for process in self._family), self._own),
             ram_total_mb=memory.total // _MB,
             ram_ours_mb=ours // _MB,
             ram_others_mb=max(0, used - ours) // _MB,
             cpu_percent=psutil.cpu_percent(),
-        )
-
-    def _read_gpu(self) -> GpuReading | None:
-        process_ids = frozenset(process.pid for process in self._family)
-        cards = [(handle, nvml.memory(handle, process_ids)) for handle in nvml.handles()]
-        working = [(handle, memory) for handle, memory in cards if memory is not None]
-        if not working:
-            return None
-        handle, memory = max(working, key=lambda card: card[1].total)
-        ours = memory.ours
-        if ours is None:
-            ours = min(self._own_gpu_bytes() if self._own_gpu_bytes else 0, memory.used)
-        load = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
-        return GpuReading(
-            name=nvml.text(nvml.ask("nvmlDeviceGetName", handle)),
-            total_mb=memory.total // _MB,
-            ours_mb=ours // _MB,
-            others_mb=(memory.used - ours) // _MB,
-            load_percent=int(load.gpu) if load else 0,
-            temperature_c=int(nvml.ask("nvmlDeviceGetTemperature", handle, 0) or 0),
-            driver=nvml.text(nvml.ask("nvmlSystemGetDriverVersion")),
         )
 
     def _run(self) -> None:

@@ -27,6 +27,7 @@ from engine.jobs.preset_desk import PresetDesk
 from engine.jobs.runner import prepared, run
 from engine.jobs.store import JobStore
 from engine.jobs.weights_worker import WeightsWorker
+from engine.memory import in_use
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.sources import decoded, described, probe_source
 from engine.plan import Notice
@@ -99,7 +100,7 @@ class EngineThread(threading.Thread):
 
     def run(self) -> None:
         """Answer commands until Shutdown."""
-        sampler = Sampler(self._sink)
+        sampler = Sampler(self._sink, own=in_use.OWN)
         sampler.start()
         try:
             while self._is_open:

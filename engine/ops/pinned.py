@@ -16,6 +16,12 @@ from engine.ops.machine import current
 logger = logging.getLogger(__name__)
 
 _cuda: Any = torch.cuda  # its runtime has no types
+_registered: dict[int, int] = {}  # bytes by address
+
+
+def registered_bytes() -> int:
+    """Main memory that is pinned now by `HostBytes`; from any thread."""
+    return sum(tuple(_registered.values()))
 
 
 def pins(device: torch.device) -> bool:
@@ -61,12 +67,15 @@ def _register(flat: torch.Tensor, device: torch.device) -> bool:
     if status:
         logger.warning("%d bytes could not be pinned (CUDA error %d)", flat.nbytes, status)
         _swallow(device)
+    else:
+        _registered[flat.data_ptr()] = flat.nbytes
     return status == 0
 
 
 def _unregister(address: int, device: torch.device) -> None:
     _cuda.synchronize(device)
     _cuda.cudart().cudaHostUnregister(address)
+    _registered.pop(address, None)
 
 
 def _swallow(device: torch.device) -> None:

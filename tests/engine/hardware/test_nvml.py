@@ -77,14 +77,34 @@ def test_an_old_driver_without_capability_still_has_its_card(
     assert card.capability is None
 
 
-def test_our_part_counts_a_process_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_card(monkeypatch, [process(7, 3 * GIB), process(8, GIB)])
-    memory = nvml.memory("card 0", frozenset({7}))
-    assert memory == nvml.CardMemory(total=16 * GIB, used=5 * GIB, ours=3 * GIB)
+    assert nvml.memory("card 0") == nvml.CardMemory(total=16 * GIB, used=5 * GIB)
+    assert nvml.processes("card 0") == {7: 3 * GIB, 8: GIB}
 
 
 def test_a_driver_that_hides_processes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_card(monkeypatch, [process(7, None)])
-    memory = nvml.memory("card 0", frozenset({7}))
-    assert memory is not None
-    assert memory.ours is None
+    assert nvml.processes("card 0") == {7: None}
+
+
+def test_the_fastest_card_comes_first_as_cuda_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large slow card, one that is in no table, and the fastest one in the last slot."""
+    fake_card(monkeypatch, [])
+    names = ["NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 4090"]
+    sizes = [12 * GIB, 2 * GIB, 24 * GIB]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: names[handle])
+    monkeypatch.setattr(
+        pynvml,
+        "nvmlDeviceGetMemoryInfo",
+        lambda handle: SimpleNamespace(total=sizes[handle], used=0),
+    )
+    assert [(gpu.name, gpu.index) for gpu in devices.gpus()] == [
+        (names[2], 2),
+        (names[0], 0),
+        (names[1], 1),
+    ]

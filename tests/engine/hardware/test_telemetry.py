@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import queue
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -9,6 +11,7 @@ import pytest
 
 from engine.events import Event, Telemetry
 from engine.hardware import nvml, telemetry
+from engine.hardware.gpu_reading import OwnMemory
 from engine.hardware.telemetry import Sampler
 
 GIB = 2**30
@@ -28,15 +31,18 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_card(monkeypatch: pytest.MonkeyPatch, ours: int | None) -> None:
-    answers: dict[str, Any] = {"nvmlDeviceGetName": "Card", "nvmlDeviceGetTemperature": 50}
+    mine = SimpleNamespace(pid=os.getpid(), usedGpuMemory=ours)
+    answers: dict[str, Any] = {
+        "nvmlDeviceGetName": "Card",
+        "nvmlDeviceGetTemperature": 50,
+        "nvmlDeviceGetComputeRunningProcesses": [mine],
+    }
     monkeypatch.setattr(nvml, "handles", lambda: ("small", "big"))
     monkeypatch.setattr(nvml, "ask", lambda name, *_: answers.get(name))
     monkeypatch.setattr(
         nvml,
         "memory",
-        lambda handle, _: nvml.CardMemory(
-            total=(16 if handle == "big" else 2) * GIB, used=GIB, ours=ours
-        ),
+        lambda handle: nvml.CardMemory(total=(16 if handle == "big" else 2) * GIB, used=GIB),
     )
 
 
@@ -68,7 +74,7 @@ def test_where_the_driver_is_silent_our_own_count_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_card(monkeypatch, ours=None)
-    gpu = Sampler(Sink(), own_gpu_bytes=lambda: GIB // 2).read().gpu
+    gpu = Sampler(Sink(), own=OwnMemory(card_bytes=lambda: GIB // 2)).read().gpu
     assert gpu is not None
     assert (gpu.ours_mb, gpu.others_mb) == (512, 512)
 

@@ -53,11 +53,13 @@ def test_exactly_what_was_asked_for_is_pinned_until_released(runtime: Runtime) -
     host = HostBytes(600, CARD)
     assert host.pinned
     assert runtime.held == {host.flat.data_ptr(): 600}
+    assert pinned.registered_bytes() == 600
     view = host.flat[:10].fill_(7)
     host.release()
     host.release()
     assert not host.pinned
     assert runtime.held == {}
+    assert pinned.registered_bytes() == 0
     assert view.sum() == 70
 
 

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.events import GpuReading, Holder
+from engine.hardware import gpu_reading, holders, nvml, shared_memory
+from engine.hardware.gpu_reading import Link, OwnMemory, link_text
+from engine.hardware.shared_memory import Adapter, Use
+
+MIB = 2**20
+ME = os.getpid()
+NAMES = {ME: "python.exe", 10: "chrome.exe", 11: "chrome.exe", 12: "game.exe", 13: "dwm.exe"}
+
+
+def process(pid: int, mib: int | None) -> Any:
+    return SimpleNamespace(pid=pid, usedGpuMemory=None if mib is None else mib * MIB)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Answers of NVML for a card of 16 GiB with 9 GiB in use."""
+    answers: dict[str, Any] = {
+        "nvmlDeviceGetName": "NVIDIA GeForce RTX 5070 Ti",
+        "nvmlSystemGetDriverVersion": "580.1",
+        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97),
+        "nvmlDeviceGetTemperature": 66,
+        "nvmlDeviceGetPowerUsage": 254_600,
+        "nvmlDeviceGetCurrPcieLinkWidth": 8,
+        "nvmlDeviceGetMaxPcieLinkWidth": 16,
+        "nvmlDeviceGetMaxPcieLinkGeneration": 4,
+        "nvmlDeviceGetGpuMaxPcieLinkGeneration": 5,
+        "nvmlDeviceGetComputeRunningProcesses": [process(ME, 6000), process(12, 900)],
+        "nvmlDeviceGetGraphicsRunningProcesses": [process(10, 1200), process(11, 900)],
+    }
+    monkeypatch.setattr(nvml, "handles", lambda: ("card",))
+    monkeypatch.setattr(nvml, "ask", lambda name, *_: answers.get(name))
+    memory = nvml.CardMemory(total=16384 * MIB, used=9216 * MIB)
+    monkeypatch.setattr(nvml, "memory", lambda _: memory)
+    monkeypatch.setattr(holders, "_name", lambda pid: NAMES.get(pid, ""))
+    return answers
+
+
+def on_windows(monkeypatch: pytest.MonkeyPatch, shared_mib: int | None) -> None:
+    uses = {ME: Use(6000 * MIB, 0), 10: Use(2100 * MIB, 0), 13: Use(3 * MIB, 0), 12: Use(0, 0)}
+    monkeypatch.setattr(shared_memory, "card", lambda _: Adapter(processes=uses))
+    shared = None if shared_mib is None else shared_mib * MIB
+    monkeypatch.setattr(shared_memory, "ours", lambda: shared)
+
+
+def reading(own: OwnMemory | None = None) -> GpuReading:
+    found = gpu_reading.read(frozenset({ME}), own or OwnMemory())
+    assert found is not None
+    return found
+
+
+def test_everything_that_the_driver_tells(driver: dict[str, Any]) -> None:
+    found = reading()
+    assert (found.name, found.driver) == ("NVIDIA GeForce RTX 5070 Ti", "580.1")
+    assert (found.total_mb, found.ours_mb, found.others_mb) == (16384, 6000, 3216)
+    assert (found.load_percent, found.temperature_c, found.power_w) == (97, 66, 255)
+    assert found.link == "PCIe 4.0 x8"
+    assert found.spilled_mb == 0
+
+
+def test_programs_are_named_and_their_processes_added_up(driver: dict[str, Any]) -> None:
+    assert reading().holders == (
+        Holder(name="chrome.exe", mb=2100),
+        Holder(name="game.exe", mb=900),
+    )
+
+
+def test_a_driver_that_tells_no_bytes_still_names_programs(driver: dict[str, Any]) -> None:
+    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(ME, None), process(12, None)]
+    driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
+    found = reading(OwnMemory(card_bytes=lambda: 5000 * MIB))
+    assert (found.ours_mb, found.others_mb) == (5000, 4216)
+    assert found.holders == (Holder(name="chrome.exe", mb=None), Holder(name="game.exe", mb=None))
+
+
+def test_windows_knows_what_its_driver_does_not_tell(
+    driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_windows(monkeypatch, shared_mib=20)
+    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(ME, None)]
+    driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
+    found = reading()
+    assert found.ours_mb == 6000
+    assert found.holders == (Holder(name="chrome.exe", mb=2100),)
+    assert found.spilled_mb == 0
+
+
+@pytest.mark.parametrize(
+    ("shared", "pinned", "spilled"),
+    [(None, 0, 0), (0, 0, 0), (150, 0, 0), (700, 0, 700), (4700, 4000, 700), (4100, 4000, 0)],
+)
+def test_what_we_pinned_ourselves_is_not_spilled(
+    driver: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    shared: int | None,
+    pinned: int,
+    spilled: int,
+) -> None:
+    on_windows(monkeypatch, shared)
+    assert reading(OwnMemory(pinned_bytes=lambda: pinned * MIB)).spilled_mb == spilled
+
+
+def test_an_old_driver_that_knows_nothing_more(driver: dict[str, Any]) -> None:
+    driver.clear()
+    found = reading()
+    assert (found.power_w, found.link, found.holders) == (0, "", ())
+    assert (found.load_percent, found.temperature_c) == (0, 0)
+
+
+def test_without_a_card_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "handles", tuple)
+    assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
+    assert holders.others() == ()
+
+
+def test_others_are_told_without_a_reading(driver: dict[str, Any]) -> None:
+    assert holders.others()[0] == Holder(name="chrome.exe", mb=2100)
+
+
+def test_many_programs_are_cut_to_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "_name", lambda pid: f"p{pid}")
+    found = holders.ranked({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
+    assert [holder.mb for holder in found] == [380, 370, 360, 350, 340, 330, 320, 310]
+
+
+def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(pid: int) -> None:
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(psutil, "Process", gone)
+    assert holders.ranked({5: 100 * MIB}, ()) == ()
+
+
+def test_a_slot_that_is_less_than_the_card_is_narrow(driver: dict[str, Any]) -> None:
+    found = gpu_reading.link("card")
+    assert found == Link(generation=4, width=8, card_generation=5, card_width=16)
+    assert found.is_narrow
+    assert not Link(generation=4, width=8, card_generation=4, card_width=8).is_narrow
+    assert link_text(None) == ""
