@@ -105,6 +105,7 @@ class TileSink:
         self.check()
         if self._way is not None:
             self._way.finish()
+            self._way = None  # it knows this sink: the canvas would wait for the garbage collector
         is_deep = self._canvas.dtype == torch.int16
         return self._canvas.view(torch.uint16) if is_deep else self._canvas
 
