@@ -86,9 +86,7 @@ def needs(model: ModelPlan) -> Needs:
         transformer=most["transformer"].device,
         decode=most["decode"].device,
         finishing=most["finishing"].device,
-        hosts={
-            name: most[name].host + plan.pin_bytes for name in ("encode", "transformer", "decode")
-        },
+        hosts={name: moment.host + plan.pin_bytes for name, moment in most.items()},
         sources=sources,
     )
 

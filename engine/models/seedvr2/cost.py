@@ -98,8 +98,9 @@ def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
     way = _decoding(high, config, work)
     times = 2 if config.decoder_time[0] else 1
     slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
-    width = config.block_out_channels[-2]
-    way = replace(way, slices=slices, size=way.size.scaled(2), channels=width, gather="passed")
+    width, each = config.block_out_channels[-2], config.spatial_factor // 2
+    size = Size(work.size.width // each, work.size.height // each)
+    way = replace(way, slices=slices, size=size, channels=width, gather="passed")
     return peak_of(way, work)
 
 
