@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import glob
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from engine.errors import SettingsError
 from engine.hardware.cards import Card
 from engine.hardware.pretend import from_environment
 from engine.memory import preset_choice
+from engine.optimisations import choices, switches
 from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
 from engine.settings.store import load_engine_settings
 from engine.units import parse_clock
@@ -75,6 +77,14 @@ def settings_help() -> str:
         for name, about in describe(kind).items():
             shown = f"{name}={_default(getattr(defaults, name))}"
             lines.append(f"  {shown:<22} {about.description}{_allowed(about)}")
+    lines.append("\noptimisations, by --set run.tf32=on or UPREEL_RUN_TF32=on in the environment:")
+    named = ", ".join(entry.key for entry in switches())
+    lines.append(textwrap.fill(named, 96, initial_indent="  ", subsequent_indent="  "))
+    lines += [
+        f"  {entry.key}={entry.default} ({', '.join(entry.values)})"
+        for entry in choices()
+        if not entry.setting
+    ]
     return "\n".join(lines)
 
 
