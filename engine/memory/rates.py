@@ -19,27 +19,41 @@ _LEAST, _MOST = 0.05, 20.0  # that a factor can be
 _FIRST_ERROR = 0.2  # that one job leaves, as a share
 _HALF = 0.5  # of the way that a factor goes with each further job
 
-# CPU seconds on one core of a 2024 server processor, of a million pixels or, for the work of
+# CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of
 # VAEs and transformers, of 10^12 floating-point operations. The speed test measures them.
 COSTS: dict[str, float] = {
-    "read": 0.013,  # decode and YUV to RGB, per source Mpx
-    "restore": 0.015,  # exact size and RGB to YUV, per output Mpx
-    "verify": 0.009,  # per output Mpx
+    "start": 0.05,  # of a job: threads, files, the first call of everything
+    "frame": 0.003,  # of a frame of any size
+    "check": 0.0013,  # of verifying a frame of any size
+    "read": 0.015,  # decode and YUV to RGB, per source Mpx
+    "resize": 0.02,  # to a size that the model does not make, per output Mpx
+    "restore": 0.012,  # RGB to YUV, per output Mpx
+    "verify": 0.009,  # an H.264 result, per output Mpx
     "lite-2-float32": 1.2,  # per source Mpx
     "lite-4-float32": 2.3,
-    "lite-2-bfloat16": 0.56,  # where the processor multiplies bfloat16
-    "lite-4-bfloat16": 1.1,
+    "lite-2-bfloat16": 0.7,  # where the processor multiplies bfloat16
+    "lite-4-bfloat16": 1.3,
     "libx264": 0.036,  # encoders: per output Mpx
     "libx265": 0.105,
-    "libsvtav1": 0.04,
-    "prores_ks": 0.085,
-    "ffv1": 0.017,
-    "encoder": 0.03,  # hardware encoders and pictures
-    "vae-float32": 1e12 / 6e10,
+    "libsvtav1": 0.05,
+    "prores_ks": 0.1,
+    "ffv1": 0.02,
+    "png": 0.38,
+    "tiff": 0.05,
+    "encoder": 0.03,  # of the card
+    "decode-libx264": 0.008,  # of the result, which verifying does
+    "decode-libx265": 0.008,
+    "decode-libsvtav1": 0.006,
+    "decode-prores_ks": 0.017,
+    "decode-ffv1": 0.035,
+    "decode-png": 0.03,
+    "decode-tiff": 0.02,
+    "decode-encoder": 0.008,
+    "vae-float32": 1e12 / 8e10,
     "vae-bfloat16": 1e12 / 9e10,
     "vae-float16": 1e12 / 6e9,
-    "transformer-float32": 1e12 / 6e10,
-    "transformer-bfloat16": 1e12 / 9e10,
+    "transformer-float32": 1e12 / 4e10,
+    "transformer-bfloat16": 1e12 / 6e10,
     "transformer-float16": 1e12 / 6e9,
 }
 
@@ -75,7 +89,8 @@ class Rates:
 
     def cost(self, name: str) -> float:
         """CPU seconds of a unit of work, measured here or as elsewhere."""
-        return self.costs.get(name, COSTS.get(name, COSTS["encoder"]))
+        usual = COSTS["decode-encoder" if name.startswith("decode-") else "encoder"]
+        return self.costs.get(name, COSTS.get(name, usual))
 
     def card_cost(self, card: str, name: str) -> float | None:
         """Device seconds of a unit of work; None where nobody has measured it on that card."""

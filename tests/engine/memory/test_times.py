@@ -37,7 +37,7 @@ def test_more_frames_take_longer(model, card):
 def test_work_is_told_apart_from_what_every_job_takes():
     budget = a_budget()
     one, two = (planned(frames=count) for count in (250, 500))
-    fixed = times.fixed_seconds(one)
+    fixed = times.fixed_seconds(one, Rates())
     assert two.seconds - fixed == pytest.approx(2 * (one.seconds - fixed))
     assert one.seconds == pytest.approx(fixed + times.work_seconds(one, budget, Rates()))
 
@@ -45,7 +45,7 @@ def test_work_is_told_apart_from_what_every_job_takes():
 @pytest.mark.parametrize("card", [None, cards()[0]], ids=["processor", "card"])
 def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum(card):
     plan = planned(budget=pretended_budget(card, ram_bytes=64 * GB, threads=4))
-    work = plan.seconds - times.fixed_seconds(plan)
+    work = plan.seconds - times.fixed_seconds(plan, Rates())
     each = [stage.seconds for stage in plan.stages]
     assert max(each) <= work * (1 + 1e-9)
     assert work <= sum(each) * (1 + 1e-9)

@@ -1,0 +1,111 @@
+"""The speed test: what this machine does in a second, measured within a minute, for plans to use.
+
+On two cores it takes some half a minute. Costs are CPU seconds of all threads together, so that
+other programs disturb them little; on a card they are seconds of the card.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from engine.bench import calibrate_models
+from engine.bench.spent import Costs
+from engine.errors import Cancelled
+from engine.hardware import cards, devices
+from engine.memory import rates as kept
+from engine.memory.rates import Rates
+
+Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
+_Step = tuple[str, Callable[[], Costs]]
+_UNITS = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
+
+
+def calibrate(
+    tell: Tell = lambda done, total, doing: None, stop: Callable[[], bool] = lambda: False
+) -> Rates:
+    """Measure what this machine does; nothing is kept yet, see `keep`.
+
+    Args:
+        tell: Told before each step, and at the end.
+        stop: Asked between steps.
+
+    Raises:
+        Cancelled: `stop` says so.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(devices.cpu_threads())
+    try:
+        with tempfile.TemporaryDirectory(prefix="upreel-speed-") as folder:
+            costs = _done(list(_on_processor(Path(folder))), tell, stop)
+    finally:
+        torch.set_num_threads(threads)
+    card = _card()
+    if card is None:
+        return Rates(costs=costs)
+    steps = list(calibrate_models.steps("cuda", card.capability))
+    return Rates(costs=costs, cards={card.title: _done(steps, tell, stop)})
+
+
+def keep(rates: Rates) -> None:
+    """Let plans use what was measured; what jobs taught about the speeds before is forgotten."""
+    old = kept.load_rates()
+    measured = set(rates.cards) | {""}
+    jobs = {key: one for key, one in old.jobs.items() if key.partition(" on ")[2] not in measured}
+    kept.keep(
+        replace(
+            old,
+            jobs=jobs,
+            costs={**old.costs, **rates.costs},
+            cards={**old.cards, **rates.cards},
+        )
+    )
+
+
+def figures(rates: Rates) -> tuple[tuple[str, str], ...]:
+    """What was measured, for people: name and figure with its unit."""
+    found = [(name, _figure(name, cost, "CPU")) for name, cost in rates.costs.items()]
+    for card, costs in rates.cards.items():
+        found += [(f"{name}, {card}", _figure(name, cost, "card")) for name, cost in costs.items()]
+    return tuple(found)
+
+
+def _figure(name: str, cost: float, device: str) -> str:
+    if name in _UNITS:
+        return f"{cost:.3g} {_UNITS[name]}"
+    if name.startswith(("vae-", "transformer-")):
+        return f"{1e3 / cost:.3g} billion operations a second of the {device}"
+    return f"{1 / cost:.3g} million pixels a second of the {device}"
+
+
+def _on_processor(folder: Path) -> Iterator[_Step]:
+    if importlib.util.find_spec("av") is not None:  # a machine may have the models alone
+        from engine.bench import calibrate_film
+
+        yield from calibrate_film.steps(calibrate_film.Film(folder))
+    yield from calibrate_models.steps("cpu")
+
+
+def _done(steps: list[_Step], tell: Tell, stop: Callable[[], bool]) -> Costs:
+    found: Costs = {}
+    for number, (doing, work) in enumerate(steps):
+        if stop():
+            raise Cancelled
+        tell(number, len(steps), doing)
+        with torch.inference_mode():
+            found |= work()
+    tell(len(steps), len(steps), "")
+    return found
+
+
+def _card() -> cards.Card | None:
+    """The card that torch can use, where it is in the table."""
+    if not torch.cuda.is_available():
+        return None
+    gpus = devices.gpus()
+    return cards.find(gpus[0].name, gpus[0].total_bytes) if gpus else None

@@ -1,0 +1,95 @@
+"""Seconds that a model takes, stage by stage, on a processor or a card."""
+
+from __future__ import annotations
+
+from engine.hardware.cards import Card
+from engine.memory import card_speed, diffusion_needs, wan_needs
+from engine.memory.budget import Budget
+from engine.memory.card_speed import Kind, Streamed
+from engine.memory.family import family_of
+from engine.memory.rates import Rates
+from engine.models import registry
+from engine.models.lite.config import config_from_shapes
+from engine.models.lite.cost import lite_multiplications
+from engine.plan import ModelPlan, Plan
+
+
+def _stages(model: ModelPlan, frames: int) -> dict[str, tuple[Kind, str, float]]:
+    """Kind of the work, number format and operations of each stage."""
+    family = family_of(model)
+    if family is not None:
+        vae = model.diffusion.vae_dtype if model.diffusion else model.dtype
+        return {
+            stage: ("transformer", model.dtype, work)
+            if stage == "transformer"
+            else ("vae", vae, work)
+            for stage, work in family.stage_work(model, frames).items()
+        }
+    if model.model != "lite":
+        return {}
+    config = config_from_shapes(registry.weights_shapes(model.weights))
+    each = 2 * lite_multiplications(config, model.tile)
+    return {"upscale": ("lite", model.dtype, float(each * model.tiles * frames))}
+
+
+def on_processor(model: ModelPlan, frames: int, known: Rates) -> dict[str, float]:
+    """CPU seconds of each stage."""
+    if family_of(model) is None:
+        if model.model != "lite":
+            return {"upscale": 0.0}
+        pixels = model.tile.pixels * model.tiles * frames / 1e6
+        return {"upscale": pixels * known.cost(f"lite-{model.scale}-{model.dtype}")}
+    return {
+        stage: work / 1e12 * known.cost(f"{what}-{dtype}")
+        for stage, (what, dtype, work) in _stages(model, frames).items()
+    }
+
+
+def on_card(model: ModelPlan, frames: int, budget: Budget, known: Rates) -> dict[str, float]:
+    """Device seconds of each stage, weights that are streamed meanwhile included."""
+    card, found = card_of(budget), dict[str, float]()
+    for stage, (what, dtype, work) in _stages(model, frames).items():
+        measured = known.card_cost(card_name(model, budget), f"{what}-{dtype}")
+        found[stage] = (
+            card_speed.compute_seconds(card, what, dtype, work)
+            if measured is None
+            else work / 1e12 * measured
+        )
+    if "transformer" in found:
+        streamed = _streamed(model, frames)
+        found["transformer"] = card_speed.with_streaming(card, found["transformer"], streamed)
+    return found or {"upscale": 0.0}
+
+
+def latent_on_card(plan: Plan, budget: Budget, known: Rates) -> float:
+    """Device seconds of decoding a source of latents; 0 for any other source."""
+    latent = plan.latent
+    if latent is None:
+        return 0.0
+    work = wan_needs.latent_work(latent, plan.source_size, plan.frames)
+    measured = known.card_cost(card_name(plan.model, budget), f"vae-{latent.dtype}")
+    if measured is not None:
+        return work / 1e12 * measured
+    return card_speed.compute_seconds(card_of(budget), "vae", latent.dtype, work)
+
+
+def _streamed(model: ModelPlan, frames: int) -> Streamed:
+    """Bytes of the transformer's weights that come to the card for all clips."""
+    plan, each = model.diffusion, diffusion_needs.streamed_bytes(model)
+    if plan is None or not each:
+        return Streamed()
+    latents = diffusion_needs.latents_of(plan)
+    shared = plan.shared if plan.join == "latents" else -(-plan.shared // diffusion_needs.STEP)
+    clips = frames / max(1, (latents - shared) * diffusion_needs.STEP)
+    pinned = min(plan.pin_bytes, each)
+    return Streamed(pinned=clips * pinned, paged=clips * (each - pinned))
+
+
+def card_of(budget: Budget) -> Card:
+    """The card that a job counts with."""
+    return card_speed.card_of(budget.card, budget.capability)
+
+
+def card_name(model: ModelPlan, budget: Budget) -> str:
+    """Title of the card that a plan computes on; "" for the processor and for unknown cards."""
+    return budget.card.title if model.device == "cuda" and budget.card else ""
