@@ -19,9 +19,13 @@ from typing import Any
 from engine import paths
 from engine.errors import EngineError
 from engine.hardware import devices, features, nvml
+from engine.hardware.card_checks import card_link, card_programs, card_spilling
+from engine.hardware.pretend import from_environment
+from engine.memory.preset_choice import offered
 from engine.models import registry
 from engine.plan import ModelPlan
 from engine.report import DoctorLine
+from engine.settings.presets import Preset
 from engine.settings.store import load_engine_settings
 from engine.switches import default_switches, settings_of, switches_of, text_of
 from engine.units import bytes_text
@@ -177,7 +181,9 @@ def _encoders() -> Iterator[DoctorLine]:
 
 def _resources() -> Iterator[DoctorLine]:
     folder = paths.resources()
-    missing = [name for name in ("icons", "samples", "weights") if not (folder / name).is_dir()]
+    missing = [
+        name for name in ("icons", "presets", "samples", "weights") if not (folder / name).is_dir()
+    ]
     if missing:
         yield _problem("resources", f"{', '.join(missing)} missing in {folder}", _REINSTALL)
     else:
@@ -322,6 +328,20 @@ def _card() -> Iterator[DoctorLine]:
             yield _warning("card", f"{text}; this torch is built for the processor", hint)
 
 
+def _presets() -> Iterator[DoctorLine]:
+    found = offered(from_environment())
+    three = (f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
+    yield _ok("presets", f"{found.card or 'processor'}: {', '.join(three)}")
+    for failure in found.failures:
+        hint = failure.hint or "Remove the file, or save the preset anew."
+        yield _warning("presets", failure.message, hint)
+
+
+def _model_of(preset: Preset) -> str:
+    precision = preset.changes.get("precision", "auto")
+    return f"{preset.changes['model']}{'' if precision == 'auto' else f' {precision}'}"
+
+
 CHECKS = (
     _python,
     _torch,
@@ -338,4 +358,8 @@ CHECKS = (
     _memory,
     _processor,
     _card,
+    card_link,
+    card_programs,
+    card_spilling,
+    _presets,
 )

@@ -21,7 +21,8 @@ _CAPABILITY: dict[Generation, tuple[int, int]] = {
     "blackwell": (12, 0),
 }
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
-_LANE_BYTES_S = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9}  # of PCIe, one lane, one way
+# Of PCIe by generation, one lane, one way.
+LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 _CORES = {"turing": 64}  # of a multiprocessor; 128 since
 _MATRIX_FLOPS = 512  # a clock, of a multiprocessor: half precision, sums in float32
 
@@ -38,6 +39,7 @@ class Card:
         half_flops: Of matrices in half precision with sums in float32, a second.
         single_flops: In float32, a second.
         link_bandwidth: Bytes a second from main memory, in theory; the board may have less.
+        lanes: Of PCIe, on the card itself.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Card:
     half_flops: float
     single_flops: float
     link_bandwidth: float
+    lanes: int = 16
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -113,7 +116,8 @@ def _card(row: dict[str, int | str]) -> Card:
         bandwidth=float(row["bandwidth_gbs"]) * 1e9,
         half_flops=cores / _CORES.get(generation, 128) * _MATRIX_FLOPS * clock,
         single_flops=cores * 2 * clock,
-        link_bandwidth=int(row["lanes"]) * _LANE_BYTES_S[_PCIE[generation]],
+        link_bandwidth=int(row["lanes"]) * LANE_BYTES_S[_PCIE[generation]],
+        lanes=int(row["lanes"]),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.events import GpuReading
 from engine.hardware import devices, holders, nvml, shared_memory
+from engine.hardware.cards import LANE_BYTES_S
 from engine.hardware.devices import Gpu
 
 _MB = 2**20
@@ -87,9 +88,14 @@ class Link:
     card_width: int
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether the slot gives the card less than it could take."""
-        return self.width < self.card_width or self.generation < self.card_generation
+    def bandwidth(self) -> float:
+        """Bytes a second one way, in theory."""
+        return self.width * LANE_BYTES_S.get(self.generation, 0.0)
+
+    @property
+    def board_bandwidth(self) -> float:
+        """Bytes a second that the card could take in another slot."""
+        return self.card_width * LANE_BYTES_S.get(self.card_generation, 0.0)
 
 
 def link(handle: Any) -> Link | None:
@@ -114,5 +120,6 @@ def link_text(found: Link | None) -> str:
 
 
 def link_of(card: Gpu) -> Link | None:
-    """The link of a card of `devices.gpus`."""
-    return link(nvml.handles()[card.index])
+    """The link of a card of `devices.gpus`; None where nothing is known."""
+    handles = nvml.handles()
+    return link(handles[card.index]) if card.index < len(handles) else None

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from engine.hardware import cards, devices, features
 from engine.hardware.cards import Card
+from engine.hardware.devices import Gpu
+from engine.hardware.gpu_reading import link_of
 from engine.settings.schema import EngineSettings
 
 PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
@@ -116,11 +118,19 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
         cuda=bool(gpus),
         vram_bytes=max(0, gpus[0].free_bytes - _VRAM_RESERVE_BYTES) if gpus else 0,
         capability=gpus[0].capability if gpus else None,
-        card=cards.find(gpus[0].name, gpus[0].total_bytes) if gpus else None,
+        card=_card(gpus[0]) if gpus else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
     )
+
+
+def _card(gpu: Gpu) -> Card | None:
+    """The card of the table, with the link that it has here."""
+    card, link = cards.find(gpu.name, gpu.total_bytes), link_of(gpu)
+    if card is None or link is None or not link.bandwidth:
+        return card
+    return replace(card, link_bandwidth=min(card.link_bandwidth, link.bandwidth))
 
 
 @cache

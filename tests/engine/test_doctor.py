@@ -169,3 +169,15 @@ def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.Monke
     assert line.message == "by environment: vae.temporal_winograd=on,dit.attention=math"
     monkeypatch.setenv("UPREEL_RUN_FLY", "on")
     assert only(doctor._lines(doctor._optimisations), "optimisations").state == "problem"
+
+
+def test_presets_of_the_card_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
+    monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
+    line = only(doctor._lines(doctor._presets), "presets")
+    assert line.message == (
+        "RTX 5070 Ti, 16 GB: fast seedvr2-3b, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
+    )
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "bad.toml").write_text("")
+    assert doctor._lines(doctor._presets)[1].state == "warning"

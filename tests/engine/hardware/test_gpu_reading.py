@@ -140,9 +140,9 @@ def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -
     assert holders.ranked({5: 100 * MIB}, ()) == ()
 
 
-def test_a_slot_that_is_less_than_the_card_is_narrow(driver: dict[str, Any]) -> None:
+def test_the_link_is_what_slot_and_card_can_do(driver: dict[str, Any]) -> None:
     found = gpu_reading.link("card")
     assert found == Link(generation=4, width=8, card_generation=5, card_width=16)
-    assert found.is_narrow
-    assert not Link(generation=4, width=8, card_generation=4, card_width=8).is_narrow
+    assert found.bandwidth == pytest.approx(15.75e9, rel=0.01)
+    assert found.board_bandwidth == pytest.approx(63e9, rel=0.01)
     assert link_text(None) == ""

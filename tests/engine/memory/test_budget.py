@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.hardware import devices
 from engine.hardware.cards import GIB, cards, pretended
+from engine.hardware.gpu_reading import Link
 from engine.memory import budget as budgets
-from engine.memory.budget import measure_budget, pretended_budget
+from engine.memory.budget import Budget, measure_budget, pretended_budget
 from engine.settings.schema import EngineSettings
 
 CARD = pretended("RTX 5070 Ti")
@@ -34,8 +36,11 @@ def test_the_own_card_is_not_pretended(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    narrow = Link(generation=4, width=8, card_generation=5, card_width=16)
+    monkeypatch.setattr(budgets, "link_of", lambda _: narrow)
     found = measure_budget(EngineSettings(), tmp_path, tmp_path)
-    assert found.card == CARD
+    assert found.card == replace(CARD, link_bandwidth=narrow.bandwidth)
+    assert found.card_bytes == 16 * GIB
     assert not found.is_pretended
     assert 14 * GIB < found.vram_bytes < 15 * GIB
 
@@ -52,3 +57,10 @@ def test_a_machine_without_a_card_can_be_pretended_too() -> None:
     assert not found.cuda
     assert not found.is_pretended
     assert (found.ram_bytes, found.threads, found.vram_bytes) == (16 * GIB, 4, 0)
+
+
+def test_the_size_of_a_card_lasts_whatever_is_free_of_it() -> None:
+    assert pretended_budget(CARD, ram_bytes=GIB).card_bytes == 16 * GIB
+    assert pretended_budget(None, ram_bytes=GIB).card_bytes == 0
+    unknown = Budget(ram_bytes=GIB, threads=1, cuda=True, vram_bytes=14 * GIB)
+    assert unknown.card_bytes == 16 * GIB
