@@ -19,13 +19,14 @@ from engine.memory.diffusion_needs import BLEND_PX, ENCODE_OVERLAP_PX, STEP, Nee
 from engine.memory.edges import smaller_tiles, tilings
 from engine.memory.fitting import Room, pairs_within
 from engine.models.seedvr2 import files
+from engine.models.seedvr2.config import VaeConfig
 from engine.models.seedvr2.split_grid import halo, pixels_per_feature, whole_shared
 from engine.plan import DiffusionPlan, ModelPlan
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-_BLOCKS = 8  # fewer that stay, from one way to the next
+BLOCKS_STEP = 8  # fewer that stay, from one way to the next
 _STILLS = 2  # latents: clips this short share nothing and are taken last
 
 
@@ -38,6 +39,19 @@ def fitted(model: ModelPlan, room: Room) -> ModelPlan:
     """
     search = _Search(model, room)
     return search.best() or search.smallest()
+
+
+def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:
+    """Tiles of the encoder that are worth trying, the largest first."""
+    return tilings(frame, ENCODE_OVERLAP_PX, vae.spatial_factor)
+
+
+def decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> tuple[Size, ...]:
+    """The same of the decoder, of all of it or of its large part."""
+    if is_whole:
+        return tilings(frame, whole_shared(vae) * vae.spatial_factor, vae.spatial_factor)
+    each = pixels_per_feature(vae)
+    return tilings(frame, 2 * halo(vae) * each + BLEND_PX, each)
 
 
 def shared_of(clip: int) -> int:
@@ -114,22 +128,18 @@ class _Search:
     def blocks(self) -> tuple[int | None, ...]:
         """How many stay on the device, most first; None are all, and the text's weights too."""
         first, layers = self.plan.blocks_on_device, self.config.layers
-        fewer = range(layers if first is None else min(first, layers), -1, -_BLOCKS)
+        fewer = range(layers if first is None else min(first, layers), -1, -BLOCKS_STEP)
         found = dict.fromkeys([first, *fewer, 0])
         return tuple(found)
 
     @cached_property
     def encode(self) -> tuple[Size | None, ...]:
         """Tiles of the encoder, the largest first."""
-        worth = tilings(self.plan.padded, ENCODE_OVERLAP_PX, self.vae.spatial_factor)
-        return smaller_tiles(self.plan.encode_tile, worth)
+        return smaller_tiles(self.plan.encode_tile, encoder_tiles(self.vae, self.plan.padded))
 
     def _decode(self, way: _Way) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
-        each = self.vae.spatial_factor if way.is_whole else pixels_per_feature(self.vae)
-        shared = whole_shared(self.vae) * each if way.is_whole else 2 * halo(self.vae) * each
-        shared += 0 if way.is_whole else BLEND_PX
-        worth = tilings(self.plan.padded, shared, each)
+        worth = decoder_tiles(self.vae, self.plan.padded, is_whole=way.is_whole)
         found = smaller_tiles(self.plan.decode_tile, worth)
         return tuple(tile for tile in found if tile is not None or not way.is_whole)
 

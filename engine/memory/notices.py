@@ -9,7 +9,6 @@ from engine.hardware import features
 from engine.media import MediaInfo
 from engine.memory import latents
 from engine.memory.budget import Budget
-from engine.memory.family import family_of
 from engine.memory.request import Request
 from engine.memory.switch_notices import switch_notices
 from engine.plan import ModelPlan, Notice, Plan
@@ -33,8 +32,9 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     found = [
         *_memory(plan, budget),
         *_files(plan.model),
-        *_shots(plan.model, budget),
+        *_shots(plan.model),
         *_diffusion(plan.model, budget),
+        *_whole_tiles(plan.model),
         *_wan(plan.model),
         *latents.notices(plan, media, settings, budget),
         *_disk(plan, budget),
@@ -50,7 +50,18 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
 
 
 def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
-    if plan.peak_bytes > budget.ram_bytes:
+    own = [stage.device_bytes for stage in plan.stages if stage.stage != "latents"]
+    device = max(own, default=0)
+    if plan.model.device == "cuda" and device > budget.vram_bytes:
+        yield Notice(
+            code="plan-does-not-fit",
+            severity="refusal",
+            message=f"This needs {memory_text(device)} of the card's memory; "
+            f"{memory_text(budget.vram_bytes)} may be used.",
+            hint="Close other programs or choose a smaller result.",
+            params={"needed": str(device), "allowed": str(budget.vram_bytes)},
+        )
+    elif plan.peak_bytes > budget.ram_bytes:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
@@ -74,21 +85,10 @@ def _files(model: ModelPlan) -> Iterator[Notice]:
         )
 
 
-def _shots(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
+def _shots(model: ModelPlan) -> Iterator[Notice]:
     """Of models that take shots."""
-    family = family_of(model)
-    if family is None:
+    if not model.takes_shots:
         return
-    device = family.needs(model).device
-    if model.device == "cuda" and device > budget.vram_bytes:
-        yield Notice(
-            code="plan-does-not-fit",
-            severity="refusal",
-            message=f"This needs {memory_text(device)} of the card's memory; "
-            f"{memory_text(budget.vram_bytes)} may be used.",
-            hint="Close other programs or choose a smaller result.",
-            params={"needed": str(device), "allowed": str(budget.vram_bytes)},
-        )
     if model.device == "cpu":
         name = "SeedVR2" if model.wan is None else "Wan 2x"
         yield Notice(
@@ -117,6 +117,17 @@ def _diffusion(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
         hint=f"Choose products={nearest}.",
         params={"feature": found.products, "nearest": nearest},
     )
+
+
+def _whole_tiles(model: ModelPlan) -> Iterator[Notice]:
+    if model.diffusion is not None and model.diffusion.decodes_whole_tiles:
+        yield Notice(
+            code="decoder-in-tiles",
+            severity="info",
+            message="Frames of this size do not fit through the decoder whole: it works in tiles "
+            "that know nothing of each other, which may differ slightly before they are blended.",
+            hint="A smaller result, or a card with more memory, needs no such tiles.",
+        )
 
 
 def _wan(model: ModelPlan) -> Iterator[Notice]:

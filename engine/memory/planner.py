@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from engine.errors import SettingsError, UnsupportedMedia
 from engine.geometry import FrameSpan, Size
 from engine.media import VideoInfo
-from engine.memory import latents, peaks, times
+from engine.memory import explain, latents, offers, peaks, times
 from engine.memory.budget import PROGRAM_BYTES, Budget
 from engine.memory.family import family_of, tiles_per_frame
 from engine.memory.fitting import Room
@@ -31,7 +32,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     """Decide everything before the start.
 
     Returns:
-        A plan. One that cannot start says why in a notice of severity "refusal".
+        A plan, with its reasons. One that cannot start says why in a notice of severity "refusal";
+        one that does not fit says there what would.
 
     Raises:
         SettingsError: Impossible times, or a result too small to show anything.
@@ -39,6 +41,24 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
         NoUsableGpu: A card was asked for and there is none.
     """
+    plan = _planned(request, budget, rates)
+    priced = partial(_priced, plan, budget, rates)
+    plan = replace(plan, reasons=explain.reasons_of(plan, request.settings, priced))
+    refusal = next((notice for notice in plan.notices if notice.code == offers.REFUSAL), None)
+    if refusal is None:
+        return plan
+
+    def fits(settings: JobSettings) -> bool:
+        other = _planned(replace(request, settings=settings), budget, rates)
+        return all(notice.code != offers.REFUSAL for notice in other.notices)
+
+    sizes = plan.source_size, plan.picture.size
+    better = offers.with_offers(refusal, request.settings, sizes, fits)
+    return replace(plan, notices=tuple(better if n is refusal else n for n in plan.notices))
+
+
+def _planned(request: Request, budget: Budget, rates: Rates) -> Plan:
+    """The plan without its reasons."""
     media, settings = request.media, with_environment(request.settings)
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
@@ -153,6 +173,16 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
     )
     notices: tuple[Notice, ...] = notices_of(plan, request, budget, wanted)
     return replace(plan, notices=notices)
+
+
+def _priced(plan: Plan, budget: Budget, rates: Rates, model: ModelPlan) -> explain.Price:
+    """What the job takes with its model run in another way."""
+    other = replace(plan, model=model)
+    return explain.Price(
+        device_bytes=peaks.device_bytes(other),
+        ram_bytes=peaks.ram_bytes(other),
+        seconds=times.seconds(other, budget, rates),
+    )
 
 
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:

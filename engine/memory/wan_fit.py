@@ -44,6 +44,15 @@ def least_edge(config: WanConfig) -> int:
     return max(EDGES[-1], split.least_tile(cut) * cut.factor * config.upscale)
 
 
+def wan_tiles(config: WanConfig, frame: Size) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Tiles of the encoder and of the decoder that are worth trying, the largest first."""
+    cut = split.encode_cut(config)
+    encode = tilings(frame, 2 * cut.halo * cut.factor, cut.factor)
+    cut, canvas = split.decode_cut(config), frame.scaled(config.upscale)
+    factor = cut.factor * config.upscale
+    return encode, tilings(canvas, 2 * cut.halo * factor, factor, least_edge(config))
+
+
 class _Search:
     """Ways of running one model, and their needs."""
 
@@ -51,13 +60,9 @@ class _Search:
         self.model, self.plan, self.room = model, plan, room
         config = files.wan_config(plan.vae, model.model)
         self.early = warm_up(config)
-        cut = split.encode_cut(config)
-        worth = tilings(plan.padded, 2 * cut.halo * cut.factor, cut.factor)
-        self.encode = smaller_tiles(plan.encode_tile, worth)
-        cut, canvas = split.decode_cut(config), plan.padded.scaled(config.upscale)
-        factor = cut.factor * config.upscale
-        worth = tilings(canvas, 2 * cut.halo * factor, factor, least_edge(config))
-        self.decode = smaller_tiles(plan.decode_tile, worth)
+        encode, decode = wan_tiles(config, plan.padded)
+        self.encode = smaller_tiles(plan.encode_tile, encode)
+        self.decode = smaller_tiles(plan.decode_tile, decode)
 
     def best(self, *, parks: bool) -> ModelPlan | None:
         """The fastest that fits; None where nothing does."""
