@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.machine import current
 from engine.ops.taps import Form, Taps
 from engine.paths import cache_folder
 
@@ -85,14 +86,15 @@ def choose_convolution(device: torch.device | str, dtype: torch.dtype) -> Convol
 
     Memory: on a card about 150 MB for a moment, the first time.
     """
-    return _choose(torch.device(device), dtype)
+    device = torch.device(device)
+    return _choose(device, dtype, device.type == "cpu" or current().cudnn_benchmark)
 
 
 @cache
-def _choose(device: torch.device, dtype: torch.dtype) -> ConvolutionChoice:
+def _choose(device: torch.device, dtype: torch.dtype, benchmark: bool) -> ConvolutionChoice:
     if device.type == "cpu":
         return probe_convolution(device, dtype)
-    key = _key(device, dtype)
+    key = _key(device, dtype) + ("" if benchmark else ", no benchmark")
     known = _remembered(key)
     if known is not None:
         return known
@@ -158,7 +160,8 @@ def _fault(trial: Trial, limit: float) -> str:
 
 def _as_models_do() -> AbstractContextManager[None]:
     """The settings of cuDNN under which models compute; its own benchmark runs in a first call."""
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
+    benchmark = current().cudnn_benchmark
+    return torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False)
 
 
 def _problem(device: torch.device, dtype: torch.dtype) -> _Problem:

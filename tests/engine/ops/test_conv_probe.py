@@ -8,7 +8,9 @@ import torch
 
 from engine.ops import conv_probe
 from engine.ops.conv_probe import ConvolutionChoice, Trial, decide
+from engine.ops.machine import using
 from engine.ops.taps import Taps
+from engine.optimisations import RunSwitches
 
 FINE = Trial(error=1e-5, workspace=1.0, seconds=1.0)
 
@@ -156,3 +158,9 @@ def test_a_failure_is_not_remembered(
 def test_a_card_has_a_sound_form(dtype: torch.dtype) -> None:
     choice = conv_probe.probe_convolution("cuda", dtype)
     assert choice.is_sound, choice.reason
+
+
+def test_the_trial_is_made_as_the_job_computes() -> None:
+    for benchmark in (True, False):
+        with using(RunSwitches(cudnn_benchmark=benchmark)), conv_probe._as_models_do():
+            assert torch.backends.cudnn.benchmark is benchmark
