@@ -51,7 +51,8 @@ def test_sentences_of_the_engine_are_said_by_the_engine() -> None:
     A stale sentence does no harm, its successor is shown in English; many would be a catalogue
     that nobody looks after.
     """
-    code = "".join(p.read_text("utf-8") for p in (ROOT / "engine").rglob("*.py"))
+    places = [*(ROOT / "engine").rglob("*.py"), *(ROOT / "resources" / "presets").glob("*.toml")]
+    code = "".join(place.read_text("utf-8") for place in places)
     joined = re.sub(r'"\s*f?"', "", code).replace("\\'", "'")  # literals over two lines are one
     sentences = read_engine_sentences("zh_CN")
     stale = [

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from engine.hardware.cards import GIB, Card, cards, find
 from engine.hardware.presets import GOALS, presets_for, presets_of, tier_of, tiers
+from engine.paths import resource
 from engine.settings.presets import Preset, applied, matching
 from engine.settings.schema import JobSettings
 
@@ -97,6 +99,14 @@ def test_the_evidence_is_followed(card: Card | None) -> None:
     small = card.memory_bytes < 8 * GIB
     assert found["balanced"][0] == ("seedvr2-3b" if small else "seedvr2-7b-sharp")
     assert found["fast"][0] == ("lite" if small else "seedvr2-3b")
+
+
+def test_every_description_is_said_in_chinese_too() -> None:
+    sentences: set[str] = set()
+    for path in resource("i18n", "engine").glob("zh_CN*.json"):
+        sentences |= json.loads(path.read_text(encoding="utf-8")).keys()
+    said = {goal["description"] for tier in tiers() for goal in tier.goals.values()}
+    assert said - sentences == set()
 
 
 def test_a_card_in_no_table_has_presets_too() -> None:
