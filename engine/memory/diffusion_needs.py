@@ -157,21 +157,22 @@ def _stages(
     held = Moment(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
     placing = Moment(STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers)
     waiting = encode.waits + decode.waits
-    finishing = Moment(_finishing(plan, vae_item(plan)) + decode.buffers, decode.canvas)
     sampling = latents_of(plan) * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
-    decoded = Moment(_decoded_frames(plan) * frame)
+    decoded = held + Moment(_decoded_frames(plan) * frame) + encode.waits
+    finishing = decoded + decode.between + Moment(decode.buffers, decode.canvas)
+    finishing += Moment(_finishing(plan, vae_item(plan)))
     return {
         "encode": (
             held + encode.begins + Moment(frame),
             *(held + decode.waits + moment for moment in encode.goes_on),
-            held + waiting + placing,
+            held + encode.between + decode.waits + placing,
         ),
         "transformer": (held + waiting + Moment(forward - kept + sampling),),
         "decode": (
-            *(held + decoded + encode.waits + m for m in (decode.begins, *decode.goes_on)),
-            held + decoded + waiting + finishing,
+            *(decoded + moment for moment in (decode.begins, *decode.goes_on)),
+            finishing,
         ),
-        "finishing": (held + decoded + waiting + finishing,),
+        "finishing": (finishing,),
     }
 
 

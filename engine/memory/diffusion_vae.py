@@ -50,13 +50,15 @@ class Streamed:
     Attributes:
         begins: While the first slices of a shot are worked on.
         goes_on: Moments of all other slices.
-        waits: Between slices, when the other way or the transformer works.
+        between: Between slices, when frames are made ready or finished.
+        waits: When the other way or the transformer works: what slices hand on is on the host.
         buffers: Bytes on the device that are kept between slices until somebody needs the room.
         canvas: Bytes on the host of finished frames that are on their way out.
     """
 
     begins: Moment
     goes_on: tuple[Moment, ...]
+    between: Moment
     waits: Moment
     buffers: int
     canvas: int = 0
@@ -118,11 +120,13 @@ def encoding(asked: Asked) -> Streamed:
     given = SLICES * (frame // 64) * asked.config.latent_channels * _EXACT
     others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
     host = SLICES * parked + parked // STEP + early + others
-    working = max(found.first, found.later)
+    working = Moment(max(found.first, found.later) + given, host)
+    waits = Moment(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
     return Streamed(
-        begins=Moment(working + given, host),
-        goes_on=(Moment(working + given, host),),
-        waits=Moment(0, early + (0 if asked.warm_up else found.carry * len(boxes))),
+        begins=working,
+        goes_on=(working,),
+        between=waits,
+        waits=waits,
         buffers=found.window,
     )
 
@@ -135,9 +139,7 @@ def decoding(asked: Asked) -> Streamed:
     boxes = decode_boxes(asked, asked.tile)
     if asked.is_whole:
         tile = _decode_peak(asked.config, asked.work(boxes[0]))
-        features = (
-            asked.config.latent_channels * (asked.frame.pixels // 64) * asked.work(asked.frame).item
-        )
+        features = asked.config.latent_channels * (asked.frame.pixels // 64) * _EXACT
         return _tiled(asked, None, tile, len(boxes), features)
     low = _low_peak(asked.config, asked.work(asked.frame))
     tile = _high_peak(asked.config, asked.work(boxes[0]))
@@ -160,16 +162,17 @@ def _tiled(asked: Asked, low: Peak | None, tile: Peak, tiles: int, features: int
     canvas = STEP * asked.latents * asked.frame.pixels * _CODE_BYTES
     carries = 0 if asked.warm_up else tile.carry * tiles
     others = 0 if asked.warm_up else _others(asked, tile.carry, tiles)
-    waiting = low.carry if low is not None else 0
-    codes = Moment(0)
-    moments = [Moment(waiting + max(tile.first, tile.later), others + early + fresh + canvas)]
+    known, handed_on = early + fresh, low.carry if low is not None else 0
+    last = features + tile.result  # of whole frames, and of the tile before
+    visiting = handed_on + last + max(tile.first, tile.later)
+    moments = [Moment(visiting, others + known + canvas)]
     if low is not None:
-        moments.append(Moment(low.later, carries + early + fresh))
-    first = low.first if low is not None else 0
+        moments.append(Moment(low.later, carries + known))
     return Streamed(
-        begins=Moment(first, 0) + codes,
+        begins=Moment(low.first if low is not None else 0),
         goes_on=tuple(moments),
-        waits=Moment(waiting, carries + early),
+        between=Moment(handed_on + last, carries + early),
+        waits=Moment(0, handed_on + carries + early),
         buffers=max(tile.window, 0 if low is None else low.window),
         canvas=canvas,
     )
@@ -179,7 +182,8 @@ def _whole(found: Peak) -> Streamed:
     return Streamed(
         begins=Moment(found.first),
         goes_on=(Moment(found.later),),
-        waits=Moment(found.carry),
+        between=Moment(found.carry),
+        waits=Moment(0, found.carry),
         buffers=found.window,
     )
 

@@ -26,6 +26,7 @@ class Peak:
         later: The same of all other slices; 0 where there is one slice.
         carry: Bytes that wait between two slices.
         window: Bytes of the buffers that stay between two slices.
+        result: Bytes of what the last slice gave.
     """
 
     moment: str
@@ -34,6 +35,7 @@ class Peak:
     later: int = 0
     carry: int = 0
     window: int = 0
+    result: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -104,4 +106,5 @@ def peak_of(way: Way, work: Work) -> Peak:
         later=later,
         carry=sum(ledger.carry.values()),
         window=ledger.planned,
+        result=waiting,
     )
