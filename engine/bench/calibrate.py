@@ -19,6 +19,7 @@ from engine.bench.spent import Costs
 from engine.errors import Cancelled
 from engine.hardware import cards, devices
 from engine.memory import rates as kept
+from engine.memory.model_times import name_of
 from engine.memory.rates import Rates
 
 Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
@@ -48,8 +49,9 @@ def calibrate(
     card = _card()
     if card is None:
         return Rates(costs=costs)
-    steps = list(calibrate_models.steps("cuda", card.capability))
-    return Rates(costs=costs, cards={card.title: _done(steps, tell, stop)})
+    name, capability = card
+    steps = list(calibrate_models.steps("cuda", capability))
+    return Rates(costs=costs, cards={name: _done(steps, tell, stop)})
 
 
 def keep(rates: Rates) -> None:
@@ -103,9 +105,11 @@ def _done(steps: list[_Step], tell: Tell, stop: Callable[[], bool]) -> Costs:
     return found
 
 
-def _card() -> cards.Card | None:
-    """The card that torch can use, where it is in the table."""
+def _card() -> tuple[str, tuple[int, int]] | None:
+    """The name that plans know the card under that torch can use, and its CUDA capability."""
     if not torch.cuda.is_available():
         return None
+    capability = torch.cuda.get_device_capability()
     gpus = devices.gpus()
-    return cards.find(gpus[0].name, gpus[0].total_bytes) if gpus else None
+    card = cards.find(gpus[0].name, gpus[0].total_bytes) if gpus else None
+    return name_of(card, capability), capability

@@ -91,5 +91,14 @@ def card_of(budget: Budget) -> Card:
 
 
 def card_name(model: ModelPlan, budget: Budget) -> str:
-    """Title of the card that a plan computes on; "" for the processor and for unknown cards."""
-    return budget.card.title if model.device == "cuda" and budget.card else ""
+    """What the speed of the card that a plan computes on is kept under; "" for the processor."""
+    if model.device != "cuda":
+        return ""
+    return name_of(budget.card, budget.capability)
+
+
+def name_of(card: Card | None, capability: tuple[int, int] | None) -> str:
+    """The card's title; where it is in no table its CUDA capability has to do."""
+    if card is not None:
+        return card.title
+    return "CUDA {}.{}".format(*(capability or (0, 0)))

@@ -145,7 +145,8 @@ def learn(plan: Plan, seconds: float) -> None:
     known = rates.load_rates()
     work = work_seconds(plan, budget, known)
     fixed = fixed_seconds(plan, known)
-    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, card=plan.card)
+    card_name = model_times.card_name(plan.model, budget)
+    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, card=card_name)
 
 
 # --- all stages
