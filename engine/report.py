@@ -89,8 +89,10 @@ class MeasuredSwitch:
     exactness: str  # "exact", "rounding" or "inexact"
     is_default: bool
     time: float | None = None
+    scatter: float | None = None  # standard error of that ratio
     memory: float | None = None  # peak
-    error: float | None = None  # against float64, in units of the largest value
+    error: float | None = None  # relative (RMS), against float64
+    error_without: float | None = None
     claim: str = ""  # what documents say of it
     note: str = ""  # why there is no number, or how to read it
 

@@ -6,7 +6,7 @@ So a machine without PyAV and Qt can measure the models.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,7 @@ class Case:
 
     rows: Rows
     is_usual: bool = True  # measured when no case is named
+    is_quick: bool = False  # also with --quick
 
 
 def _film(name: str) -> Case:
@@ -81,6 +82,28 @@ def _dit_optimisations(bench: Bench) -> Iterator[Row]:
     return dit_optimisation_rows(bench.options)
 
 
+def _around(bench: Bench) -> Iterator[Row]:
+    from engine.bench.around_case import around_rows
+
+    return around_rows(bench.options)
+
+
+def _models(bench: Bench) -> Iterator[Row]:
+    from engine.bench.models_case import model_rows
+
+    return model_rows(bench.options)
+
+
+def _speed(bench: Bench) -> Iterator[Row]:
+    from engine.bench import calibrate
+
+    options = bench.options
+    rates = calibrate.calibrate()
+    if options.threads is None and options.device == "auto":  # as jobs compute
+        calibrate.keep(rates)
+    return iter([{"what": name, "figure": text} for name, text in calibrate.figures(rates)])
+
+
 def _kernels(bench: Bench) -> Iterator[Row]:
     from engine.bench.kernels_case import measure_bandwidth
     from engine.bench.vae_work import device_of
@@ -102,6 +125,7 @@ def _products(bench: Bench) -> Iterator[Row]:
 
 
 CASES: dict[str, Case] = {
+    "speed": Case(_speed, is_quick=True),
     "lite": _film("lite"),
     "pipeline": _film("pipeline"),
     "colour": _film("colour"),
@@ -115,6 +139,8 @@ CASES: dict[str, Case] = {
     "seedvr2": Case(_seedvr2, is_usual=False),
     "optimisations-vae": Case(_optimisations, is_usual=False),
     "optimisations-dit": Case(_dit_optimisations, is_usual=False),
+    "optimisations-around": Case(_around, is_usual=False),
+    "models": Case(_models, is_usual=False),
     "kernels": Case(_kernels, is_usual=False),
     "attention": Case(_attention, is_usual=False),
     "products": Case(_products, is_usual=False),
@@ -122,7 +148,7 @@ CASES: dict[str, Case] = {
 GROUPS = {
     "vae": ("vae-encode", "vae-decode"),
     "dit": ("dit-3b", "dit-7b"),
-    "optimisations": ("optimisations-vae", "optimisations-dit"),
+    "optimisations": ("optimisations-vae", "optimisations-dit", "optimisations-around"),
 }
 
 
@@ -136,32 +162,66 @@ def run(
 
     Args:
         cases: Names out of CASES and GROUPS.
-        options: How; with `quick` all usual cases together take less than a minute.
+        options: How; `quick` without names is the speed test alone, less than a minute.
         tell: Gets a line after each case.
 
     Raises:
         SettingsError: There is no such case, or an option is impossible.
     """
+    found: list[Row] = []
+    for row in measured(cases, options=options):
+        if found[1:] and row["case"] != found[-1]["case"]:
+            tell(f"{found[-1]['case']} measured")
+        found.append(row)
+    if found[1:]:
+        tell(f"{found[-1]['case']} measured")
+    return found
+
+
+def measured(
+    cases: Sequence[str], *, options: BenchOptions | None = None
+) -> Generator[Row, None, None]:
+    """The same, row by row: first what it is measured on, then each as it is there.
+
+    Raises:
+        SettingsError: As `run`, before the first row.
+    """
     options = options or BenchOptions()
-    names = _named(cases, options)
+    names = named(cases, options)
     check(options)
+    threads = torch.get_num_threads()
     torch.set_num_threads(options.threads or devices.cpu_threads())
-    rows = [machine_row()]
-    with tempfile.TemporaryDirectory(prefix="upreel-bench-") as folder:
-        bench = Bench(folder=Path(folder), options=options)
-        for name in names:
-            with torch.inference_mode():
-                rows += [{"case": name, **row} for row in CASES[name].rows(bench)]
-            tell(f"{name} measured")
-    return rows
+    try:
+        yield machine_row()
+        with tempfile.TemporaryDirectory(prefix="upreel-bench-") as folder:
+            bench = Bench(folder=Path(folder), options=options)
+            for name in names:
+                for row in _without_gradients(CASES[name].rows, bench):
+                    yield {"case": name, **row}
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _named(cases: Sequence[str], options: BenchOptions) -> tuple[str, ...]:
+def _without_gradients(rows: Rows, bench: Bench) -> Iterator[Row]:
+    """Each row in torch's inference mode, which its reader does not get into."""
+    with torch.inference_mode():
+        found = rows(bench)
+    while True:
+        with torch.inference_mode():
+            row = next(found, None)
+        if row is None:
+            return
+        yield row
+
+
+def named(cases: Sequence[str], options: BenchOptions) -> tuple[str, ...]:
     """Names of the cases to measure, each once; a VAE with a clip is sent there and back."""
     unknown = [name for name in cases if name not in CASES and name not in GROUPS]
     if unknown:
         choice = ", ".join([*CASES, *GROUPS])
         raise SettingsError(f"There is no case {unknown[0]!r}.", hint=f"Choose among: {choice}.")
     groups = GROUPS | ({"vae": ("round-trip",)} if options.clip is not None else {})
-    wanted = cases or [name for name, case in CASES.items() if case.is_usual]
+    wanted = cases or [
+        name for name, case in CASES.items() if (case.is_quick if options.quick else case.is_usual)
+    ]
     return tuple(dict.fromkeys(one for name in wanted for one in groups.get(name, (name,))))

@@ -17,14 +17,15 @@ Row = dict[str, Any]
 
 def machine_row() -> Row:
     """Processor, card and libraries of this machine."""
-    cards = ", ".join(card.name for card in devices.gpus()) or "none"
+    gpus = devices.gpus()
     return {
         "case": "machine",
         "processor": devices.cpu_name(),
         "threads": devices.cpu_threads(),
         "bfloat16": "yes" if features.cpu_has_bf16() else "no",
         "memory": bytes_text(devices.ram()[0]),
-        "card": cards,
+        "card": ", ".join(card.name for card in gpus) or "none",
+        "driver": ", ".join(dict.fromkeys(card.driver for card in gpus)) or "none",
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),

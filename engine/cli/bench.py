@@ -5,25 +5,77 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from engine.bench import report_text
+from engine.bench.bars import check_picture, write_picture
 from engine.bench.options import BenchOptions, check
 from engine.cli.context import DONE, Context
 from engine.cli.options import parse_size
-from engine.errors import OutputUnwritable
+from engine.errors import OutputUnwritable, SettingsError
 from engine.geometry import Size
 
 _WIDTH = 100  # characters
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
-    """Measure and show a table; `--json FILE` also writes the figures."""
-    rows = context.services.bench(args.cases, options_of(args), context.console.note)
+    """Measure and show a table; write the figures, a page, a picture or a trace when asked."""
+    options = options_of(args)
+    _check(args)
+    with _traced(args):
+        rows = context.services.bench(args.cases, options, context.console.note)
     context.console.say(table(rows))
     if args.json_file is not None:
-        _write(Path(args.json_file), rows)
+        _write(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
+    if args.markdown is not None:
+        _write(Path(args.markdown), report_text.markdown(rows, command(args)))
+    if args.picture is not None:
+        write_picture(Path(args.picture), rows)
     return DONE
+
+
+def command(args: argparse.Namespace) -> str:
+    """What was asked for, without names of files."""
+    words = ["bench", *args.cases, *(["--quick"] if args.quick else [])]
+    for name in ("size", "dtype", "runs", "threads"):
+        value = getattr(args, name)
+        words += [f"--{name} {value}"] if value is not None else []
+    return " ".join(words)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would only be found after minutes of measuring.
+
+    Raises:
+        SettingsError: A picture or a trace that cannot be.
+    """
+    if args.picture is not None:
+        check_picture(Path(args.picture))
+    if args.profile is not None:
+        _check_trace(args.cases)
+
+
+def _check_trace(cases: Sequence[str]) -> None:
+    """A trace is of one case, and not of one that uses torch's record itself."""
+    if len(cases) != 1:
+        raise SettingsError(
+            "A trace is of one case.", hint="Name one, as in bench vae-decode --quick --profile F."
+        )
+    if cases[0].startswith("optimisations"):
+        raise SettingsError(
+            f"{cases[0]} uses torch's own record for memory: it cannot be traced as well.",
+            hint="Trace vae-decode or dit-3b, with --without NAME for a switch.",
+        )
+
+
+def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
+    if args.profile is None:
+        return nullcontext()
+    from engine.bench.trace import traced
+
+    return traced(Path(args.profile))
 
 
 def options_of(args: argparse.Namespace) -> BenchOptions:
@@ -56,38 +108,30 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures as text: a block for each case, a column for each name in it.
 
-    A block that is wider than a terminal is turned: a line for each name.
+    A block that is wider than a terminal is turned: a line for each name. Optimisations have a
+    table of their own.
     """
     blocks = []
     for case in dict.fromkeys(row["case"] for row in rows):
-        mine = [row for row in rows if row["case"] == case]
-        names = list(dict.fromkeys(name for row in mine for name in row if name != "case"))
-        grid = [names, *([_cell(row.get(name, "")) for name in names] for row in mine)]
-        lines = _aligned(grid)
-        if len(lines[0]) > _WIDTH:
-            lines = _aligned(list(zip(*grid, strict=True)))
-        blocks.append("\n".join([case, *(f"  {line}" for line in lines)]))
-    return "\n\n".join(blocks)
+        mine = [row for row in rows if row["case"] == case and "switch" not in row]
+        if mine:
+            blocks.append("\n".join([case, *(f"  {line}" for line in _block(mine))]))
+    lines = report_text.switch_lines(rows)
+    return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])
 
 
-def _aligned(grid: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in grid
-    ]
+def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
+    grid = [names, *([report_text.cell(row.get(name, "")) for name in names] for row in rows)]
+    lines = report_text.aligned(grid)
+    if len(lines[0]) > _WIDTH:
+        lines = report_text.aligned(list(zip(*grid, strict=True)))
+    return lines
 
 
-def _cell(value: object) -> str:
-    """Three digits that count: ratios are below ten."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
-
-
-def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps({"results": rows}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as err:
         raise OutputUnwritable(
             f"{path} cannot be written.", hint=err.strerror or str(err), path=path

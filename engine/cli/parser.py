@@ -169,7 +169,9 @@ def _bench(add: Any) -> None:
         bench.run,
         "measure the speed of this machine",
         "examples:\n"
-        "  python -m engine bench --quick\n"
+        "  python -m engine bench --quick                          what plans are made with\n"
+        "  python -m engine bench optimisations --markdown page.md --picture bars.svg\n"
+        "  python -m engine bench vae-decode --quick --profile trace.json\n"
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
         "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n\n"
@@ -179,18 +181,25 @@ def _bench(add: Any) -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="lite, pipeline, colour, read, write, which are the default; vae (vae-encode, "
-        "vae-decode; with a clip round-trip), dit (dit-3b, dit-7b), seedvr2, optimisations, "
-        "kernels, attention and products, which take minutes on a processor",
+        help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
+        "the default; models, vae (vae-encode, vae-decode; with a clip round-trip), dit (dit-3b, "
+        "dit-7b), seedvr2, optimisations (-vae, -dit, -around), kernels, attention and products, "
+        "which take minutes on a processor",
     )
     command.add_argument(
         "--quick",
         action="store_true",
-        help="fewer runs and smaller pictures; the default cases take less than a minute",
+        help="fewer runs and smaller work; without a case only speed, in less than a minute",
     )
     command.add_argument(
         "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
     )
+    for name, what in (
+        ("markdown", "also write a page with tables, without personal data"),
+        ("picture", "also draw bars of the optimisations or of the models (SVG)"),
+        ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
+    ):
+        command.add_argument(f"--{name}", metavar="FILE", help=what)
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
 

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from engine.bench import cases, clip, shared
+from engine.bench import calibrate, cases, clip, shared
 from engine.bench.options import BenchOptions
 from engine.bench.pipeline_case import run_pipeline
 from engine.errors import SettingsError
 from engine.geometry import Size
+from engine.memory.rates import Rates
 from engine.settings.schema import JobSettings
 from engine.video.probe import probe
 
@@ -17,15 +19,16 @@ from engine.video.probe import probe
 def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="'fly'") as caught:
         cases.run(["read", "fly"])
-    assert "lite, pipeline, colour, read, write" in caught.value.hint
+    assert "speed, lite, pipeline, colour, read, write" in caught.value.hint
 
 
 def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
     usual = BenchOptions()
-    named = cases._named(["vae", "read", "vae-decode"], usual)
+    named = cases.named(["vae", "read", "vae-decode"], usual)
     assert named == ("vae-encode", "vae-decode", "read")
-    assert cases._named([], usual) == ("lite", "pipeline", "colour", "read", "write")
-    assert cases._named(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
+    assert cases.named([], usual) == ("speed", "lite", "pipeline", "colour", "read", "write")
+    assert cases.named([], BenchOptions(quick=True)) == ("speed",)
+    assert cases.named(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
 
 
 def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
@@ -49,6 +52,35 @@ def test_a_case_gives_figures_behind_those_of_the_machine(
     assert [row["case"] for row in rows] == ["read", "write"]
     assert all(row["frames_per_second"] > 0 for row in rows)
     assert told == ["read measured", "write measured"]
+
+
+def test_the_speed_test_is_kept_where_it_was_made_as_jobs_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[Rates] = []
+    rates = Rates(costs={"read": 0.5})
+    monkeypatch.setattr(calibrate, "calibrate", lambda: rates)
+    monkeypatch.setattr(calibrate, "keep", kept.append)
+    _, row = cases.run([], options=BenchOptions(quick=True))
+    assert row == {
+        "case": "speed",
+        "what": "read",
+        "figure": "2 million pixels a second of the CPU",
+    }
+    assert kept == [rates]
+    cases.run(["speed"], options=BenchOptions(threads=1))
+    assert kept == [rates]
+
+
+def test_a_row_comes_when_it_is_there_and_threads_are_put_back() -> None:
+    before = torch.get_num_threads()
+    rows = cases.measured(["optimisations-around"], options=BenchOptions(threads=1, device="cpu"))
+    assert next(rows)["case"] == "machine"
+    assert next(rows)["switch"] == "run.cudnn_benchmark"  # before anything is measured
+    assert torch.get_num_threads() == 1
+    assert not torch.is_inference_mode_enabled()
+    rows.close()  # as who stops does
+    assert torch.get_num_threads() == before
 
 
 def test_the_whole_program_is_measured_in_steps(tmp_path: Path) -> None:

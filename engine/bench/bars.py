@@ -1,0 +1,178 @@
+"""Figures as a picture: bars, written as SVG by ourselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from engine.bench.report_text import machine_of
+from engine.bench.switch_table import Row, measured, time_text
+from engine.errors import OutputUnwritable, SettingsError
+from engine.report import MeasuredSwitch
+
+_WIDTH, _LEFT, _RIGHT = 900, 300, 130  # px: of the picture, of names, of figures
+_ROW, _TOP, _BOTTOM = 30, 86, 34
+_INK, _QUIET, _PAPER, _EDGE = "#22272e", "#6b7280", "#f7f7f5", "#d5d5d0"
+_HELPS, _COSTS, _EQUAL, _MEMORY = "#2f7d5b", "#c9731c", "#9aa3ad", "#3b6fb6"
+_FONT = "Helvetica, Arial, sans-serif"
+_MOST = 2.0  # ratios above end with an arrow
+_SPEEDS = ("megapixels_per_second", "frames_per_second")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One line of the picture.
+
+    Attributes:
+        name: On the left.
+        figure: On the right, as text.
+        begin: Where the bar begins, 0 to 1 of the room for bars.
+        end: Where it ends.
+        colour: Of the bar.
+        second: Where a thin second bar ends that begins at the same place; None: none.
+        cut: It would be longer than there is room.
+    """
+
+    name: str
+    figure: str
+    begin: float
+    end: float
+    colour: str
+    second: float | None = None
+    cut: bool = False
+
+
+def write_picture(path: Path, rows: Sequence[Row]) -> None:
+    """Bars of the optimisations, else of the speeds.
+
+    Raises:
+        SettingsError: Another kind of picture is wanted, or there is nothing to draw.
+        OutputUnwritable: The file cannot be written.
+    """
+    check_picture(path)
+    text = svg_of(rows)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise OutputUnwritable(
+            f"{path} cannot be written.", hint=err.strerror or str(err), path=path
+        ) from err
+
+
+def check_picture(path: Path) -> None:
+    """Refuse what is not written here.
+
+    Raises:
+        SettingsError: The name does not end in .svg.
+    """
+    if path.suffix.lower() != ".svg":
+        raise SettingsError(
+            f"The picture is drawn as SVG, not as {path.suffix or 'a file without an ending'}.",
+            hint="Let its name end in .svg: browsers open it, and can save it as PNG.",
+        )
+
+
+def svg_of(rows: Sequence[Row]) -> str:
+    """The picture.
+
+    Raises:
+        SettingsError: No figure among the rows can be drawn.
+    """
+    lines = [line for line in measured(rows) if line.time is not None]
+    machine = machine_of(rows)
+    below = " · ".join(machine[name] for name in ("processor", "card", "torch") if name in machine)
+    if lines:
+        legend = "time with it over time without it (thin: memory); left of the line it helps"
+        return _page("Optimisations", legend, below, [_ratio(line) for line in lines], 1 / _MOST)
+    bars = _speeds(rows)
+    if not bars:
+        raise SettingsError(
+            "Nothing was measured that can be drawn.", hint="Try bench optimisations or models."
+        )
+    return _page("Speed", "longer is faster", below, bars, None)
+
+
+def _ratio(line: MeasuredSwitch) -> Bar:
+    value = line.time or 0.0
+    noise = 2 * (line.scatter or 0.0)
+    colour = _EQUAL if abs(value - 1) <= max(noise, 0.01) else _HELPS if value < 1 else _COSTS
+    second = None if line.memory is None else min(line.memory, _MOST) / _MOST
+    return Bar(
+        name=line.name + ("" if line.is_default else " (off)"),
+        figure=time_text(line),
+        begin=1 / _MOST,
+        end=min(value, _MOST) / _MOST,
+        colour=colour,
+        second=second,
+        cut=value > _MOST,
+    )
+
+
+def _speeds(rows: Sequence[Row]) -> list[Bar]:
+    name = next((name for name in _SPEEDS if any(name in row for row in rows)), "")
+    found = [row for row in rows if name in row]
+    most = max((float(row[name]) for row in found), default=0.0)
+    return [
+        Bar(
+            name=_title(row),
+            figure=f"{row[name]:.3g} {name.replace('_per_second', '/s')}",
+            begin=0.0,
+            end=float(row[name]) / most,
+            colour=_MEMORY,
+        )
+        for row in found
+    ]
+
+
+def _title(row: Row) -> str:
+    """Case and what it was, as far as words tell."""
+    words = [str(value) for value in row.values() if isinstance(value, str)]
+    return " ".join(words)[:44]
+
+
+def _page(title: str, legend: str, below: str, bars: list[Bar], middle: float | None) -> str:
+    height = _TOP + _ROW * len(bars) + _BOTTOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="{_WIDTH}" height="{height}" role="img" aria-label="{escape(title)}" '
+        f'font-family="{_FONT}" font-size="13" fill="{_INK}">',
+        f"  <title>{escape(title)}</title>",
+        f'  <rect width="{_WIDTH}" height="{height}" rx="8" fill="{_PAPER}" stroke="{_EDGE}"/>',
+        _text(20, 32, title, 'font-size="17" font-weight="bold"'),
+        _text(20, 54, legend, f'fill="{_QUIET}"'),
+        *(part for number, bar in enumerate(bars) for part in _drawn(bar, _TOP + _ROW * number)),
+    ]
+    if middle is not None:
+        x, bottom = _x(middle), _TOP + _ROW * len(bars)
+        parts.append(f'  <path d="M{x} {_TOP - 8} V{bottom}" stroke="{_INK}" stroke-width="1"/>')
+        parts.append(_text(x, _TOP - 12, "1", 'text-anchor="middle" font-size="12"'))
+    parts += [_text(20, height - 12, below, f'font-size="12" fill="{_QUIET}"'), "</svg>", ""]
+    return "\n".join(parts)
+
+
+def _drawn(bar: Bar, y: int) -> list[str]:
+    parts = [_text(20, y + 15, bar.name), _box(bar.begin, bar.end, (y + 3, 13), bar.colour)]
+    if bar.second is not None:
+        parts.append(_box(bar.begin, bar.second, (y + 18, 4), _MEMORY))
+    figure = f"{bar.figure} →" if bar.cut else bar.figure
+    parts.append(_text(_WIDTH - 20, y + 15, figure, 'text-anchor="end"'))
+    return parts
+
+
+def _box(begin: float, end: float, span: tuple[int, int], colour: str) -> str:
+    left, right = sorted((_x(begin), _x(end)))
+    top, height = span
+    return (
+        f'  <rect x="{left}" y="{top}" width="{max(right - left, 1.0):.1f}" height="{height}" '
+        f'rx="2" fill="{colour}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, more: str = "") -> str:
+    return f'  <text x="{x:g}" y="{y:g}"{" " + more if more else ""}>{escape(text)}</text>'
+
+
+def _x(share: float) -> float:
+    return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
