@@ -128,7 +128,11 @@ def remove(name: str) -> None:
     """
     path = folder() / f"{name}{SUFFIX}"
     if name not in {known.stem for known in folder().glob(f"*{SUFFIX}")}:
-        raise SettingsError(f"There is no preset {name} of your own.", name=name)
+        raise SettingsError(
+            f"There is no preset {name} of your own.",
+            hint="Those that come with the program stay.",
+            name=name,
+        )
     try:
         path.unlink()
     except OSError as err:
