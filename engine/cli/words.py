@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 
 from engine.geometry import Size
 from engine.media import MediaInfo, StreamInfo, VideoInfo
-from engine.plan import DiffusionPlan, LatentPlan, ModelPlan, PassPlan, PicturePlan, Plan, WanPlan
+from engine.plan import (
+    Alternative,
+    DiffusionPlan,
+    LatentPlan,
+    ModelPlan,
+    PassPlan,
+    PicturePlan,
+    Plan,
+    WanPlan,
+)
 from engine.report import Report
 from engine.units import bytes_text, clock_text, duration_text, memory_text, rate_text
 
@@ -47,7 +57,30 @@ def plan_words(plan: Plan) -> str:
     if copied:
         lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
     lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_why(plan)])
+
+
+def _why(plan: Plan) -> Iterator[str]:
+    """The reasons of a plan, and what one step more or less would change."""
+    if plan.reasons is None:
+        return
+    yield _line("Why", plan.reasons.message)
+    yield from (_line("", choice.message) for choice in plan.reasons.choices)
+    for name, step in zip(chain(["Instead"], repeat("")), plan.reasons.alternatives, strict=False):
+        yield _line(name, f"{step.message}: {_step(plan, step)}")
+
+
+def _step(plan: Plan, step: Alternative) -> str:
+    """Bytes and seconds of another way, beside those of the plan."""
+    size = memory_text(step.device_bytes or step.ram_bytes)
+    more = step.seconds - plan.seconds
+    if abs(more) < max(1.0, 0.001 * plan.seconds):
+        time = "as fast"
+    else:
+        time = f"{duration_text(abs(more))} {'slower' if more > 0 else 'faster'}"
+    if step.ram_bytes > plan.budget_bytes:
+        return f"{memory_text(step.ram_bytes)} of main memory, {time}; does not fit"
+    return f"{size}, {time}" if step.fits else f"{size}, {time}; does not fit"
 
 
 def _latents(plan: LatentPlan) -> str:
@@ -85,7 +118,7 @@ def summary_words(report: Report) -> str:
 
 
 def _line(name: str, text: str) -> str:
-    return f"{name + ':':<10} {text}"
+    return f"{name + ':' if name else '':<10} {text}"
 
 
 def _video(video: VideoInfo) -> str:

@@ -39,7 +39,8 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
         settings: What the user wants.
         priced: What another way of running the same model would take.
     """
-    found = tuple(_alternative(plan, step, priced(step.model)) for step in steps(plan.model))
+    fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
+    found = tuple(_alternative(plan, step, priced(step.model)) for step in _steps(plan, fits=fits))
     limited_by = _limit(plan, settings, [one for one in found if one.code in _MORE])
     return Reasons(
         limited_by=limited_by,
@@ -67,12 +68,24 @@ _WISHES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as
 
 def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
     on_card = plan.model.device == "cuda"
+    more = [*more, _itself(plan)]
     if on_card and any(one.device_bytes > plan.device_budget_bytes for one in more):
         return "video-memory"
     if any(one.ram_bytes > plan.budget_bytes for one in more):
         return "memory"
     wished = any(getattr(settings, name) for name in _WISHES) or settings.blocks_on_device >= 0
     return "settings" if wished else "nothing"
+
+
+def _itself(plan: Plan) -> Alternative:
+    return Alternative(
+        code="",
+        message="",
+        device_bytes=plan.device_bytes,
+        ram_bytes=plan.peak_bytes,
+        seconds=plan.seconds,
+        fits=True,
+    )
 
 
 def _limit_words(plan: Plan, limit: Limit) -> str:
@@ -129,8 +142,12 @@ def _title(model: str) -> str:
 
 def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> Iterator[Notice]:
     frames, shared = _clip_frames(plan), _shared_frames(plan)
-    words = f"Clips of {frames} frames"
-    words += f", {shared} of them shared with the next clip." if shared else "."
+    if frames == 1:
+        words = "Every frame by itself."
+    elif shared:
+        words = f"Clips of {frames} frames, {shared} of them shared with the next clip."
+    else:
+        words = f"Clips of {frames} frames."
     yield _said("clips", words, frames=frames, shared=shared)
     count = 1
     if plan.encode_tile is not None:
@@ -203,6 +220,11 @@ def _shared_frames(plan: DiffusionPlan) -> int:
 # --- one step away
 
 
+def _steps(plan: Plan, *, fits: bool) -> list[Step]:
+    """From a plan that fits; the smallest that does not has nothing to be compared with."""
+    return list(steps(plan.model)) if fits else []
+
+
 def _alternative(plan: Plan, step: Step, price: Price) -> Alternative:
     on_card = step.model.device == "cuda"
     fits_card = price.device_bytes <= plan.device_budget_bytes or not on_card
@@ -229,7 +251,8 @@ def _step_words(step: Step) -> str:
     if step.code == "tiles-that-remember":
         return "Tiles that go on where they ended"
     if plan is None or step.code.endswith("-clips"):
-        return f"Clips of {0 if plan is None else _clip_frames(plan)} frames"
+        frames = 1 if plan is None else _clip_frames(plan)
+        return f"Clips of {frames} frames" if frames > 1 else "Every frame by itself"
     if plan.blocks_on_device is None:
         return "The whole model on the card"
     return f"{plan.blocks_on_device} blocks on the card"
