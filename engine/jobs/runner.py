@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 
+from engine.errors import OutOfMemory
 from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
 from engine.hardware.power import keep_awake
 from engine.jobs.checkpoint import Checkpoint
@@ -30,8 +31,14 @@ def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repor
     if job.plan_error is not None:
         raise job.plan_error
     events.emit(StageStarted(job_id=job.id, stage="prepare"))
-    with store.held(job.id):
-        report = _run(job, store, machine, events)
+    try:
+        with store.held(job.id):
+            report = _run(job, store, machine, events)
+    except MemoryError as err:  # outside of what can be tried again
+        raise OutOfMemory(
+            "Memory ran out.",
+            hint="Close other programs, then resume the job: finished parts are kept.",
+        ) from err
     store.remove(job.id)
     return report
 
@@ -45,6 +52,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
     folder = store.save(job)
     done = sum(record.frames for record in checkpoint.records)
     events.emit(JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
+    from engine.pipeline.card_care import cared_for
     from engine.pipeline.context import Context
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
@@ -58,7 +66,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
         events=events,
         pictures=machine.settings.tile_previews,
     )
-    with job_log(folder), keep_awake(), switched(context):
+    care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
+    with job_log(folder), keep_awake(), switched(context), care:
         context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
     job.plan = context.plan

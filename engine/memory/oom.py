@@ -45,23 +45,45 @@ def is_of_main_memory(error: BaseException) -> bool:
     )
 
 
-def let_go(error: BaseException) -> None:
+def let_go(error: BaseException) -> str:
     """Make an error forget the work that it broke off.
 
     Errors keep the frames they went through, and with them models, carries and pictures; threads
     that handed one on are even part of a ring that only the garbage collector opens. Frames that
-    still run keep what they have. Call `give_back` behind the `except`.
+    still run keep what they have. Call `give_back` behind the `except`, and log no `exc_info`:
+    records keep it.
+
+    Returns:
+        Where it went wrong, as a text for the log.
     """
+    text = "".join(traceback.format_exception(error))
     for each in _chain(error):
         traceback.clear_frames(each.__traceback__)
-        each.__traceback__ = None
+        each.__traceback__ = None  # a frame that was cleared still has the closure of its function
+    return text
 
 
-def give_back() -> None:
-    """Return what nobody holds any more, also to the driver of a card; some 50 ms."""
+def give_back(*, libraries_too: bool = False) -> None:
+    """Return what nobody holds any more, also to the driver of a card; some 50 ms.
+
+    Args:
+        libraries_too: Also what CUDA's libraries keep between calls: up to some 100 MB that they
+            take again with the next job.
+    """
     gc.collect()
-    if _cuda.is_initialized():
-        _cuda.empty_cache()
+    if not _cuda.is_initialized():
+        return
+    if libraries_too:
+        _cuda.synchronize()
+        torch._C._cuda_clearCublasWorkspaces()
+    _cuda.empty_cache()
+
+
+def pinned_by_torch() -> int:
+    """Bytes of main memory that torch's own allocator has pinned for copies; 0 without a card."""
+    if not _cuda.is_initialized():
+        return 0
+    return int(_cuda.host_memory_stats().get("allocated_bytes.current", 0))
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -48,7 +48,7 @@ def reason_of(error: BaseException) -> Failure | None:
 
 
 def attempt(work: Callable[[], None]) -> Failure | None:
-    """Do some work; None when it is done, else why not, with all that it held given back.
+    """Do some work; None when it is done, else why not; all that it held is given back.
 
     Raises:
         Exception: What nobody can do anything about.
@@ -60,10 +60,12 @@ def attempt(work: Callable[[], None]) -> Failure | None:
         failure = reason_of(err)
         if failure is None:
             raise
-        logger.warning("%s: %s", failure.why or "paused", err, exc_info=failure.why is not None)
-        let_go(err)
-    if failure is not None:
-        give_back()  # here, where the error is no more
+        where = let_go(err)
+        if failure.why is None:
+            logger.info("paused, and gives its memory back")
+        else:
+            logger.warning("%s: %s\n%s", failure.why, err, where)
+    give_back()  # here, where the error and the work are no more
     return failure
 
 
@@ -154,8 +156,7 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
         except Exception as err:
             if not is_out_of_memory(err):
                 raise
-            logger.warning("%s: %s", what, err, exc_info=True)
-            let_go(err)
+            logger.warning("%s: %s\n%s", what, err, let_go(err))
         give_back()
     raise OutOfMemory(
         f"Memory ran out while {what}.",

@@ -109,6 +109,9 @@ class FilmSource:
         while True:
             try:
                 packet = next(packets, None)
+            except av.error.MemoryError as err:
+                with translated(self._media.path):
+                    raise err
             except (av.error.FFmpegError, OSError):
                 check_disk(self._media.path)
                 self._tell("The file is damaged: nothing could be read behind the damage.")

@@ -1,4 +1,4 @@
-"""Memory that runs out: an error in the place of one allocation of torch, counted from the start."""
+"""Memory that runs out: an error in the place of one allocation of torch, by its number."""
 
 from __future__ import annotations
 

@@ -1,16 +1,32 @@
-"""Memory that runs out anywhere: all frames come out, right, with smaller plans, or one clear error."""
+"""Memory that runs out anywhere: all frames come out right, or there is one clear error."""
 
 from __future__ import annotations
 
+import gc
 import random
+import threading
 import time
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from engine.errors import OutOfMemory
-from engine.events import PlanDowngraded, SegmentDone, Warned
+from engine.errors import Cancelled, OutOfMemory
+from engine.events import Holder, PlanDowngraded, SegmentDone, Warned
+from engine.jobs.checkpoint import Checkpoint
+from engine.memory.spill_guard import SURE_BYTES, SpillGuard
+from engine.models import registry
+from engine.models.wan.upscaler import WanUpscaler
+from engine.pipeline import run as run_module
+from engine.pipeline.stages.restore import Restore
+from engine.pipeline.stages.source import SourceColours
+from engine.units import memory_text
+from engine.video.decode import FrameReader
+from engine.video.encode import SegmentWriter
 from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.recovery_jobs import KINDS, SHOTS, Outcome, SmallJob, small_job
@@ -111,3 +127,223 @@ def test_memory_that_runs_out_again_and_again_ends_in_one_clear_error(
     assert "main memory" in caught.value.message
     assert int(caught.value.params["needed"]) > 0 < int(caught.value.params["free"])
     assert "kept" in caught.value.hint
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
+    kind: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs(kind)
+    count = allocations(job)  # whatever is kept for the whole program is there now
+    loader = "frame_model" if kind == "lite" else "shot_model"
+    real, models, tensors = getattr(registry, loader), list[Any](), list[int]()
+
+    def load(plan: Any) -> Any:
+        assert [model() for model in models] == [None] * len(models)
+        tensors.append(live_tensors())
+        model = real(plan)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(registry, loader, load)
+    if kind == "lite":  # whose tiles are done again with the same model; Restore is not
+        monkeypatch.setattr(Restore, "run", failing(Restore.run, at=2))
+        job.run()
+    else:
+        job.run(RunsOut(count // 2))
+    assert len(tensors) == 2
+    assert tensors[1] <= tensors[0]
+    assert models[-1]() is None, "the job keeps its model"
+    assert live_tensors() <= tensors[0]
+
+
+def failing(real: Any, *, at: int, error: type[Exception] = MemoryError, times: int = 1) -> Any:
+    """A function that fails at its n-th call, and so many times from there on."""
+    calls = [0]
+
+    def function(*args: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if at <= calls[0] < at + times:
+            raise error("refused")
+        return real(*args, **named)
+
+    return function
+
+
+PLACES = {
+    "opening the source": (FrameReader, "__enter__"),
+    "to RGB": (SourceColours, "rgb"),
+    "opening a segment": (SegmentWriter, "__init__"),
+    "encoding": (SegmentWriter, "write"),
+    "closing a segment": (SegmentWriter, "close"),
+    "checking weights": (run_module, "check_weights"),
+    "joining": (run_module, "mux"),
+    "verifying": (run_module, "verify"),
+}
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("place", PLACES)
+def test_memory_that_runs_out_outside_of_the_model_costs_no_frame(
+    place: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs("lite")
+    job.right(job.plan.model)
+    where, name = PLACES[place]
+    if where is run_module and at > 1:
+        pytest.skip("called once in a job")
+    monkeypatch.setattr(where, name, failing(getattr(where, name), at=at))
+    assert_right(job, job.run(), LITE_CODES)
+
+
+@pytest.mark.parametrize("kind", ["lite", "wan-2x"])
+@pytest.mark.parametrize("at", [1, 7])
+def test_memory_that_runs_out_while_reading_costs_no_frame(
+    kind: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, real = jobs(kind), FrameReader.__iter__
+    job.right(job.plan.model)
+    fails = [True]
+
+    def frames(self: FrameReader) -> Any:
+        for number, frame in enumerate(real(self), 1):
+            if number == at and fails:
+                fails.clear()
+                raise MemoryError
+            yield frame
+
+    monkeypatch.setattr(FrameReader, "__iter__", frames)
+    assert_right(job, job.run(), LITE_CODES if kind == "lite" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "doing"), [("mux", "joining the segments"), ("verify", "checking the result")]
+)
+def test_what_has_no_smaller_plan_is_tried_twice_and_the_segments_stay(
+    name: str, doing: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs("lite")
+    monkeypatch.setattr(run_module, name, failing(getattr(run_module, name), at=1, times=2))
+    with pytest.raises(OutOfMemory, match=doing) as caught:
+        job.run()
+    assert "kept" in caught.value.hint
+    place = job.folder / str(job.runs)
+    assert Checkpoint(place).is_complete
+    assert sum(record.frames for record in Checkpoint(place).records) == FRAMES
+    assert not list(place.glob("out*")), "no half of a result"
+
+
+def test_what_is_finished_when_memory_runs_out_is_closed_as_a_segment(
+    jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs("lite")
+    monkeypatch.setattr(Restore, "run", failing(Restore.run, at=4))
+    plan, usual = job.plan, job.right(job.plan.model)
+    one_by_one = replace(plan, model=replace(plan.model, clip_frames=1))
+    done = SmallJob(one_by_one, job.folder.parent / "short").run()
+    lengths = [event.frames_done for event in done.of(SegmentDone)]
+    assert lengths[0] == 3, "three frames were finished"
+    assert len(done.pictures) == len(usual)
+
+
+def test_a_paused_job_may_give_everything_back_and_goes_on_with_the_same_pictures(
+    jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs("wan-2x")
+    usual = job.right(job.plan.model)
+    real, models, controls = registry.shot_model, list[Any](), list[Any]()
+    while_paused: list[Any] = []
+
+    def load(plan: Any) -> Any:
+        model = real(plan)
+        models.append(weakref.ref(model))
+        return model
+
+    def resume() -> None:
+        deadline = time.monotonic() + 20
+        while models[0]() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while_paused.append(models[0]())
+        controls[0].resume()
+
+    def finished(self: WanUpscaler, frames: Any, source: Any) -> Any:
+        calls.append(len(frames))
+        if len(calls) == 3:
+            controls[0].pause()
+            threading.Thread(target=resume).start()
+        return real_finished(self, frames, source)
+
+    def change(context: Any) -> None:
+        context.gives_back = True
+        controls.append(context.control)
+
+    calls, real_finished = list[int](), WanUpscaler.finished
+    monkeypatch.setattr(registry, "shot_model", load)
+    monkeypatch.setattr(WanUpscaler, "finished", finished)
+    done = job.run(change=change)
+    assert while_paused == [None], "the model was there during the pause"
+    assert len(models) == 2
+    assert not done.of(PlanDowngraded)
+    assert all(np.array_equal(a, b) for a, b in zip(done.pictures, usual, strict=True))
+
+
+def test_a_job_that_gives_back_can_be_cancelled_while_it_is_paused(
+    jobs: Callable[[str], SmallJob],
+) -> None:
+    def change(context: Any) -> None:
+        context.gives_back = True
+        context.control.pause()
+        threading.Timer(0.5, context.control.cancel).start()
+
+    with pytest.raises(Cancelled):
+        jobs("wan-2x").run(change=change)
+
+
+def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
+    jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, shared = jobs("seedvr2"), [0]
+    job.right(job.plan.model)
+
+    def change(context: Any) -> None:
+        context.guard = SpillGuard(lambda: shared[0], clock=iter(range(10**6)).__next__)
+        context.holders = holders
+
+    def holders() -> tuple[Holder, ...]:
+        shared[0] = 0  # the other program has ended
+        return (Holder(name="chrome.exe", mb=2100),)
+
+    def restore(self: Restore, *args: Any) -> Any:
+        if not calls:
+            shared[0] = 2 * SURE_BYTES
+        calls.append(0)
+        return real(self, *args)
+
+    calls, real = list[int](), Restore.run
+    monkeypatch.setattr(Restore, "run", restore)
+    done = job.run(change=change)
+    (less,) = done.of(PlanDowngraded)
+    assert less.why == "spilled"
+    assert less.notice is not None
+    assert less.notice.message.startswith(f"Windows moved {memory_text(2 * SURE_BYTES)} of the card")
+    assert less.notice.hint.startswith("chrome.exe holds 2.")
+    assert_right(job, done)
+
+
+def test_a_card_that_spills_at_the_floor_is_slow_but_ends(jobs: Callable[[str], SmallJob]) -> None:
+    job = jobs("lite")
+    floor = replace(job.plan.model, clip_frames=1)
+    readings = iter([0, *[2 * SURE_BYTES] * 1000])
+
+    def change(context: Any) -> None:
+        context.plan = replace(context.plan, model=floor)
+        context.guard = SpillGuard(readings.__next__, clock=iter(range(10**6)).__next__)
+
+    done = job.run(change=change)
+    assert [event.notice.code for event in done.of(Warned)] == ["spilled-at-floor"]
+    assert len(done.pictures) == FRAMES
