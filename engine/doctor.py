@@ -27,7 +27,7 @@ from engine.plan import ModelPlan
 from engine.report import DoctorLine
 from engine.settings.presets import Preset
 from engine.settings.store import load_engine_settings
-from engine.switches import default_switches, settings_of, switches_of, text_of
+from engine.switches import default_switches, environment_changes, switches_of, text_of
 from engine.units import bytes_text
 
 logger = logging.getLogger(__name__)
@@ -269,8 +269,8 @@ def _optimisations() -> Iterator[DoctorLine]:
     card = next(iter(devices.gpus()), None)
     place = ("cpu", None) if card is None else ("cuda", card.capability)
     found = switches_of("", *place).changes_from(default_switches(*place))
-    said = {f"dit.{name}": value for name, value in settings_of("").items()}
-    changes = text_of({**found, **said})
+    chosen = {key: word for key, word in environment_changes().items() if isinstance(word, str)}
+    changes = text_of({**found, **chosen})
     yield _ok("optimisations", f"by environment: {changes}" if changes else "all as usual")
 
 

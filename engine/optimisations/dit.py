@@ -173,6 +173,7 @@ ATTENTION = (
     "sage3-fp4-fast",
 )
 PRODUCTS = ("none", "fp8", "int8", "nvfp4")
+FILES = ("auto", "fp16", "fp8", "q8", "q4")
 
 DIT_CHOICES = (
     Choice(
@@ -199,6 +200,19 @@ DIT_CHOICES = (
         reason="None: results change.",
         claim="FP8: faster, half the memory",
         setting="products",
+    ),
+    Choice(
+        group="dit",
+        name="precision",
+        title="file of the transformer",
+        exactness="inexact",
+        values=FILES,
+        default="auto",
+        devices=BOTH,
+        does="Takes weights of sixteen, eight or four bits a number, widened at use.",
+        reason="The file that is here, else the largest that suits the card's memory.",
+        claim="Q4: a quarter of the memory",
+        setting="precision",
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from engine.optimisations.entry import BOTH, CUDA, Choice, Optimisation, SwitchSet
 
 Convolution = Literal["auto", "2d", "3d"]
+VAE_NUMBERS = ("auto", "float16", "bfloat16", "float32")
 
 VAE_OPTIMISATIONS: tuple[Optimisation, ...] = (
     Optimisation(
@@ -171,6 +172,18 @@ VAE_CHOICES = (
         devices=BOTH,
         does="Convolves over time in one three-dimensional step, or frame by frame in two.",
         reason="A short trial on the device finds out which is right and fast.",
+    ),
+    Choice(
+        group="vae",
+        name="precision",
+        title="numbers of the VAE",
+        exactness="inexact",
+        values=VAE_NUMBERS,
+        default="auto",
+        devices=BOTH,
+        does="Computes the VAE in half precision or in float32.",
+        reason="Half precision on a card, which its matrix units are made for; else float32.",
+        setting="vae_precision",
     ),
 )
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from engine.errors import SettingsError
 from engine.geometry import Size
-from engine.optimisations.dit import ATTENTION, PRODUCTS
+from engine.optimisations.dit import ATTENTION, FILES, PRODUCTS
+from engine.optimisations.vae import VAE_NUMBERS
 from engine.switches import check_switches, is_switch, settings_of
 
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
@@ -63,7 +64,7 @@ class JobSettings:
     precision: str = setting(
         "auto",
         "Which file of the model: smaller ones need less memory and are a little less exact.",
-        choices=("auto", "fp16", "fp8", "q8", "q4"),
+        choices=FILES,
         families=("seedvr2",),
     )
     strength: int = setting(
@@ -172,7 +173,7 @@ class JobSettings:
     vae_precision: str = setting(
         "auto",
         "Number format of the VAE.",
-        choices=("auto", "float16", "bfloat16", "float32"),
+        choices=VAE_NUMBERS,
         families=("seedvr2", "wan"),
     )
     dit: str = setting("", "File of a SeedVR2 transformer of your own.", families=("seedvr2",))
