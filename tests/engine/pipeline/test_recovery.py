@@ -330,7 +330,8 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     (less,) = done.of(PlanDowngraded)
     assert less.why == "spilled"
     assert less.notice is not None
-    assert less.notice.message.startswith(f"Windows moved {memory_text(2 * SURE_BYTES)} of the card")
+    moved = memory_text(2 * SURE_BYTES)
+    assert less.notice.message.startswith(f"Windows moved {moved} of the card's memory to main")
     assert less.notice.hint.startswith("chrome.exe holds 2.")
     assert_right(job, done)
 
