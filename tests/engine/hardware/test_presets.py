@@ -92,7 +92,10 @@ def test_the_evidence_is_followed(card: Card | None) -> None:
     found = {preset.name: _of(preset) for preset in presets_for(card)}
     assert "fp8" not in {precision for _, precision in found.values()}
     if card is None or card.memory_bytes < 6 * GIB:
-        assert {model for model, _ in found.values()} == {"lite"}
+        assert {model for model, _ in found.values()} == {"lite", "auto"}  # which is Lite too
+        fresh = matching(presets_for(card), JobSettings())
+        assert fresh is not None
+        assert fresh.goal == "balanced"
         return
     assert found["best"][0] == "seedvr2-7b-sharp"
     assert found["best"][1] == ("fp16" if card.memory_bytes >= 10 * GIB else "q4")
