@@ -17,9 +17,9 @@ from engine.settings.schema import JobSettings
 if TYPE_CHECKING:
     from app.screenshots_player import Player
 
-CARD, SMALL_CARD = "RTX 5070 Ti", "RTX 3050"
+CARD, SMALL_CARD = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(model="seedvr2-7b-sharp", height=1080)
-TOO_MUCH = JobSettings(model="seedvr2-7b", scale=4, height=2160)
+TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
 _GPU = events.GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
@@ -85,7 +85,7 @@ def _pretended(player: Player) -> None:
 
 def _refused(player: Player) -> None:
     said = player.recording.too_much
-    _telemetry(player, replace(_GPU, name="NVIDIA GeForce RTX 3050", total_mb=8188))
+    _telemetry(player, replace(_GPU, name="NVIDIA GeForce RTX 4060", total_mb=8188))
     _show(player, said, TOO_MUCH, _as_if_here(_plan(said)))
 
 

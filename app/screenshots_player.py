@@ -100,7 +100,9 @@ class Player:
         popup = QApplication.activePopupWidget()
         if popup is not None:
             painter = QPainter(picture)
-            painter.drawPixmap(popup.pos() - shown.pos(), popup.grab())
+            opener = popup.parentWidget() or shown
+            below = opener.mapTo(shown, opener.rect().bottomRight())
+            painter.drawPixmap(below.x() - popup.width(), below.y() + 4, popup.grab())
             painter.end()
             popup.close()
         return picture

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent
+from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.i18n import LANGUAGES, tr
 from app.monitor.gauges import Gauges
+from app.monitor.video_memory import about_card
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
 from engine import paths
+
+_NARROW = 1400  # px
 
 
 class TopStrip(QWidget):
@@ -40,9 +43,11 @@ class TopStrip(QWidget):
         self._models.setObjectName("modelsButton")
         self._models.setDefaultAction(models_action)
         self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._gauges = Gauges(model)
         self._fetched = ""
         self._theme = QToolButton()
         self._theme.setObjectName("themeSwitch")
+        self._theme.setProperty("kind", "icon")
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 0, 16, 0)
         row.setSpacing(10)
@@ -51,8 +56,8 @@ class TopStrip(QWidget):
         row.addSpacing(6)
         row.addWidget(self._chip)
         row.addStretch(1)
-        row.addWidget(Gauges(model))
-        row.addSpacing(10)
+        row.addWidget(self._gauges)
+        row.addSpacing(6)
         row.addWidget(self._models)
         for action in others:
             row.addWidget(_icon_button(action))
@@ -88,6 +93,20 @@ class TopStrip(QWidget):
         self._theme.setAccessibleName(self._theme.toolTip())
         self._show_card()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window figures come before words."""
+        super().resizeEvent(event)
+        is_narrow = self.width() < _NARROW
+        style = Qt.ToolButtonStyle
+        self._models.setToolButtonStyle(
+            style.ToolButtonIconOnly
+            if is_narrow and not self._fetched
+            else style.ToolButtonTextBesideIcon
+        )
+        self._models.setProperty("kind", "icon" if is_narrow and not self._fetched else "")
+        self._models.style().polish(self._models)
+        self._gauges.set_narrow(is_narrow)
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
@@ -106,16 +125,16 @@ class TopStrip(QWidget):
             )
         else:
             gpu = reading.gpu
-            name = gpu.name.removeprefix("NVIDIA ")
+            name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
-            tip = tr("Driver {version}", version=gpu.driver) if gpu.driver else ""
-            self._chip.show_state("good", f"{name} · {size}", tip)
+            self._chip.show_state("good", f"{name} · {size}", about_card(gpu))
 
 
 def _icon_button(action: QAction) -> QToolButton:
     """A button that says in its tool tip what it is."""
     button = QToolButton()
     button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
+    button.setProperty("kind", "icon")
     button.setDefaultAction(action)
     button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
     return button

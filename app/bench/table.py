@@ -9,7 +9,9 @@ from PySide6.QtCore import (
     QEvent,
     QModelIndex,
     QPersistentModelIndex,
+    QRect,
     QRectF,
+    QSize,
     Qt,
 )
 from PySide6.QtGui import QColor, QPainter
@@ -30,6 +32,7 @@ RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; Non
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
+_MARGIN = 20  # px of a cell that hold no words
 _CALM = 0.02  # as near to 1 a ratio says nothing
 _EXACTNESS = {
     "exact": mark("exact"),
@@ -130,6 +133,7 @@ class SwitchesTable(QTableView):
         heads.setStretchLastSection(True)
         for column, width in enumerate(_WIDTHS):
             self.setColumnWidth(column, width)
+        heads.sectionResized.connect(lambda *_: self.resizeRowsToContents())
 
     def show_switches(self, rows: Sequence[MeasuredSwitch]) -> None:
         """Another report."""
@@ -146,6 +150,15 @@ class SwitchesTable(QTableView):
 
 class _Cell(QStyledItemDelegate):
     """Draws a ratio as a bar from the middle, to the left where it saves."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        """As high as its words in the width of the column, less what the style leaves free."""
+        table = self.parent()
+        width = table.columnWidth(index.column()) if isinstance(table, QTableView) else 0
+        room = QRect(0, 0, max(40, width - _MARGIN), 10_000)
+        text = str(index.data() or "")
+        words = option.fontMetrics.boundingRect(room, int(Qt.TextFlag.TextWordWrap), text)
+        return QSize(width, words.height() + _MARGIN)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
@@ -197,7 +210,9 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: tr(_EXACTNESS.get(row.exactness, row.exactness)),
     lambda row: percent(row.time),
     lambda row: percent(row.memory),
-    lambda row: "–" if row.error is None else f"{row.error:.0e}" if row.error else "0",
+    lambda row: (
+        "–" if row.error is None else f"{row.error:.0e}".replace("e-0", "e-") if row.error else "0"
+    ),
     lambda row: said(row.claim) or "–",
     lambda row: said(row.note),
 )

@@ -160,7 +160,7 @@ class BenchView(QDialog):
     def _name_copy(self) -> None:
         self._timer.stop()
         self._copy.setText(tr("Copy report"))
-        self._copy.setIcon(icon("difference", size=16))
+        self._copy.setIcon(icon("copy", size=16))
         self._copy.setToolTip(tr("As text with tables, without anything that tells who you are"))
 
     def _name_parts(self) -> None:
@@ -209,7 +209,8 @@ class BenchView(QDialog):
         column.addWidget(self._notes)
         column.addLayout(foot)
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._close.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
 
 
 class _Figures(QFrame):

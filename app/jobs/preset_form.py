@@ -47,7 +47,7 @@ class PresetForm(QWidget):
         self._more = QToolButton()
         self._more.setObjectName("presetMenu")
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._menu = QMenu(self)
+        self._menu = QMenu(self._more)
         self._actions = {name: QAction(self) for name in _ORDERS}
         self._fill_menu()
         self._problem = NoticeLine("warning")

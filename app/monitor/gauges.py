@@ -12,6 +12,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.widgets.meters import ShareBar
 
 _MB_PER_GB = 1024
+_APART, _NEAR = 20, 12  # px between gauges
 
 
 class Gauge(QWidget):
@@ -70,12 +71,16 @@ class Gauges(QWidget):
         self._left = Gauge("88 min 88 s")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(20)
+        row.setSpacing(_APART)
         for part in (self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left):
             row.addWidget(part)
         self._gpu.setVisible(False)
         model.changed.connect(self._show)
         self.retranslate_ui()
+
+    def set_narrow(self, is_narrow: bool) -> None:
+        """Closer together where there is little room."""
+        self.layout().setSpacing(_NEAR if is_narrow else _APART)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""

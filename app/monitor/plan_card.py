@@ -84,7 +84,7 @@ class PlanCard(QFrame):
         figures = QHBoxLayout()
         for figure in self._figures:
             figures.addWidget(figure)
-        figures.setSpacing(8)
+        figures.setSpacing(14)
         foot = QVBoxLayout()
         foot.setSpacing(0)
         foot.addLayout(figures)

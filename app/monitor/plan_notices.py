@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -51,7 +53,7 @@ class PlanNotices(QWidget):
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
         found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
         found.sort(key=_rank)
-        for notice in found[:_MOST_NOTICES]:
+        for notice in _hinted_once(found[:_MOST_NOTICES]):
             self._lines.addWidget(_line(notice))
         self._say_rest(found[_MOST_NOTICES:])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
@@ -85,6 +87,15 @@ class PlanNotices(QWidget):
         button.setObjectName(f"planOffer{at}")
         button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
         return button
+
+
+def _hinted_once(notices: list[Notice]) -> list[Notice]:
+    """The same hint below two lines in a row is said below the second alone."""
+    below = [notice.hint for notice in notices[1:]]
+    return [
+        replace(notice, hint="") if notice.hint in below[at : at + 1] else notice
+        for at, notice in enumerate(notices)
+    ]
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:

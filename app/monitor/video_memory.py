@@ -49,14 +49,12 @@ class VideoMemory(QWidget):
         self._figure.setText(f"{_number(gpu.ours_mb + gpu.others_mb)} / {_gb(gpu.total_mb)}")
         self._say_spill(gpu.spilled_mb)
         self.setToolTip("\n".join(_lines(gpu, planned_bytes)))
-        self.setAccessibleName(f"{self._name.text()} {self._figure.text()}")
+        self.setAccessibleName(f"VRAM {self._figure.text()}")
         self.setAccessibleDescription(self.toolTip())
 
     def _say_spill(self, spilled_mb: int) -> None:
         kind = "spilled" if spilled_mb else "secondary"
-        self._name.setText(
-            tr("VRAM · {size} spilled", size=_gb(spilled_mb)) if spilled_mb else "VRAM"
-        )
+        self._name.setText(tr("{size} spilled", size=_gb(spilled_mb)) if spilled_mb else "VRAM")
         if self._name.property("kind") != kind:
             self._name.setProperty("kind", kind)
             self._name.style().polish(self._name)

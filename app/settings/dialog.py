@@ -7,7 +7,6 @@ import dataclasses
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
-    QGridLayout,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -33,7 +32,7 @@ class SettingsDialog(QDialog):
     def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("settingsDialog")
-        self.setMinimumWidth(560)
+        self.setMinimumWidth(600)
         self.settings = settings
         self._title, self._foot = QLabel(), QLabel()
         self._title.setProperty("kind", "headline")
@@ -86,12 +85,10 @@ class SettingsDialog(QDialog):
         self._default.setEnabled(self.settings != EngineSettings())
 
     def _lay_out(self) -> None:
-        rows = QGridLayout()
-        rows.setHorizontalSpacing(24)
-        rows.setVerticalSpacing(2)
-        rows.setColumnStretch(0, 1)
+        rows = QVBoxLayout()
+        rows.setSpacing(14)
         for name in schema.describe(EngineSettings):
-            self._add_row(rows, name)
+            rows.addLayout(self._row(name))
         buttons = QHBoxLayout()
         buttons.addWidget(self._default)
         buttons.addStretch(1)
@@ -104,8 +101,10 @@ class SettingsDialog(QDialog):
         column.addWidget(self._foot)
         column.addStretch(1)
         column.addLayout(buttons)
+        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
 
-    def _add_row(self, rows: QGridLayout, name: str) -> None:
+    def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
         editor.setFixedWidth(_EDITOR_WIDTH)
@@ -113,10 +112,13 @@ class SettingsDialog(QDialog):
         label.setBuddy(editor.control)
         words.setProperty("kind", "secondary")
         words.setWordWrap(True)
-        at = rows.rowCount()
-        rows.addWidget(label, at, 0)
-        rows.addWidget(words, at + 1, 0)
-        place = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        rows.addWidget(editor, at, 1, 2, 1, place)
-        rows.setRowMinimumHeight(at + 2, 12)
+        texts = QVBoxLayout()
+        texts.setSpacing(2)
+        texts.addWidget(label)
+        texts.addWidget(words)
         self._labels[name] = (label, words)
+        row = QHBoxLayout()
+        row.setSpacing(24)
+        row.addLayout(texts, 1)
+        row.addWidget(editor, 0, Qt.AlignmentFlag.AlignVCenter)
+        return row

@@ -88,6 +88,8 @@ QPushButton[kind="quiet"]:hover, QToolButton[kind="quiet"]:hover {{
   background: {hover}; color: {t.text_1}; }}
 QPushButton[kind="quiet"]:focus, QToolButton[kind="quiet"]:focus {{
   border: 2px solid {t.accent}; }}
+QToolButton[kind="icon"] {{ padding: 6px 8px; }}
+QToolButton[kind="icon"]:focus {{ padding: 5px 7px; }}
 QToolButton[kind="more"] {{
   background: transparent; border: 1px solid transparent; padding: 6px; }}
 QToolButton[kind="more"]:hover {{ background: {hover}; }}
@@ -134,6 +136,8 @@ QComboBox QAbstractItemView {{
   selection-background-color: {t.surface_3}; selection-color: {t.text_1};
   outline: none; padding: 4px; }}
 QComboBox QAbstractItemView::item {{ min-height: 28px; padding: 0 6px; border-radius: 6px; }}
+QComboBox QAbstractItemView::item:selected {{
+  background: {t.surface_3}; color: {t.text_1}; }}
 QSlider {{ min-height: 22px; }}
 QSlider::groove:horizontal {{ height: 4px; background: {t.surface_3}; border-radius: 2px; }}
 QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
@@ -157,7 +161,7 @@ QTableView::item {{ padding: 4px 6px; border-bottom: 1px solid {t.line}; }}
 QHeaderView {{ background: transparent; }}
 QHeaderView::section {{
   background: {t.surface_1}; color: {t.text_2}; border: none; font-weight: 600;
-  border-bottom: 1px solid {t.line}; padding: 6px; }}
+  border-bottom: 1px solid {t.line}; padding: 6px 9px; }}
 QListView {{ background: transparent; border: none; outline: none; }}
 QPlainTextEdit {{
   background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;

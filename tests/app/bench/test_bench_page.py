@@ -66,7 +66,7 @@ def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
     assert table(bench).isVisible()
     cells = [[model.index(r, c).data() for c in range(8)] for r in range(model.rowCount())]
     first, second, third, last = cells
-    assert first[:6] == ["Upsampler as one convolution", "on", "exact", "−29 %", "−36 %", "2e-07"]
+    assert first[:6] == ["Upsampler as one convolution", "on", "exact", "−29 %", "−36 %", "2e-7"]
     assert (second[1], second[3], second[7]) == ("off", "–", SWITCHES[1].note)
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
     assert last[0] == "All together"

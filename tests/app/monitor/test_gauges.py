@@ -54,7 +54,7 @@ def test_memory_of_the_card_with_who_holds_it(bench: Bench) -> None:
 def test_what_spilled_is_said_in_words_and_only_while_it_is_so(bench: Bench) -> None:
     hear(bench, dataclasses.replace(GPU, spilled_mb=1229))
     name = name_of_gauge(bench)
-    assert (name.text(), name.property("kind")) == ("VRAM · 1.2 GB spilled", "spilled")
+    assert (name.text(), name.property("kind")) == ("1.2 GB spilled", "spilled")
     assert "very slow" in bench.find("videoMemory").toolTip()
     hear(bench, GPU)
     assert (name.text(), name.property("kind")) == ("VRAM", "secondary")
