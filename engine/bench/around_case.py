@@ -95,7 +95,10 @@ class _Contests:
         work, other = partial(tiled_decode, tiled, latent, *sizes), partial(whole.decode, latent)
         row = self._row(work, other)
         found, wanted = work(), other()
-        note = f"{run.size} decoded in tiles of {tile} px; error beside the whole frame"
+        note = (
+            f"{run.size} decoded in tiles of {tile} px; error beside the whole frame, as norms and "
+            "attention see a tile alone; random weights know no smooth pictures"
+        )
         return row | {"error": _relative(found, wanted), "note": note}
 
     def attention(self) -> Row:

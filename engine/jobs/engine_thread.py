@@ -18,6 +18,7 @@ from engine import events as e
 from engine.control import Control
 from engine.errors import Cancelled, EngineError, JobError, UnknownJob
 from engine.hardware.telemetry import Sampler
+from engine.jobs.bench_desk import BenchDesk
 from engine.jobs.checkpoint import check_unchanged
 from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
@@ -46,6 +47,11 @@ class _Ended(c.Command):
     state: JobState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BenchEnded(c.Command):
+    """The benchmark measures no more."""
+
+
 class EngineThread(threading.Thread):
     """Owns the queue of jobs; everything comes in through `send`."""
 
@@ -61,6 +67,7 @@ class EngineThread(threading.Thread):
         self._leaving = False
         self._weights = WeightsWorker(sink)
         self._latents = LatentDesk(sink)
+        self._bench = BenchDesk(sink, lambda: self.send(_BenchEnded()))
         self._presets = PresetDesk(sink, machine.pretend)
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Prepare: self._prepare,
@@ -89,10 +96,14 @@ class EngineThread(threading.Thread):
             c.RemoveWeights: self._weights.answer,
             c.StopWeights: self._weights.answer,
             c.ChangeEngine: self._change_engine,
+            c.RunBench: self._run_bench,
+            c.StopBench: self._stop_bench,
+            _BenchEnded: self._bench_ended,
             c.Shutdown: self._shutdown,
             _Ended: self._ended,
         }
         self._queue_runs = False
+        self._bench_runs = False
 
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""
@@ -108,6 +119,7 @@ class EngineThread(threading.Thread):
         finally:
             self._weights.close(_LEAVE_S)
             self._latents.close(_LEAVE_S)
+            self._bench.close(_LEAVE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -231,6 +243,8 @@ class EngineThread(threading.Thread):
         job = self._jobs.next_waiting
         if not self._queue_runs or self._worker is not None or job is None:
             return
+        if self._bench_runs:  # both would be wrong about the time; its end comes back here
+            return
         job.move_to(JobState.RUNNING)
         self._worker = threading.Thread(
             target=self._work, args=(job,), name=f"job {job.id}", daemon=True
@@ -296,6 +310,25 @@ class EngineThread(threading.Thread):
             self._is_open = False
         else:
             active.control.cancel()
+
+    # --- measuring
+
+    def _run_bench(self, command: c.RunBench) -> None:
+        if self._worker is not None:
+            self._bench.refuse(
+                JobError("A job is running.", hint="Measure when it has ended, or cancel it first.")
+            )
+            return
+        if not self._bench_runs:  # one that runs already goes on
+            self._bench_runs = True
+            self._bench.start(command)
+
+    def _stop_bench(self, command: c.StopBench) -> None:
+        self._bench.stop()
+
+    def _bench_ended(self, command: _BenchEnded) -> None:
+        self._bench_runs = False
+        self._run_next()
 
     # --- looking
 
