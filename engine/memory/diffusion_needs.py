@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.geometry import Size
 from engine.memory import diffusion_vae
-from engine.memory.diffusion_vae import BLEND_PX, ENCODE_OVERLAP_PX, STEP, Asked, Moment, Streamed
+from engine.memory.diffusion_vae import BLEND_PX, ENCODE_OVERLAP_PX, STEP, Asked
+from engine.memory.moments import Moment, Streamed, most_of
 from engine.models.cost_ledger import ITEM
 from engine.models.seedvr2 import cost, dit_cost, files, flops
 from engine.models.seedvr2.config import VaeConfig
@@ -36,10 +36,12 @@ class Needs:
         encode: Beside them, on the device, while the encoder works.
         transformer: The same of the transformer.
         decode: The same of the decoder, and while its frames are finished.
-        finishing: The same while frames are finished: what the job holds then, and the frames.
+        finishing: The same when frames are finished: what the job holds then, and the pictures.
         hosts: In main memory while each stage works, device or not: carries that wait, canvases,
             frames on their way.
-        sources: Frames of the source that wait for their result, in main memory too.
+        waiting: Frames of the source that wait for their result.
+        finished: Frames that are finished at a time.
+        sources: Bytes of those that wait, in main memory too.
     """
 
     weights: int
@@ -48,6 +50,8 @@ class Needs:
     decode: int
     finishing: int
     hosts: dict[str, int]
+    waiting: int
+    finished: int
     sources: int
 
     @property
@@ -78,8 +82,9 @@ def needs(model: ModelPlan) -> Needs:
         raise ValueError(f"{model.model} is no diffusion model")
     dit, vae = files.configs(model.model, plan)
     found = _stages(vae, plan, model, _transformer(dit, plan, model))
-    most = {name: _most(moments, model.device) for name, moments in found.items()}
-    sources = (latents_of(plan) + _undecoded(plan)) * STEP * plan.size.pixels * _SOURCE_BYTES
+    on_card = model.device == "cuda"
+    most = {name: most_of(moments, is_card=on_card) for name, moments in found.items()}
+    waiting = (latents_of(plan) + _undecoded(plan)) * STEP
     return Needs(
         weights=_vae_weights(vae, plan, model) + _dit_weights(dit, plan, model),
         encode=most["encode"].device,
@@ -87,17 +92,10 @@ def needs(model: ModelPlan) -> Needs:
         decode=most["decode"].device,
         finishing=most["finishing"].device,
         hosts={name: moment.host + plan.pin_bytes for name, moment in most.items()},
-        sources=sources,
+        waiting=waiting,
+        finished=_finished_frames(plan),
+        sources=waiting * plan.size.pixels * _SOURCE_BYTES,
     )
-
-
-def _most(moments: Iterable[Moment], device: str) -> Moment:
-    """Most bytes of the device, and of main memory; where that is one, of both together."""
-    found = list(moments)
-    most = max(moment.device for moment in found)
-    if device == "cuda":
-        return Moment(most, max(moment.host for moment in found))
-    return Moment(most, max(moment.device + moment.host for moment in found) - most)
 
 
 def work(model: ModelPlan, frames: int) -> float:
@@ -160,7 +158,7 @@ def _stages(
     sampling = latents_of(plan) * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
     decoded = held + Moment(_decoded_frames(plan) * frame) + encode.waits
     finishing = decoded + decode.between + Moment(decode.buffers, decode.canvas)
-    finishing += Moment(_finishing(plan, vae_item(plan)))
+    colours = Moment(_finishing(plan, _PICTURES.get(plan.colour, 5)))
     return {
         "encode": (
             held + encode.begins + Moment(frame),
@@ -170,9 +168,9 @@ def _stages(
         "transformer": (held + waiting + Moment(forward - kept + sampling),),
         "decode": (
             *(decoded + moment for moment in (decode.begins, *decode.goes_on)),
-            finishing,
+            finishing + colours,
         ),
-        "finishing": (finishing,),
+        "finishing": (finishing + Moment(_finishing(plan, 1)),),
     }
 
 
@@ -193,20 +191,19 @@ def _decoded_frames(plan: DiffusionPlan) -> int:
     return STEP if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
 
 
-def _finishing(plan: DiffusionPlan, item: int) -> int:
-    """Bytes of frames that are finished, and of what becomes of them."""
-    count = STEP
+def _finished_frames(plan: DiffusionPlan) -> int:
+    """Frames that are finished at a time."""
     if plan.join != "latents":
-        count = plan.clip - plan.shared
-    elif plan.colour in _POOLED:
-        count = STEP * (plan.clip - plan.shared)
-    padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0))
-    if plan.colour in _POOLED:
-        padded *= 2
-    pictures = _COLOURS * _EXACT * _PICTURES.get(plan.colour, 5)
-    return count * (padded * plan.padded.pixels + pictures * plan.size.pixels) + (
-        _SMOOTHING_BYTES * plan.size.pixels
-    )
+        return plan.clip - plan.shared
+    return STEP * (plan.clip - plan.shared if plan.colour in _POOLED else 1)
+
+
+def _finishing(plan: DiffusionPlan, pictures: int) -> int:
+    """Bytes of frames that are finished, and of so many times as many pictures."""
+    item, is_pooled = ITEM[plan.vae_dtype], plan.colour in _POOLED
+    padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0)) * (2 if is_pooled else 1)
+    each = padded * plan.padded.pixels + pictures * _COLOURS * _EXACT * plan.size.pixels
+    return _finished_frames(plan) * each + _SMOOTHING_BYTES * plan.size.pixels
 
 
 def _latent_bytes(vae: VaeConfig, plan: DiffusionPlan) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.geometry import Size
+from engine.memory.moments import Moment, Streamed
 from engine.models.cost_peak import Peak
 from engine.models.seedvr2 import cost
 from engine.models.seedvr2.config import VaeConfig
@@ -25,43 +26,6 @@ _STEADY = 13  # frames: from the third slice on memory does not grow
 _CODE_BYTES = 6  # of a px of a canvas
 _COLOURS = 3
 _EXACT = 4  # bytes of a number of latents and of finished frames
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Bytes that are alive at a time, weights apart.
-
-    Attributes:
-        device: Of the device that computes.
-        host: Of main memory; where a processor computes, both lie there.
-    """
-
-    device: int
-    host: int = 0
-
-    def __add__(self, other: Moment) -> Moment:
-        return Moment(self.device + other.device, self.host + other.host)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streamed:
-    """One way through the VAE.
-
-    Attributes:
-        begins: While the first slices of a shot are worked on.
-        goes_on: Moments of all other slices.
-        between: Between slices, when frames are made ready or finished.
-        waits: When the other way or the transformer works: what slices hand on is on the host.
-        buffers: Bytes on the device that are kept between slices until somebody needs the room.
-        canvas: Bytes on the host of finished frames that are on their way out.
-    """
-
-    begins: Moment
-    goes_on: tuple[Moment, ...]
-    between: Moment
-    waits: Moment
-    buffers: int
-    canvas: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

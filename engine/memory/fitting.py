@@ -25,6 +25,36 @@ class Needs(Protocol):
         """Bytes of main memory, device or not."""
         ...
 
+    @property
+    def weights(self) -> int:
+        """Bytes of weights on the device."""
+        ...
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
+        ...
+
+    @property
+    def hosts(self) -> dict[str, int]:
+        """Bytes of main memory while each stage works, and of "finishing"."""
+        ...
+
+    @property
+    def finishing(self) -> int:
+        """Bytes on the device when frames are finished, weights apart."""
+        ...
+
+    @property
+    def finished(self) -> int:
+        """Frames that are finished at a time."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Frames of the source that wait for their result."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from engine.cost import Cost
 from engine.geometry import Size
+from engine.memory.moments import Moment, Streamed, most_of
 from engine.models.cost_ledger import ITEM
+from engine.models.cost_peak import Peak
 from engine.models.wan import cost, files, flops, split
 from engine.models.wan.config import WanConfig
+from engine.models.wan.reach import decode_warm_up, encode_warm_up
 from engine.models.work import Work
 from engine.optimisations import VaeSwitches
 from engine.plan import LatentPlan, ModelPlan
@@ -18,7 +20,12 @@ STEP = 4  # frames of a latent
 _STEADY = 13  # frames: from the third slice on memory does not grow
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
+_FRAME_BYTES = 12  # of a frame that is ready to be encoded, for each of its px
 _COLOURS = 3
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
+_NOTHING = Streamed(
+    begins=Moment(0), goes_on=(Moment(0),), between=Moment(0), waits=Moment(0), buffers=0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,8 @@ class Pass:
         slice_frames: At a time.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
         parks: The carry of whole frames waits in main memory while tiles are visited.
+        switches: Optimisations.
+        drips: Latents come to the decoder one by one, as they do where the encoder has no tiles.
     """
 
     config: WanConfig
@@ -45,45 +54,48 @@ class Pass:
     slice_frames: int = STEP
     warm_up: int = 0
     parks: bool = False
+    switches: VaeSwitches = field(default_factory=VaeSwitches)
+    drips: bool = False
 
     @property
     def visit(self) -> int:
-        """Latents that a tile is visited for."""
-        return split.LATENTS_PER_VISIT * max(1, self.slice_frames // STEP)
+        """Latents that a tile is visited for, at most."""
+        return split.LATENTS_PER_VISIT + max(1, self.slice_frames // STEP) - 1
 
+    @property
+    def item(self) -> int:
+        """Bytes of a number."""
+        return ITEM[self.dtype]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """Bytes of encoding or decoding, weights apart.
-
-    Attributes:
-        working: On the device, while it works.
-        waiting: On the device, while the other one works: the carry, unless it is parked.
-        parked: A carry that waits in main memory while tiles are visited.
-        host: In main memory, device or not, while tiles are visited: what they take and give, and
-            the carries of all.
-        kept: Of that, what stays while the other one works.
-    """
-
-    working: int
-    waiting: int = 0
-    parked: int = 0
-    host: int = 0
-    kept: int = 0
-
-
-_NOTHING = Need(working=0)
+    @property
+    def is_card(self) -> bool:
+        """Whether the device has memory of its own."""
+        return self.device == "cuda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Bytes of a job with a Wan VAE."""
+    """Bytes of a job with a Wan VAE.
+
+    Attributes:
+        weights: On the device, for as long as the job runs.
+        encode: Beside them, on the device, while the encoder works.
+        decode: The same of the decoder, and while its frames are finished.
+        finishing: The same when frames are finished: what the job holds then, and the picture.
+        hosts: In main memory while each stage works, device or not.
+        waiting: Frames of the source that wait for their result.
+        finished: Frames that are finished at a time.
+        sources: Bytes of those that wait, in main memory too.
+    """
 
     weights: int
-    encode: Need
-    decode: Need
-    leaving: int  # a picture that is being finished, on the device
-    sources: int = 0  # frames of the source that wait for their result, in main memory
+    encode: int
+    decode: int
+    finishing: int
+    hosts: dict[str, int]
+    waiting: int = 0
+    finished: int = 1
+    sources: int = 0
 
     @property
     def device(self) -> int:
@@ -91,47 +103,72 @@ class Needs:
         return max(self.stages.values())
 
     @property
-    def stages(self) -> dict[str, int]:
-        """Bytes on the device while each stage works, weights included."""
-        encode, decode = self.encode, self.decode
-        back = 0 if encode.parked else decode.parked  # latents come one by one: it is needed soon
-        always = self.weights + self.leaving
-        return {
-            "encode": always + encode.working + decode.waiting + back,
-            "decode": always + decode.working + encode.waiting,
-        }
+    def host(self) -> int:
+        """Most bytes of main memory at once, device or not."""
+        return max(self.hosts.values()) + self.sources
 
     @property
-    def host(self) -> int:
-        """Bytes of main memory, device or not."""
-        encode, decode = self.encode, self.decode
-        visiting = max(encode.host + decode.kept, decode.host + encode.kept)
-        return visiting + encode.parked + decode.parked + self.sources
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
+        return {"encode": self.weights + self.encode, "decode": self.weights + self.decode}
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def needs(model: ModelPlan) -> Needs:
     """What a job with Wan 2x takes; from numbers alone."""
     encode, decode = _passes(model)
-    waiting = STEP * (encode.visit + decode.visit)
-    return replace(
-        decode_needs(decode),
-        encode=encode_need(encode),
-        sources=waiting * encode.frame.pixels * _SOURCE_BYTES,
-    )
+    waiting = STEP * (_delay(encode) + _delay(decode))
+    found = _job(encode, encode_way(encode), decode_way(decode))
+    sources = waiting * encode.frame.pixels * _SOURCE_BYTES
+    return replace(found, waiting=waiting, sources=sources)
 
 
 def encode_needs(asked: Pass) -> Needs:
     """Of a job that only encodes."""
-    found = encode_need(asked)
-    return Needs(weights=_weights(asked), encode=found, decode=_NOTHING, leaving=0)
+    return _job(asked, encode_way(asked), _NOTHING)
 
 
 def decode_needs(asked: Pass) -> Needs:
     """Of a job that only decodes."""
-    leaving = _LEAVING_BYTES * asked.frame.pixels * asked.config.upscale**2
-    found = decode_need(asked)
-    return Needs(weights=_weights(asked), encode=_NOTHING, decode=found, leaving=leaving)
+    return _job(asked, _NOTHING, decode_way(asked))
+
+
+def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
+    """Of both ways, which take turns and share their buffers."""
+    buffers = max(encode.buffers, decode.buffers)
+    frames = asked.slice_frames * asked.frame.pixels * _FRAME_BYTES
+    held = Moment((frames if encode is not _NOTHING else 0) + _SMALL_BYTES)
+    canvas = asked.frame.pixels * asked.config.upscale**2
+    ready = held + encode.waits + decode.between + Moment(buffers + decode.result, decode.canvas)
+    other = Moment(buffers - decode.buffers) + held + encode.waits
+    finishing = ready + Moment(_LEAVING_BYTES * canvas)
+    encoding = Moment(buffers - encode.buffers) + held
+    moments = {
+        "encode": (
+            encoding + encode.begins,
+            *(encoding + decode.waits + moment for moment in encode.goes_on),
+            Moment(2 * frames + buffers) + held + encode.between + decode.waits,
+        ),
+        "decode": (*(other + m for m in (decode.begins, *decode.goes_on)), finishing),
+        "finishing": (ready + Moment(2 * _FRAME_BYTES * canvas),),
+    }
+    if encode is _NOTHING:
+        moments["encode"] = (Moment(0),)
+    if decode is _NOTHING:
+        moments["decode"] = moments["finishing"] = (Moment(0),)
+    most = {name: most_of(some, is_card=asked.is_card) for name, some in moments.items()}
+    return Needs(
+        weights=_weights(asked),
+        encode=most["encode"].device,
+        decode=most["decode"].device,
+        finishing=most["finishing"].device,
+        hosts={name: moment.host for name, moment in most.items()},
+    )
+
+
+def _delay(asked: Pass) -> int:
+    """Latents that wait for their result."""
+    return asked.visit if asked.tile is not None else max(1, asked.slice_frames // STEP)
 
 
 def latent_needs(plan: LatentPlan, size: Size) -> Needs:
@@ -166,54 +203,90 @@ def tiles(model: ModelPlan) -> int:
 
 
 @lru_cache(maxsize=512)
-def encode_need(asked: Pass) -> Need:
+def encode_way(asked: Pass) -> Streamed:
     """Of encoding."""
     config, boxes, whole = asked.config, _encode_tiles(asked), _work(asked, asked.frame)
     if len(boxes) == 1:
-        return _whole(cost.encode_cost(config, whole))
+        return _whole(cost.encode_peak(config, whole))
     cut = split.encode_cut(config)
-    high = cost.encode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    frames = STEP * asked.frame.pixels * _COLOURS
+    high = cost.encode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
     features = STEP // cut.time * _features(asked.frame, cut) * cost.encoded_features(config)
-    share, carries = _share(asked, boxes, cut), high.carry * len(boxes)
-    passing = _Passing(taken=frames, given=features, share=share, carries=carries)
-    return _tiled(asked, cost.encode_low_cost(config, whole), high, passing)
+    early = min(asked.warm_up, encode_warm_up(config))
+    frames = STEP * asked.frame.pixels * _COLOURS * asked.item
+    halves = _Halves(
+        low=cost.encode_low_peak(config, whole),
+        high=high,
+        taken=frames,
+        given=features * asked.item,
+        early=early * frames + (frames // STEP if early else 0),
+        tiles=len(boxes),
+        share=_share(asked, boxes, cut),
+    )
+    visit, low, held = _tiled(asked, halves)
+    results = Moment(0, asked.visit * halves.given)
+    early_and_carries = held + Moment(*_handed_on(asked, halves.low))
+    return Streamed(
+        begins=Moment(0),
+        goes_on=(visit, low + results),
+        between=early_and_carries,
+        waits=early_and_carries,
+        buffers=max(high.window, halves.low.window),
+    )
 
 
 @lru_cache(maxsize=512)
-def decode_need(asked: Pass) -> Need:
+def decode_way(asked: Pass) -> Streamed:
     """Of decoding."""
     config, boxes, whole = asked.config, _decode_tiles(asked), _work(asked, asked.frame)
     if len(boxes) == 1:
-        return _whole(cost.decode_cost(config, whole))
+        return _whole(cost.decode_peak(config, whole))
     cut = split.decode_cut(config)
-    high = cost.decode_high_cost(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
+    high = cost.decode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
     features = STEP // cut.time * _features(asked.frame, cut) * cost.decoded_features(config)
-    share, carries = _share(asked, boxes, cut), high.carry * len(boxes)
-    passing = _Passing(taken=features, given=frames, share=share, carries=carries)
-    return _tiled(asked, cost.decode_low_cost(config, whole), high, passing)
+    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
+    taken = features * asked.item
+    halves = _Halves(
+        low=cost.decode_low_peak(config, whole),
+        high=high,
+        taken=taken,
+        given=frames * asked.item,
+        early=min(asked.warm_up, decode_warm_up(config)) * taken,
+        tiles=len(boxes),
+        share=_share(asked, boxes, cut),
+    )
+    visit, low, held = _tiled(asked, halves)
+    fresh, handed_on = Moment(0, asked.visit * taken), Moment(*_handed_on(asked, halves.low))
+    waits = Moment(halves.low.carry) + fresh if asked.drips else handed_on
+    return Streamed(
+        begins=Moment(0),
+        goes_on=(visit + Moment(halves.low.result), low + fresh),
+        between=held + handed_on,
+        waits=held + waits,
+        buffers=max(high.window, halves.low.window),
+        canvas=asked.visit * halves.given,
+        result=halves.low.result,
+    )
 
 
 def encode_work(asked: Pass) -> float:
     """Floating-point operations for a frame of a long shot."""
     more = _repeated(asked, _encode_tiles(asked), split.encode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame)[0]
+    return more * _flops(asked.config, asked.frame, asked.switches)[0]
 
 
 def decode_work(asked: Pass) -> float:
     """The same of decoding."""
     more = _repeated(asked, _decode_tiles(asked), split.decode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame)[1]
+    return more * _flops(asked.config, asked.frame, asked.switches)[1]
 
 
 def _weights(asked: Pass) -> int:
-    return _all_weights(asked.config, asked.dtype)
+    return _all_weights(asked.config, asked.dtype, asked.switches)
 
 
 @lru_cache(maxsize=64)
-def _all_weights(config: WanConfig, dtype: str) -> int:
-    return cost.weights_bytes(config, dtype, VaeSwitches())
+def _all_weights(config: WanConfig, dtype: str, switches: VaeSwitches) -> int:
+    return cost.weights_bytes(config, dtype, switches)
 
 
 def padded_size(config: WanConfig, size: Size) -> Size:
@@ -246,43 +319,65 @@ def _passes(model: ModelPlan) -> tuple[Pass, Pass]:
         slice_frames=plan.slice_frames,
         warm_up=plan.warm_up,
         parks=plan.parks,
+        switches=model.switches.vae,
     )
-    return encode, replace(encode, tile=plan.decode_tile)
+    drips = len(_encode_tiles(encode)) == 1
+    return encode, replace(encode, tile=plan.decode_tile, drips=drips)
 
 
-def _whole(found: Cost) -> Need:
-    return Need(working=found.peak_bytes - found.weights, waiting=found.carry)
+def _whole(found: Peak) -> Streamed:
+    return Streamed(
+        begins=Moment(found.first),
+        goes_on=(Moment(found.later),),
+        between=Moment(found.carry),
+        waits=Moment(found.carry),
+        buffers=found.window,
+        result=found.result,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Passing:
-    """What tiles take and give: numbers for each latent.
+class _Halves:
+    """Both halves of a way, and what passes.
 
     Attributes:
-        taken: Of whole frames.
-        given: Of whole frames.
+        low: What whole frames go through.
+        high: What a tile goes through.
+        taken: Bytes for each latent that tiles take, of whole frames.
+        given: The same that they give.
+        early: Bytes that tiles take once more.
+        tiles: How many.
         share: Of a frame that is one tile.
-        carries: Bytes of all tiles' carries.
     """
 
+    low: Peak
+    high: Peak
     taken: int
     given: int
+    early: int
+    tiles: int
     share: float
-    carries: int
 
 
-def _tiled(asked: Pass, low: Cost, high: Cost, passing: _Passing) -> Need:
-    whole, tile = (part.peak_bytes - part.weights for part in (low, high))
-    tile += round(2 * passing.taken * passing.share) * ITEM[asked.dtype]  # what goes in
-    item, waiting = ITEM[asked.dtype], 0 if asked.parks else low.carry
-    kept = asked.warm_up * passing.taken * item if asked.warm_up else passing.carries
-    return Need(
-        working=max(whole, waiting + tile),
-        waiting=waiting,
-        parked=low.carry - waiting,
-        host=kept + (1 + asked.visit) * (passing.taken + passing.given) * item,
-        kept=kept,
-    )
+def _tiled(asked: Pass, halves: _Halves) -> tuple[Moment, Moment, Moment]:
+    """While tiles are visited, while the low half works, and what is kept between both."""
+    low, high = halves.low, halves.high
+    window = max(low.window, high.window)
+    others = halves.tiles if asked.is_card else halves.tiles - 1
+    waiting = 0 if asked.warm_up else high.carry * others
+    kept = 0 if asked.warm_up else high.carry * halves.tiles
+    latents = max(1, asked.slice_frames // STEP)
+    entries = round(latents * halves.taken * halves.share)
+    passing = asked.visit * (halves.taken + halves.given)
+    tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
+    visit = Moment(tile + entries, passing + halves.early + waiting)
+    whole = Moment(low.later + window - low.window, halves.early + kept)
+    return visit + Moment(*_handed_on(asked, low)), whole, Moment(0, halves.early + kept)
+
+
+def _handed_on(asked: Pass, low: Peak) -> tuple[int, int]:
+    """Bytes of what the low half hands on while tiles are visited: on the device, on the host."""
+    return (0, low.carry) if asked.parks else (low.carry, 0)
 
 
 def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
@@ -310,10 +405,10 @@ def _decode_tiles(asked: Pass) -> list[split.TileBox]:
 
 
 @lru_cache(maxsize=256)
-def _flops(config: WanConfig, size: Size) -> tuple[float, float]:
+def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
     """Of encoding and of decoding one frame of a long shot."""
     frames = 17
-    clip = Work(frames=frames, size=size, switches=VaeSwitches(), slice_frames=STEP)
+    clip = Work(frames=frames, size=size, switches=switches, slice_frames=STEP)
     encode, decode = flops.encode_flops(config, clip), flops.decode_flops(config, clip)
     return encode.total / frames, decode.total / frames
 
@@ -322,7 +417,7 @@ def _work(asked: Pass, size: Size) -> cost.Work:
     return cost.Work(
         frames=_STEADY + asked.slice_frames,
         size=size,
-        switches=VaeSwitches(),
+        switches=asked.switches,
         slice_frames=asked.slice_frames,
         dtype=asked.dtype,
         device="cuda" if asked.device == "cuda" else "cpu",

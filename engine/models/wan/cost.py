@@ -16,7 +16,7 @@ from dataclasses import replace
 from engine.cost import Cost
 from engine.geometry import Size
 from engine.models.cost_ledger import ITEM, Work
-from engine.models.cost_peak import Way, peak_of
+from engine.models.cost_peak import Peak, Way, peak_of
 from engine.models.parts import Attention, Conv
 from engine.models.wan import split
 from engine.models.wan.config import WanConfig
@@ -26,14 +26,21 @@ from engine.models.work import slices
 from engine.optimisations import VaeSwitches
 
 __all__ = [
+    "Peak",
     "Work",
     "decode_cost",
     "decode_high_cost",
+    "decode_high_peak",
     "decode_low_cost",
+    "decode_low_peak",
+    "decode_peak",
     "decoded_features",
     "encode_cost",
     "encode_high_cost",
+    "encode_high_peak",
     "encode_low_cost",
+    "encode_low_peak",
+    "encode_peak",
     "encoded_features",
     "weights_bytes",
 ]
@@ -42,13 +49,15 @@ __all__ = [
 def encode_cost(config: WanConfig, work: Work) -> Cost:
     """Of encoding `work.frames` frames to moments."""
     halves = encoder(config)
-    return _cost(config, work, _encoding([*halves.high, *halves.low], config, work))
+    way = _encoding([*halves.high, *halves.low], config, work)
+    return _cost(config, work, peak_of(way, work))
 
 
 def decode_cost(config: WanConfig, work: Work) -> Cost:
     """Of decoding to `work.frames` frames."""
     halves = decoder(config)
-    return _cost(config, work, _decoding([*halves.low, *halves.high], config, work))
+    way = _decoding([*halves.low, *halves.high], config, work)
+    return _cost(config, work, peak_of(way, work))
 
 
 def encode_high_cost(config: WanConfig, work: Work) -> Cost:
@@ -56,23 +65,17 @@ def encode_high_cost(config: WanConfig, work: Work) -> Cost:
 
     Of the features, which are its result, two slices are counted.
     """
-    way = _encoding(encoder(config).high, config, work)
-    return _cost(config, work, replace(way, gather="passed"))
+    return _cost(config, work, encode_high_peak(config, work))
 
 
 def encode_low_cost(config: WanConfig, work: Work) -> Cost:
     """Of the half of the encoder that sees whole frames, the features left out."""
-    parts, cut = encoder(config).low, split.encode_cut(config)
-    way = _encoding(parts, config, work)
-    slices = [(first, (count - first) // cut.time + first) for first, count in way.slices]
-    way = replace(way, slices=slices)
-    return _cost(config, work, _from_features(way, work, cut, _features(parts)))
+    return _cost(config, work, encode_low_peak(config, work))
 
 
 def decode_low_cost(config: WanConfig, work: Work) -> Cost:
     """Of the half of the decoder that sees whole frames; of the features, two slices."""
-    way = _decoding(decoder(config).low, config, work)
-    return _cost(config, work, replace(way, gather="passed"))
+    return _cost(config, work, decode_low_peak(config, work))
 
 
 def decode_high_cost(config: WanConfig, work: Work) -> Cost:
@@ -80,11 +83,51 @@ def decode_high_cost(config: WanConfig, work: Work) -> Cost:
 
     The features are not part of it; of the result, two slices.
     """
+    return _cost(config, work, decode_high_peak(config, work))
+
+
+def encode_peak(config: WanConfig, work: Work) -> Peak:
+    """The highest moment of encoding slices whose results are passed on, weights apart."""
+    halves = encoder(config)
+    way = _encoding([*halves.high, *halves.low], config, work)
+    return peak_of(replace(way, gather="passed"), work)
+
+
+def decode_peak(config: WanConfig, work: Work) -> Peak:
+    """The same of decoding."""
+    halves = decoder(config)
+    way = _decoding([*halves.low, *halves.high], config, work)
+    return peak_of(replace(way, gather="passed"), work)
+
+
+def encode_high_peak(config: WanConfig, work: Work) -> Peak:
+    """As `encode_high_cost`, weights apart."""
+    way = _encoding(encoder(config).high, config, work)
+    return peak_of(replace(way, gather="passed"), work)
+
+
+def encode_low_peak(config: WanConfig, work: Work) -> Peak:
+    """As `encode_low_cost`, weights apart."""
+    parts, cut = encoder(config).low, split.encode_cut(config)
+    way = _encoding(parts, config, work)
+    slices = [(first, (count - first) // cut.time + first) for first, count in way.slices]
+    way = replace(way, slices=slices)
+    return peak_of(_from_features(way, work, cut, _features(parts)), work)
+
+
+def decode_low_peak(config: WanConfig, work: Work) -> Peak:
+    """As `decode_low_cost`, weights apart."""
+    way = _decoding(decoder(config).low, config, work)
+    return peak_of(replace(way, gather="passed"), work)
+
+
+def decode_high_peak(config: WanConfig, work: Work) -> Peak:
+    """As `decode_high_cost`, weights apart."""
     parts, cut = decoder(config).high, split.decode_cut(config)
     way, times = _decoding(parts, config, work), config.temporal_factor // cut.time
     slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
     way = replace(way, slices=slices, gather="passed")
-    return _cost(config, work, _from_features(way, work, cut, _features(parts)))
+    return peak_of(_from_features(way, work, cut, _features(parts)), work)
 
 
 def encoded_features(config: WanConfig) -> int:
@@ -122,8 +165,8 @@ def weights_bytes(
     return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
-def _cost(config: WanConfig, work: Work, way: Way) -> Cost:
-    return peak_of(way, work).cost(weights_bytes(config, work.dtype, work.switches))
+def _cost(config: WanConfig, work: Work, peak: Peak) -> Cost:
+    return peak.cost(weights_bytes(config, work.dtype, work.switches))
 
 
 def _encoding(parts: list[Part], config: WanConfig, work: Work) -> Way:

@@ -1,0 +1,54 @@
+"""Bytes that are alive at a time, of models that take shots, as their planning counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Bytes that are alive at a time, weights apart.
+
+    Attributes:
+        device: Of the device that computes.
+        host: Of main memory; where a processor computes, both lie there.
+    """
+
+    device: int
+    host: int = 0
+
+    def __add__(self, other: Moment) -> Moment:
+        return Moment(self.device + other.device, self.host + other.host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """One way of shots through a VAE.
+
+    Attributes:
+        begins: While the first slices of a shot are worked on.
+        goes_on: Moments of all other slices.
+        between: Between slices, when frames are made ready or finished.
+        waits: When the other way or another model works.
+        buffers: Bytes on the device that are kept between slices until somebody needs the room.
+        canvas: Bytes on the host of finished frames that are on their way out.
+        result: Bytes on the device of what a slice gave.
+    """
+
+    begins: Moment
+    goes_on: tuple[Moment, ...]
+    between: Moment
+    waits: Moment
+    buffers: int
+    canvas: int = 0
+    result: int = 0
+
+
+def most_of(moments: Iterable[Moment], *, is_card: bool) -> Moment:
+    """Most bytes of the device, and of main memory; where that is one, of both together."""
+    found = list(moments)
+    most = max(moment.device for moment in found)
+    if is_card:
+        return Moment(most, max(moment.host for moment in found))
+    return Moment(most, max(moment.device + moment.host for moment in found) - most)
