@@ -339,7 +339,8 @@ def _presets() -> Iterator[DoctorLine]:
 
 def _model_of(preset: Preset) -> str:
     precision = preset.changes.get("precision", "auto")
-    return f"{preset.changes['model']}{'' if precision == 'auto' else f' {precision}'}"
+    model = str(preset.changes["model"]).replace("auto", "lite")
+    return f"{model}{'' if precision == 'auto' else f' {precision}'}"
 
 
 CHECKS = (

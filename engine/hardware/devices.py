@@ -47,6 +47,14 @@ def ram() -> tuple[int, int]:
     return memory.total, memory.available
 
 
+def own_ram() -> int:
+    """Bytes of main memory that this process alone holds; files it has mapped are left out."""
+    memory = psutil.Process().memory_info()
+    if sys.platform == "win32":
+        return int(memory.private)
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
 def gpus() -> tuple[Gpu, ...]:
     """All NVIDIA cards, the fastest first, as CUDA counts them; () without a card or a driver."""
     driver = nvml.text(nvml.ask("nvmlSystemGetDriverVersion"))

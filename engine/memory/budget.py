@@ -12,6 +12,7 @@ from engine.hardware import cards, devices, features
 from engine.hardware.cards import Card
 from engine.hardware.devices import Gpu
 from engine.hardware.gpu_reading import link_of
+from engine.memory import in_use
 from engine.settings.schema import EngineSettings
 
 PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
@@ -108,21 +109,27 @@ def with_card(budget: Budget, card: Card) -> Budget:
 
 
 def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
-    _, available = devices.ram()
+    """What we hold ourselves counts as free: a job that is planned now runs after the present."""
+    total, available = devices.ram()
     gpus = devices.gpus() if _torch_has_cuda() else ()
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
-        ram_bytes=round(available * settings.memory_share),
+        ram_bytes=round(min(total, available + devices.own_ram()) * settings.memory_share),
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=features.cpu_has_bf16(),
         cuda=bool(gpus),
-        vram_bytes=max(0, gpus[0].free_bytes - _VRAM_RESERVE_BYTES) if gpus else 0,
+        vram_bytes=_vram(gpus[0]) if gpus else 0,
         capability=gpus[0].capability if gpus else None,
         card=_card(gpus[0]) if gpus else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
     )
+
+
+def _vram(gpu: Gpu) -> int:
+    free = min(gpu.total_bytes, gpu.free_bytes + in_use.card_bytes())
+    return max(0, free - _VRAM_RESERVE_BYTES)
 
 
 def _card(gpu: Gpu) -> Card | None:

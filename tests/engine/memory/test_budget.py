@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,3 +65,31 @@ def test_the_size_of_a_card_lasts_whatever_is_free_of_it() -> None:
     assert pretended_budget(None, ram_bytes=GIB).card_bytes == 0
     unknown = Budget(ram_bytes=GIB, threads=1, cuda=True, vram_bytes=14 * GIB)
     assert unknown.card_bytes == 16 * GIB
+
+
+def test_what_a_running_job_holds_is_free_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A film that was added while another ran was planned into what that one left."""
+    gpu = devices.Gpu(
+        name=CARD.name,
+        total_bytes=16 * GIB,
+        free_bytes=2 * GIB,
+        driver="580.1",
+        capability=(12, 0),
+    )
+    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
+    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budgets.in_use, "card_bytes", lambda: 12 * GIB)
+    monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
+    monkeypatch.setattr(devices, "own_ram", lambda: 12 * GIB)
+    found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path)
+    assert found.vram_bytes == 14 * GIB - 900 * 2**20
+    assert found.ram_bytes == 11 * GIB
+
+
+def test_own_memory_grows_by_what_is_taken() -> None:
+    before = devices.own_ram()
+    held = os.urandom(64 * 2**20)
+    assert 48 * 2**20 < devices.own_ram() - before < 96 * 2**20
+    assert len(held) == 64 * 2**20
