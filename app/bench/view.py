@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
@@ -25,6 +25,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from engine.report import BenchReport
 
+_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # without a table, and with one
 _IN_A_LINE = 3  # figures
 _COPIED_MS = 2500  # so long the button says so
 
@@ -38,8 +39,8 @@ class BenchView(QDialog):
     def __init__(self, model: BenchModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("benchDialog")
-        self.resize(1080, 660)
-        self.setMinimumSize(760, 460)
+        self.setMinimumSize(_SMALL)
+        self.resize(_SMALL)
         self._model = model
         self._busy = ""
         self._title, self._lead, self._nothing = QLabel(), QLabel(), QLabel()
@@ -85,7 +86,12 @@ class BenchView(QDialog):
         self._full.setText(tr("Full table"))
         self._stop.setText(tr("Stop"))
         self._close.setText(tr("Close"))
-        self._nothing.setText(tr("Nothing was measured since Upreel was started."))
+        self._nothing.setText(
+            tr(
+                "Nothing was measured since Upreel was started. What earlier runs taught is kept "
+                "and used for plans."
+            )
+        )
         self._name_copy()
         self._show()
 
@@ -142,6 +148,8 @@ class BenchView(QDialog):
         self._table.setVisible(bool(switches))
         self._filler.setVisible(not switches)
         if switches != self._shown:
+            if not self._shown:
+                self.resize(self.size().expandedTo(_LARGE))
             self._shown = switches
             self._table.show_switches(switches)
         notes = report.notes if report is not None else ()

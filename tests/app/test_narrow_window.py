@@ -1,0 +1,101 @@
+"""Nothing that is said is cut off in the smallest window that people have: 1280 x 720.
+
+At 150 % of a 1920 x 1080 screen Qt lays out the same 1280 x 720.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
+
+from app.widgets.controls import ElidedLabel
+from engine import events
+from engine.plan import Notice
+from tests.app.conftest import Bench
+from tests.app.monitor.test_gauges import GPU
+from tests.app.monitor.test_plan_card import TOO_MUCH, plan, say_plan
+from tests.helpers.fake_plans import on_card, pretended
+
+
+def cut_off(parent: QWidget) -> Iterator[str]:
+    """Texts that have less room than they need; elided ones say so by themselves."""
+    for widget in parent.findChildren(QWidget):
+        if not widget.isVisible() or isinstance(widget, ElidedLabel):
+            continue
+        if isinstance(widget, QLabel) and widget.text():
+            if widget.wordWrap():
+                needed = widget.heightForWidth(widget.width())
+                if widget.height() < needed:
+                    yield f"{widget.text()!r}: {widget.height()} of {needed} px high"
+            elif widget.width() < widget.sizeHint().width():
+                yield f"{widget.text()!r}: {widget.width()} of {widget.sizeHint().width()} px"
+        elif isinstance(widget, QPushButton) and widget.width() < widget.minimumSizeHint().width():
+            yield f"{widget.text()!r}: {widget.width()} px"
+
+
+def settle() -> None:
+    """Qt lays out what lies in each other one turn after the other."""
+    for _ in range(5):
+        QApplication.processEvents()
+        QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+
+
+def make_narrow(bench: Bench, language: str) -> None:
+    bench.program.use_language(language)
+    bench.window.resize(1280, 720)
+    bench.engine.say_telemetry(dataclasses.replace(GPU, spilled_mb=1229))
+    bench.hear()
+    settle()
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: str) -> None:
+    job_id = say_plan(bench, on_card(plan()))
+    bench.do("start")
+    bench.engine.advance(80, fps=0.42)
+    notice = Notice(
+        code="plan-changed",
+        severity="warning",
+        message="Memory ran out: the job goes on with clips of 21 instead of 45 frames.",
+        hint="chrome.exe holds 2.1 GB of the card's memory.",
+    )
+    bench.engine.sink.emit(
+        events.PlanDowngraded(job_id=job_id, plan=on_card(plan()), why="spilled", notice=notice)
+    )
+    make_narrow(bench, language)
+    assert list(cut_off(bench.window.top)) == []
+    assert list(cut_off(bench.window.decision)) == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_a_refused_plan_with_its_ways_out(bench: Bench, language: str) -> None:
+    say_plan(bench, dataclasses.replace(on_card(plan(), needed=20.0), notices=(TOO_MUCH,)))
+    make_narrow(bench, language)
+    assert list(cut_off(bench.window.decision)) == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_a_pretended_plan_with_its_reasons(bench: Bench, language: str) -> None:
+    say_plan(bench, pretended(on_card(plan())))
+    make_narrow(bench, language)
+    bench.button("whyThisPlan").click()
+    bench.hear()
+    settle()
+    assert list(cut_off(bench.window.decision)) == []
+    assert bench.window.decision.height() < 600  # some of the choices stay in sight
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_the_pages(bench: Bench, language: str) -> None:
+    make_narrow(bench, language)
+    for page, view in (("settings", "settings"), ("bench", "bench")):
+        bench.do(page)
+        shown = getattr(bench.program, view)
+        dialog = shown.dialog if page == "settings" else shown.view
+        settle()
+        assert list(cut_off(dialog)) == []
+        dialog.close()
