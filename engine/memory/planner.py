@@ -41,7 +41,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
         NoUsableGpu: A card was asked for and there is none.
     """
-    plan = _planned(request, budget, rates)
+    plan = bare_plan(request, budget, rates)
     priced = partial(_priced, plan, budget, rates)
     plan = replace(plan, reasons=explain.reasons_of(plan, request.settings, priced))
     refusal = next((notice for notice in plan.notices if notice.code == offers.REFUSAL), None)
@@ -49,7 +49,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         return plan
 
     def fits(settings: JobSettings) -> bool:
-        other = _planned(replace(request, settings=settings), budget, rates)
+        other = bare_plan(replace(request, settings=settings), budget, rates)
         return all(notice.code != offers.REFUSAL for notice in other.notices)
 
     sizes = plan.source_size, plan.picture.size
@@ -57,8 +57,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     return replace(plan, notices=tuple(better if n is refusal else n for n in plan.notices))
 
 
-def _planned(request: Request, budget: Budget, rates: Rates) -> Plan:
-    """The plan without its reasons."""
+def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
+    """As `plan_job`, without reasons and without what would fit instead."""
     media, settings = request.media, with_environment(request.settings)
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
