@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,7 +57,11 @@ def own_ram() -> int:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """All NVIDIA cards, the fastest first, as CUDA counts them; () without a card or a driver."""
+    """All NVIDIA cards that CUDA shows us, in its order; () without a card or a driver.
+
+    The fastest comes first, or as `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` say: torch takes
+    the first one.
+    """
     driver = nvml.text(nvml.ask("nvmlSystemGetDriverVersion"))
     found = []
     for index, handle in enumerate(nvml.handles()):
@@ -73,13 +78,33 @@ def gpus() -> tuple[Gpu, ...]:
                     index=index,
                 )
             )
-    return tuple(sorted(found, key=_speed, reverse=True))
+    if os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        found.sort(key=_speed, reverse=True)
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return tuple(found if names is None else _visible(found, names))
 
 
 def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
     """Cards of the table by what they compute, others by generation and memory behind them."""
     card = cards.find(gpu.name, gpu.total_bytes)
     return (card.single_flops if card else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
+
+
+def _visible(found: Sequence[Gpu], names: str) -> Iterator[Gpu]:
+    """Cards named by their number or by how their id begins; CUDA ends at a wrong one."""
+    for name in names.split(","):
+        wanted = name.strip()
+        if wanted.isdecimal():
+            gpu = found[int(wanted)] if int(wanted) < len(found) else None
+        else:
+            gpu = next((gpu for gpu in found if wanted and _id_of(gpu).startswith(wanted)), None)
+        if gpu is None:
+            return
+        yield gpu
+
+
+def _id_of(gpu: Gpu) -> str:
+    return nvml.text(nvml.ask("nvmlDeviceGetUUID", nvml.handles()[gpu.index]))
 
 
 def _linux_cpu_name() -> str:

@@ -88,23 +88,44 @@ def test_a_driver_that_hides_processes_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert nvml.processes("card 0") == {7: None}
 
 
-def test_the_fastest_card_comes_first_as_cuda_counts_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def three_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large slow card, one that is in no table, and the fastest one in the last slot."""
     fake_card(monkeypatch, [])
     names = ["NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 4090"]
     sizes = [12 * GIB, 2 * GIB, 24 * GIB]
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 3)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: names[handle])
-    monkeypatch.setattr(
-        pynvml,
-        "nvmlDeviceGetMemoryInfo",
-        lambda handle: SimpleNamespace(total=sizes[handle], used=0),
-    )
-    assert [(gpu.name, gpu.index) for gpu in devices.gpus()] == [
-        (names[2], 2),
-        (names[0], 0),
-        (names[1], 1),
-    ]
+    answers = {
+        "nvmlDeviceGetCount": lambda: 3,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: names[handle],
+        "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}ab",
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=sizes[handle], used=0),
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pynvml, name, answer)
+
+
+@pytest.mark.usefixtures("three_cards")
+@pytest.mark.parametrize(
+    ("order", "visible", "indices"),
+    [
+        (None, None, [2, 0, 1]),
+        ("PCI_BUS_ID", None, [0, 1, 2]),
+        (None, "1", [0]),
+        ("PCI_BUS_ID", "1", [1]),
+        (None, "2, 0", [1, 2]),
+        (None, "GPU-1", [1]),
+        (None, "0,7,1", [2]),
+        (None, "", []),
+        (None, "-1", []),
+        (None, "GPU-9", []),
+    ],
+)
+def test_cards_are_those_that_cuda_shows_in_its_order(
+    monkeypatch: pytest.MonkeyPatch, order: str | None, visible: str | None, indices: list[int]
+) -> None:
+    for name, value in (("CUDA_DEVICE_ORDER", order), ("CUDA_VISIBLE_DEVICES", visible)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert [gpu.index for gpu in devices.gpus()] == indices
