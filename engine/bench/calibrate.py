@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from engine.memory.rates import Rates
 
 Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
 _Step = tuple[str, Callable[[], Costs]]
+_MOST_S = 45.0  # after which no step is begun: a busy or slow machine keeps the usual costs
 _UNITS = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
 
 
@@ -39,19 +41,22 @@ def calibrate(
     Raises:
         Cancelled: `stop` says so.
     """
-    threads = torch.get_num_threads()
+    threads, until = torch.get_num_threads(), time.monotonic() + _MOST_S
     torch.set_num_threads(devices.cpu_threads())
+    card = _card()
     try:
         with tempfile.TemporaryDirectory(prefix="upreel-speed-") as folder:
-            costs = _done(list(_on_processor(Path(folder))), tell, stop)
+            steps = [] if card is None else list(calibrate_models.steps("cuda", card[1]))
+            behind = len(steps)
+            steps += _on_processor(Path(folder))
+            found = _done(steps, tell, stop, until)
     finally:
         torch.set_num_threads(threads)
-    card = _card()
+    costs: Costs = {name: cost for one in found[behind:] for name, cost in one.items()}
     if card is None:
         return Rates(costs=costs)
-    name, capability = card
-    steps = list(calibrate_models.steps("cuda", capability))
-    return Rates(costs=costs, cards={name: _done(steps, tell, stop)})
+    on_card: Costs = {name: cost for one in found[:behind] for name, cost in one.items()}
+    return Rates(costs=costs, cards={card[0]: on_card})
 
 
 def keep(rates: Rates) -> None:
@@ -78,6 +83,8 @@ def figures(rates: Rates) -> tuple[tuple[str, str], ...]:
 
 
 def _figure(name: str, cost: float, device: str) -> str:
+    if name.startswith("open-"):
+        return f"{cost:.3g} s a segment"
     if name in _UNITS:
         return f"{cost:.3g} {_UNITS[name]}"
     if name.startswith(("vae-", "transformer-")):
@@ -93,14 +100,17 @@ def _on_processor(folder: Path) -> Iterator[_Step]:
     yield from calibrate_models.steps("cpu")
 
 
-def _done(steps: list[_Step], tell: Tell, stop: Callable[[], bool]) -> Costs:
-    found: Costs = {}
+def _done(steps: list[_Step], tell: Tell, stop: Callable[[], bool], until: float) -> list[Costs]:
+    """What each step measured; nothing for those that there was no time for."""
+    found: list[Costs] = []
     for number, (doing, work) in enumerate(steps):
         if stop():
             raise Cancelled
+        if time.monotonic() > until:
+            break
         tell(number, len(steps), doing)
         with torch.inference_mode():
-            found |= work()
+            found.append(work())
     tell(len(steps), len(steps), "")
     return found
 

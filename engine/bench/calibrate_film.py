@@ -36,6 +36,7 @@ SIZE = Size(480, 270)  # of the film; results are twice as large
 _FRAMES = 24
 _SMALL = Size(96, 64)
 _FEW, _MANY = 8, 104  # frames of the two small jobs
+_BRIEF = 3  # frames of a segment that costs hardly more than its beginning
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _CODECS = ("h264", "hevc", "av1", "prores", "ffv1")
 
@@ -144,12 +145,17 @@ def _restoring(film: Film) -> Costs:
 
 
 def _writing(film: Film, codec: str) -> Costs:
-    """Encoding, and decoding the result again, which is part of checking it."""
+    """Opening a segment, encoding, and decoding the result again, which checking it does."""
     picture = film.picture(codec)
-    frames = _planes(film, picture)
+    frames, path = _planes(film, picture), film.folder / f"{codec}.mkv"
+    brief = min(cost_of(partial(_encode, path, picture, frames[:_BRIEF]), 1, runs=1) for _ in "ab")
+    whole = cost_of(partial(_encode, path, picture, frames), 1, runs=1)
+    frame = max(whole - brief, whole / 4) / (len(frames) - _BRIEF)
+    costs = {
+        picture.encoder: frame / _megapixels(picture.size, 1),
+        f"open-{picture.encoder}": max(whole - len(frames) * frame, 1e-3),
+    }
     units = _megapixels(picture.size, len(frames))
-    path = film.folder / f"{codec}.mkv"
-    costs = {picture.encoder: cost_of(partial(_encode, path, picture, frames), units, runs=1)}
     result = probe(path)
 
     def decode() -> None:

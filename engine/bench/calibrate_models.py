@@ -6,15 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+import torch
+
 from engine.bench import dit_work, vae_work
 from engine.bench.options import BenchOptions
 from engine.bench.spent import Costs, cost_of
 from engine.geometry import Size
 from engine.hardware import features
+from engine.models import registry
+from engine.models.lite.config import config_from_shapes
+from engine.models.lite.cost import lite_multiplications
 from engine.models.seedvr2.dit_cost import forward_flops
+from engine.plan import ModelPlan
 
 _VAE_ON_CPU, _VAE_ON_CARD = Size(128, 128), Size(768, 768)
 _DIT_ON_CPU, _DIT_ON_CARD = Size(320, 192), Size(1280, 720)
+_LITE_SIZE = Size(640, 360)
 _FRAMES = 5
 _TERA = 1e12
 
@@ -33,6 +40,7 @@ def steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[St
     if on_card:
         wide = (capability or (8, 0)) >= (8, 0)
         yield "transformer", partial(_transformer, device, "bfloat16" if wide else "float16")
+        yield "Lite", partial(_lite, device, "float16")
     else:
         has_bf16 = features.cpu_has_bf16()
         yield "transformer", partial(_transformer, device, "bfloat16" if has_bf16 else "float32")
@@ -64,3 +72,19 @@ def _transformer(device: str, dtype: str) -> Costs:
     work = dit_work.work_of(run, dit_work.build(run))
     flops = forward_flops(run.config, run.latent_shape, dit_work.TEXT_LENGTH).total
     return {f"transformer-{dtype}": cost_of(work, flops / _TERA, device=device, runs=3)}
+
+
+def _lite(device: str, dtype: str) -> Costs:
+    """Lite on a card, where it is counted in operations as the others are."""
+    weights = registry.LITE.weights_name(2, "faithful")
+    plan = ModelPlan(model="lite", scale=2, weights=weights, device=device, dtype=dtype)
+    model = registry.lite(plan)
+    frames = torch.rand(2, 3, _LITE_SIZE.height, _LITE_SIZE.width, device=device)
+    config = config_from_shapes(registry.weights_shapes(weights))
+    flops = 2 * lite_multiplications(config, _LITE_SIZE, frames=len(frames))
+
+    def work() -> None:
+        with torch.inference_mode():
+            model.upscale(frames)
+
+    return {f"lite-{dtype}": cost_of(work, flops / _TERA, device=device)}

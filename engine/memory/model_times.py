@@ -32,6 +32,13 @@ def _stages(model: ModelPlan, frames: int) -> dict[str, tuple[Kind, str, float]]
     return {"upscale": ("lite", model.dtype, float(each * model.tiles * frames))}
 
 
+def cost_names(model: ModelPlan) -> set[str]:
+    """What of `rates.COSTS`, or of a card's costs, its time follows from; none without a model."""
+    if model.model == "lite" and model.device != "cuda":
+        return {f"lite-{model.scale}-{model.dtype}"}
+    return {f"{what}-{dtype}" for what, dtype, _ in _stages(model, 1).values()}
+
+
 def on_processor(model: ModelPlan, frames: int, known: Rates) -> dict[str, float]:
     """CPU seconds of each stage."""
     if family_of(model) is None:

@@ -41,6 +41,9 @@ COSTS: dict[str, float] = {
     "png": 0.38,
     "tiff": 0.05,
     "encoder": 0.03,  # of the card
+    "open-libx265": 0.25,  # the beginning of a segment
+    "open-libsvtav1": 0.1,
+    "open-encoder": 0.01,
     "decode-libx264": 0.008,  # of the result, which verifying does
     "decode-libx265": 0.008,
     "decode-libsvtav1": 0.006,
@@ -89,8 +92,11 @@ class Rates:
 
     def cost(self, name: str) -> float:
         """CPU seconds of a unit of work, measured here or as elsewhere."""
-        usual = COSTS["decode-encoder" if name.startswith("decode-") else "encoder"]
-        return self.costs.get(name, COSTS.get(name, usual))
+        found = self.costs.get(name, COSTS.get(name))
+        if found is not None:
+            return found
+        what, _, rest = name.partition("-")  # to do with an encoder that nobody has measured
+        return COSTS[f"{what}-encoder" if rest else "encoder"]
 
     def card_cost(self, card: str, name: str) -> float | None:
         """Device seconds of a unit of work; None where nobody has measured it on that card."""

@@ -110,21 +110,26 @@ def model_seconds(model: ModelPlan, frames: int, budget: Budget, known: Rates) -
 
 def error(plan: Plan, budget: Budget, known: Rates) -> float:
     """How far the time may be off, as a share of it."""
-    card = model_times.card_name(plan.model, budget)
-    learned = known.learned(kind(plan), card)
+    learned = known.learned(kind(plan), model_times.card_name(plan.model, budget))
     if learned is not None:
         return min(_GUESSED, max(_LEAST_ERROR, learned.error))
-    if plan.model.device == "cuda":
-        return _TESTED if known.cards.get(card) else _GUESSED_CARD
-    return _TESTED if known.costs else _GUESSED
+    if _is_tested(plan, budget, known):
+        return _TESTED
+    return _GUESSED_CARD if plan.model.device == "cuda" else _GUESSED
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
     """Whether the time follows from what was measured on this machine, card included."""
-    card = model_times.card_name(plan.model, budget)
-    if known.learned(kind(plan), card) is not None:
-        return True
-    return bool(known.cards.get(card) if plan.model.device == "cuda" else known.costs)
+    learned = known.learned(kind(plan), model_times.card_name(plan.model, budget))
+    return learned is not None or _is_tested(plan, budget, known)
+
+
+def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
+    """Whether the speed test has measured what takes most of the time."""
+    names = model_times.cost_names(plan.model)
+    if plan.model.device == "cuda" and names:
+        return names <= set(known.cards.get(model_times.card_name(plan.model, budget), ()))
+    return (names or {"read"}) <= set(known.costs)
 
 
 def learn(plan: Plan, seconds: float) -> None:
@@ -190,6 +195,8 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
         if not _is_exact(plan):
             found["restore"] += output * known.cost("resize")
     found["write"] = output * known.cost(picture.encoder)
+    segments = -(-plan.frames // plan.segment_frames)
+    found["write"] += segments * known.cost(f"open-{picture.encoder}")
     decoding = known.cost(f"decode-{picture.encoder}") - known.cost("decode-libx264")
     each = max(known.cost("verify") + decoding, known.cost("verify") / 2)
     found[_BEHIND] = output * each + plan.frames * known.cost("check")

@@ -110,8 +110,9 @@ def test_what_the_speed_test_measured_counts_on_its_own_card_alone():
 
 
 def test_the_speed_test_makes_the_band_of_the_processor_narrower():
-    guessed, measured = planned(), planned(rates=Rates(costs={"read": 0.02}))
+    guessed, measured = planned(), planned(rates=Rates(costs={"lite-2-float32": 2.0}))
     assert measured.seconds > guessed.seconds
+    assert not planned(rates=Rates(costs={"read": 0.02})).is_measured  # not what takes its time
     assert (guessed.is_measured, measured.is_measured) == (False, True)
     assert measured.seconds_error < guessed.seconds_error
 
