@@ -18,11 +18,13 @@ class Allocations:
     Attributes:
         peak_bytes: Highest sum of what was taken inside and not yet released.
         left_bytes: What is still there at the end.
-        largest: Sizes of the largest allocations, for messages.
+        taken: Sizes of all allocations, in order.
+        largest: Sizes of the largest ones, for messages.
     """
 
     def __init__(self) -> None:
         self.peak_bytes = self.left_bytes = 0
+        self.taken: list[int] = []
         self.largest: list[int] = []
         self._profile = torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
@@ -45,6 +47,7 @@ class Allocations:
             live += change
             self.peak_bytes = max(self.peak_bytes, live)
         self.left_bytes = live
+        self.taken = [change for change in changes if change > 0]
         self.largest = sorted(changes)[-8:]
 
 

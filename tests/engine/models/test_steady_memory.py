@@ -1,0 +1,171 @@
+"""In steady state every slice takes and gives back the same memory as the one before it.
+
+A card's allocator keeps what it was given back: equal sizes in equal order come from there, and
+the driver is asked for nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.geometry import Size
+from engine.models.lite.net import load_lite
+from engine.models.lite.upscaler import LiteUpscaler
+from engine.models.seedvr2 import decode_stream, encode_stream
+from engine.models.seedvr2.load_dit import load_dit
+from engine.models.seedvr2.tiling import Tiling
+from engine.models.seedvr2.vae_fast import FastVae
+from engine.models.wan import streams
+from engine.models.wan.split import LATENTS_PER_VISIT
+from engine.models.wan.vae_fast import FastWanVae
+from engine.paths import resource
+from engine.plan import ModelPlan
+from tests.helpers.allocations import Allocations
+from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
+from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+
+Push = Callable[[int], Any]  # takes slice k, the first one apart
+WARM_UP, WATCHED = 2, 2  # rounds
+SLICES_AT_A_TIME = 8  # that a tile of SeedVR2's encoder is given
+
+
+def nobody(_tile: Any) -> None:
+    """Nobody watches."""
+
+
+class Maker:
+    """Makes streams of very small models on one device."""
+
+    def __init__(self, device: str, folder: Path) -> None:
+        self._device, self._folder = device, folder
+
+    def seedvr2_encode(self, tile: Size | None = None) -> Push:
+        vae, frame = self._seedvr2(), Size(96, 64)
+        stream = encode_stream.EncodeStream(vae, frame, tile and Tiling(tile=tile))
+        return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 64, 96), last=False)
+
+    def seedvr2_decode(self, tile: Size | None = None) -> Push:
+        vae, frame = self._seedvr2(), Size(160, 96)
+        tiling = tile and Tiling(tile=tile, blend=8)
+        stream = decode_stream.DecodeStream(vae, frame, tiling, nobody)
+        channels = vae.config.latent_channels
+        return lambda k: list(
+            stream.push(self._numbers(1 + (k == 0), 12, 20, channels), last=False)
+        )
+
+    def wan_encode(self, tile: Size | None = None) -> Push:
+        streaming = streams.Streaming(tile=tile)
+        stream = streams.EncodeStream(self._wan(), Size(192, 96), streaming)
+        return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 96, 192), last=False)
+
+    def wan_decode(self, tile: Size | None = None) -> Push:
+        vae, streaming = self._wan(), streams.Streaming(tile=tile)
+        stream = streams.DecodeStream(vae, Size(192, 96), streaming, nobody)
+        channels = vae.config.latent_channels
+        return lambda k: list(
+            stream.push(self._numbers(1, channels, 1 + (k == 0), 12, 24), last=False)
+        )
+
+    def transformer(self) -> Push:
+        config = tiny_dit_config()
+        path = self._folder / "dit.safetensors"
+        write_dit(path, config)
+        device = torch.device(self._device)
+        dit = load_dit(path, form="fast", device=device, dtype=torch.float32)
+        latent, text = (x.to(device) for x in random_inputs(config, dtype=torch.float32))
+        return lambda _: dit(latent, text, 1000.0)
+
+    def lite(self) -> Push:
+        net = load_lite(resource("weights", "lite_x2_faithful.safetensors"))
+        plan = ModelPlan(model="lite", scale=2, dtype="float32", device=self._device)
+        model = LiteUpscaler(net, plan)
+        return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
+
+    def _numbers(self, *shape: int) -> Tensor:
+        return random_frames(*shape, dtype=torch.float32).to(self._device)
+
+    def _seedvr2(self) -> FastVae:
+        plain = tiny_vae(tiny_config(), dtype=torch.float32)
+        return FastVae(plain.config, plain.state_dict(), device=self._device)
+
+    def _wan(self) -> FastWanVae:
+        config = tiny_wan_config("2x", dim=4, dec_dim=4, residual_blocks=1)
+        return FastWanVae(config, tiny_wan(config).state_dict(), device=self._device)
+
+
+# what, its tile, slices after which the work comes again
+CASES: list[tuple[str, Size | None, int]] = [
+    ("seedvr2_encode", None, 1),
+    ("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME),
+    ("seedvr2_decode", None, 1),
+    ("seedvr2_decode", Size(96, 96), 1),
+    ("wan_encode", None, 1),
+    ("wan_encode", Size(144, 96), LATENTS_PER_VISIT),
+    ("wan_decode", None, 1),
+    ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
+    ("transformer", None, 1),
+    ("lite", None, 1),
+]
+
+
+def made(maker: Maker, what: str, tile: Size | None) -> Push:
+    function = getattr(maker, what)
+    push: Push = function() if tile is None else function(tile)
+    return push
+
+
+def taken(push: Push, slices: range) -> list[int]:
+    """Sizes of everything that some slices take, in order."""
+    with torch.inference_mode(), Allocations() as found:
+        for k in slices:
+            push(k)
+    return found.taken
+
+
+def assert_steady(push: Push, period: int) -> None:
+    begins = range(0, WARM_UP * period)
+    assert taken(push, begins), "nothing was measured"
+    rounds = [
+        taken(push, range(start, start + period))
+        for start in range(WARM_UP * period, (WARM_UP + WATCHED) * period, period)
+    ]
+    assert rounds[0]
+    for later in rounds[1:]:
+        assert later == rounds[0]
+
+
+@pytest.mark.parametrize(("what", "tile", "period"), CASES)
+def test_every_slice_takes_the_same_memory(
+    what: str, tile: Size | None, period: int, tmp_path: Path
+) -> None:
+    assert_steady(made(Maker("cpu", tmp_path), what, tile), period)
+
+
+def test_work_that_grows_is_seen() -> None:
+    kept: list[Tensor] = []
+    with pytest.raises(AssertionError):
+        assert_steady(lambda k: kept.append(torch.empty(1024 * (k + 1))), 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("what", "tile", "period"), CASES)
+def test_the_driver_is_asked_for_nothing_in_steady_state(
+    what: str, tile: Size | None, period: int, tmp_path: Path
+) -> None:
+    push = made(Maker("cuda", tmp_path), what, tile)
+    with torch.inference_mode():
+        for k in range(WARM_UP * period):
+            push(k)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_stats()["num_device_alloc"]
+        for k in range(WARM_UP * period, (WARM_UP + WATCHED) * period):
+            push(k)
+        torch.cuda.synchronize()
+    assert torch.cuda.memory_stats()["num_device_alloc"] == before
