@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ _ROW, _TOP, _BOTTOM = 30, 86, 34
 _INK, _QUIET, _PAPER, _EDGE = "#22272e", "#6b7280", "#f7f7f5", "#d5d5d0"
 _HELPS, _COSTS, _EQUAL, _MEMORY = "#2f7d5b", "#c9731c", "#9aa3ad", "#3b6fb6"
 _FONT = "Helvetica, Arial, sans-serif"
-_MOST = 2.0  # ratios above end with an arrow
+_OCTAVES = 1.5  # of ratios on either side of 1: what goes beyond ends at the edge, with an arrow
+_TICKS = (0.5, 1.0, 2.0)
 _SPEEDS = ("megapixels_per_second", "frames_per_second")
 
 
@@ -82,32 +84,39 @@ def svg_of(rows: Sequence[Row]) -> str:
     """
     lines = [line for line in measured(rows) if line.time is not None]
     machine = machine_of(rows)
-    below = " · ".join(machine[name] for name in ("processor", "card", "torch") if name in machine)
+    facts = (machine.get(name, "none") for name in ("processor", "card", "torch"))
+    below = "processor {}, card {}, torch {}".format(*facts)
     if lines:
-        legend = "time with it over time without it (thin: memory); left of the line it helps"
-        return _page("Optimisations", legend, below, [_ratio(line) for line in lines], 1 / _MOST)
+        legend = "time with it over time without it: green helps, amber costs, grey is within the "
+        legend += "scatter; thin blue: memory"
+        bars = [_ratio(line) for line in lines]
+        return _page("Optimisations", legend, below, bars, _TICKS)
     bars = _speeds(rows)
     if not bars:
         raise SettingsError(
             "Nothing was measured that can be drawn.", hint="Try bench optimisations or models."
         )
-    return _page("Speed", "longer is faster", below, bars, None)
+    return _page("Speed", "longer is faster", below, bars, ())
 
 
 def _ratio(line: MeasuredSwitch) -> Bar:
-    value = line.time or 0.0
+    value = line.time or 1.0
     noise = 2 * (line.scatter or 0.0)
     colour = _EQUAL if abs(value - 1) <= max(noise, 0.01) else _HELPS if value < 1 else _COSTS
-    second = None if line.memory is None else min(line.memory, _MOST) / _MOST
     return Bar(
         name=line.name + ("" if line.is_default else " (off)"),
         figure=time_text(line),
-        begin=1 / _MOST,
-        end=min(value, _MOST) / _MOST,
+        begin=_place(1.0),
+        end=_place(value),
         colour=colour,
-        second=second,
-        cut=value > _MOST,
+        second=None if line.memory is None else _place(line.memory),
+        cut=_place(value) in (0.0, 1.0),
     )
+
+
+def _place(ratio: float) -> float:
+    """Where a ratio lies, 0 to 1: half of the time is as far from 1 as twice of it."""
+    return min(max(0.5 + math.log2(max(ratio, 1e-3)) / (2 * _OCTAVES), 0.0), 1.0)
 
 
 def _speeds(rows: Sequence[Row]) -> list[Bar]:
@@ -132,8 +141,9 @@ def _title(row: Row) -> str:
     return " ".join(words)[:44]
 
 
-def _page(title: str, legend: str, below: str, bars: list[Bar], middle: float | None) -> str:
+def _page(title: str, legend: str, below: str, bars: list[Bar], ticks: tuple[float, ...]) -> str:
     height = _TOP + _ROW * len(bars) + _BOTTOM
+    drawn = (part for number, bar in enumerate(bars) for part in _drawn(bar, _TOP + _ROW * number))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" role="img" aria-label="{escape(title)}" '
@@ -142,14 +152,21 @@ def _page(title: str, legend: str, below: str, bars: list[Bar], middle: float | 
         f'  <rect width="{_WIDTH}" height="{height}" rx="8" fill="{_PAPER}" stroke="{_EDGE}"/>',
         _text(20, 32, title, 'font-size="17" font-weight="bold"'),
         _text(20, 54, legend, f'fill="{_QUIET}"'),
-        *(part for number, bar in enumerate(bars) for part in _drawn(bar, _TOP + _ROW * number)),
+        *(part for ratio in ticks for part in _tick(ratio, _TOP + _ROW * len(bars))),
+        *drawn,
+        _text(20, height - 12, below, f'font-size="12" fill="{_QUIET}"'),
+        "</svg>",
+        "",
     ]
-    if middle is not None:
-        x, bottom = _x(middle), _TOP + _ROW * len(bars)
-        parts.append(f'  <path d="M{x} {_TOP - 8} V{bottom}" stroke="{_INK}" stroke-width="1"/>')
-        parts.append(_text(x, _TOP - 12, "1", 'text-anchor="middle" font-size="12"'))
-    parts += [_text(20, height - 12, below, f'font-size="12" fill="{_QUIET}"'), "</svg>", ""]
     return "\n".join(parts)
+
+
+def _tick(ratio: float, bottom: int) -> list[str]:
+    x, colour = _x(_place(ratio)), _INK if ratio == 1 else _EDGE
+    return [
+        f'  <path d="M{x} {_TOP - 6} V{bottom}" stroke="{colour}" stroke-width="1"/>',
+        _text(x, _TOP - 10, f"{ratio:g}", 'text-anchor="middle" font-size="12"'),
+    ]
 
 
 def _drawn(bar: Bar, y: int) -> list[str]:

@@ -63,7 +63,7 @@ def _check_trace(cases: Sequence[str]) -> None:
         raise SettingsError(
             "A trace is of one case.", hint="Name one, as in bench vae-decode --quick --profile F."
         )
-    if cases[0].startswith("optimisations"):
+    if cases[0].startswith(("optimisations", "models")):
         raise SettingsError(
             f"{cases[0]} uses torch's own record for memory: it cannot be traced as well.",
             hint="Trace vae-decode or dit-3b, with --without NAME for a switch.",

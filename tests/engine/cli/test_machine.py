@@ -96,3 +96,42 @@ def test_a_wide_table_is_turned(command_line: CommandLine) -> None:
     assert lines[0] == "pipeline"
     assert lines[2] == "  a rather long name 1  1.25  1.25"
     assert max(map(len, lines)) < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--profile t.json", "A trace is of one case"),
+        ("lite read --profile t.json", "A trace is of one case"),
+        ("optimisations-vae --profile t.json", "uses torch's own record"),
+        ("models --profile t.json", "uses torch's own record"),
+        ("optimisations --picture p.png", "The picture is drawn as SVG, not as .png"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_first(
+    command_line: CommandLine, words: str, said: str
+) -> None:
+    ended = command_line("bench", *words.split())
+    assert ended.status == 1
+    assert "error[settings-error]" in ended.err
+    assert said in ended.err
+    assert command_line.services.asked == []
+
+
+def test_a_page_and_bars_are_written(command_line: CommandLine, tmp_path: Path) -> None:
+    command_line.services.rows = [
+        {"case": "machine", "processor": "A processor"},
+        {"case": "optimisations-vae", "switch": "vae.in_place", "time": 0.9, "memory": 0.8},
+    ]
+    files = {name: tmp_path / f"file.{name}" for name in ("md", "svg", "json")}
+    ended = command_line(
+        "bench", "optimisations", "--quick", "--runs", "2", "--markdown", str(files["md"]),
+        "--picture", str(files["svg"]), "--json", str(files["json"]),
+    )  # fmt: skip
+    assert ended.status == 0
+    assert "vae.in_place" in ended.out
+    page = files["md"].read_text(encoding="utf-8")
+    assert "`bench optimisations --quick --runs 2`" in page
+    assert str(tmp_path) not in page
+    assert "vae.in_place" in files["svg"].read_text(encoding="utf-8")
+    assert len(json.loads(files["json"].read_text(encoding="utf-8"))["results"]) == 2
