@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.errors import Cancelled, EngineError
-from engine.hardware import shared_memory
+from engine.hardware import holders, shared_memory
 from engine.memory.device_limit import within
 from engine.memory.oom import give_back, let_go, pinned_by_torch
 from engine.memory.spill_guard import SpillGuard
@@ -34,6 +34,7 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
     if on_card:
         context.gives_back = preserve_vram
         context.guard = _guard(context)
+        context.holders = holders.others
     try:
         with within(context.plan.device_budget_bytes if on_card else 0):
             yield
