@@ -15,7 +15,7 @@ from itertools import groupby
 
 from engine.geometry import Size
 from engine.memory import diffusion_needs as bytes_of
-from engine.memory.diffusion_needs import BLEND_PX, ENCODE_OVERLAP_PX, STEP, Needs
+from engine.memory.diffusion_needs import BLEND_PX, ENCODE_OVERLAP_PX, STEP
 from engine.memory.edges import smaller_tiles, tilings
 from engine.memory.fitting import Room, pairs_within
 from engine.models.seedvr2 import files
@@ -26,7 +26,7 @@ from engine.plan import DiffusionPlan, ModelPlan
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-BLOCKS_STEP = 8  # fewer that stay, from one way to the next
+BLOCKS_STEP = 12  # fewer that stay, from one way to the next
 _STILLS = 2  # latents: clips this short share nothing and are taken last
 
 
@@ -97,7 +97,7 @@ class _Search:
         self.model, self.room, self.plan = model, room, model.diffusion
         self.is_card = model.device == "cuda"
         self.config, self.vae = files.configs(model.model, self.plan)
-        self._known: dict[DiffusionPlan, Needs] = {}
+        self._loads: dict[DiffusionPlan, int] = {}
         self._weights: dict[int | None, int] = {}
         self._host_is_short = False
 
@@ -217,21 +217,28 @@ class _Search:
             yield tiled(*pair)
 
     def _limit(self, way: _Way) -> int:
-        """Bytes that a job may take beside the weights."""
+        """Bytes that a job may take with as many weights as in `_base`."""
         if way.blocks not in self._weights:
-            one = replace(self._smallest(way), blocks_on_device=way.blocks)
-            self._weights[way.blocks] = self._needs(one).weights
-        room = self.room.budget.vram_bytes if self.is_card else self.room.host
-        return room - self._weights[way.blocks]
+            one = self._smallest(way)
+            usual, stay = (
+                bytes_of.needs(replace(self.model, diffusion=plan)).weights
+                for plan in (one, replace(one, blocks_on_device=way.blocks))
+            )
+            self._weights[way.blocks] = stay - usual
+        budget = self.room.budget
+        return (budget.vram_bytes if self.is_card else budget.ram_bytes) - self._weights[way.blocks]
 
     def _load(self, plan: DiffusionPlan) -> int:
-        """Bytes beside the weights that are to stay within the limit."""
-        found = self._needs(plan)
-        beside = found.device - found.weights
-        return beside if self.is_card else beside + found.host
+        """Bytes that are to stay within the limit."""
+        found = self._loads.get(plan)
+        if found is None:
+            model = replace(self.model, diffusion=plan)
+            found = self.room.device(model) if self.is_card else self.room.ram(model)
+            self._loads[plan] = found
+        return found
 
     def _fits_host(self, plan: DiffusionPlan) -> bool:
-        if not self.is_card or self._needs(plan).host <= self.room.host:
+        if not self.is_card or self.room.holds_ram(replace(self.model, diffusion=plan)):
             return True
         self._host_is_short = True
         return False
@@ -243,9 +250,9 @@ class _Search:
         streamed = bytes_of.streamed_bytes(model)
         if not streamed:
             return model
-        left = self.room.host - self._needs(plan).host
-        copies = max(0, min(streamed, left, int(PINNED_SHARE * self.room.budget.ram_bytes)))
-        return replace(model, diffusion=replace(stay, pin_bytes=copies))
+        allowed = self.room.budget.ram_bytes
+        copies = min(streamed, allowed - self.room.ram(model), int(PINNED_SHARE * allowed))
+        return replace(model, diffusion=replace(stay, pin_bytes=max(0, copies)))
 
     def _smallest(self, way: _Way) -> DiffusionPlan:
         """The way in its smallest tiles; whole frames where they are too small to be cut."""
@@ -258,10 +265,3 @@ class _Search:
         """The way without its blocks: what else is needed does not depend on them."""
         plan = replace(self.plan, warm_up=way.warm_up, decodes_whole_tiles=way.is_whole)
         return with_clip(plan, way.clip)
-
-    def _needs(self, plan: DiffusionPlan) -> Needs:
-        found = self._known.get(plan)
-        if found is None:
-            found = bytes_of.needs(replace(self.model, diffusion=plan))
-            self._known[plan] = found
-        return found

@@ -7,7 +7,7 @@ from functools import lru_cache
 from engine.geometry import Size
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
-_APART = 1.12  # times as many px, at least, has the next larger tile that is worth trying
+_APART = 1.2  # times as many px, at least, has the next larger tile that is worth trying
 _MOST_OBLONG = 4  # sides of a tile
 
 

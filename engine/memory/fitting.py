@@ -58,26 +58,28 @@ class Needs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a model may take, and how long it would need.
+    """What a job may take, and what it would take with its model run in one way or another.
 
     Attributes:
         budget: What the machine has.
-        host_bytes: That the rest of the job takes of main memory.
+        ram: Bytes of main memory of the whole program.
+        device: Bytes of the card.
         seconds: Of the model alone, for all frames of the job.
     """
 
     budget: Budget
-    host_bytes: int
+    ram: Callable[[ModelPlan], int]
+    device: Callable[[ModelPlan], int]
     seconds: Callable[[ModelPlan], float]
 
-    @property
-    def host(self) -> int:
-        """Bytes of main memory that are left for the model."""
-        return self.budget.ram_bytes - self.host_bytes
-
-    def holds(self, needs: Needs, device: str) -> bool:
+    def holds(self, model: ModelPlan) -> bool:
         """Whether a job stays within main memory and the memory of the card."""
-        return fits(needs, device, self.budget, self.host_bytes)
+        fits_card = model.device != "cuda" or self.device(model) <= self.budget.vram_bytes
+        return fits_card and self.holds_ram(model)
+
+    def holds_ram(self, model: ModelPlan) -> bool:
+        """Whether it stays within main memory."""
+        return self.ram(model) <= self.budget.ram_bytes
 
 
 def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:

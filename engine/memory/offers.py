@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -49,10 +50,11 @@ def _offers(
         if _fits(replace(settings, precision=precision), fits):
             yield f"precision={precision}", f"It fits with the smaller file, {precision}."
             break
-    for height in _heights(*sizes):
-        if _fits(replace(settings, height=height, width=0), fits):
-            yield f"height={height},width=0", f"A result {height} px high fits."
-            break
+    heights = _heights(*sizes)
+    lower = [replace(settings, height=height, width=0) for height in heights]
+    place = bisect_left(lower, True, key=lambda one: _fits(one, fits))
+    if place < len(lower):
+        yield f"height={heights[place]},width=0", f"A result {heights[place]} px high fits."
     other = _SMALLER.get(settings.model, "")
     for model in (other, "lite"):
         if model and model != settings.model and not _own_files(settings):
@@ -68,9 +70,9 @@ def _fits(settings: JobSettings, fits: Fits) -> bool:
         return False
 
 
-def _heights(source: Size, wanted: Size) -> Iterator[int]:
-    """Usual heights below the wanted one that are not below the source's."""
-    yield from (height for height in HEIGHTS if source.height <= height < wanted.height)
+def _heights(source: Size, wanted: Size) -> list[int]:
+    """Usual heights below the wanted one that are not below the source's, the largest first."""
+    return [height for height in HEIGHTS if source.height <= height < wanted.height]
 
 
 def _smaller_files(settings: JobSettings) -> Iterator[str]:

@@ -98,13 +98,18 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
     family = family_of(plan.model)
     if family is None:
         return _framewise(plan, budget)
-    alone = replace(plan.model, diffusion=None, wan=None)
-    around = peaks.ram_bytes(replace(plan, model=alone, latent=None))
+    alone = replace(plan, latent=None)
+
+    def ram(model: ModelPlan) -> int:
+        return peaks.ram_bytes(replace(alone, model=model))
+
+    def device(model: ModelPlan) -> int:
+        return peaks.device_bytes(replace(alone, model=model))
 
     def seconds(model: ModelPlan) -> float:
         return times.model_seconds(model, plan.frames, budget, rates)
 
-    room = Room(budget=budget, host_bytes=around, seconds=seconds)
+    room = Room(budget=budget, ram=ram, device=device, seconds=seconds)
     return replace(plan, model=family.fitted(plan.model, room))
 
 

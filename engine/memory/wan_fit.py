@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.geometry import Size
 from engine.memory.edges import EDGES, smaller_tiles, tilings
 from engine.memory.fitting import Room, pairs_within
-from engine.memory.wan_needs import Needs, needs
 from engine.models.wan import files, split
 from engine.models.wan.config import WanConfig
 from engine.models.wan.reach import decode_warm_up, encode_warm_up
@@ -85,13 +84,10 @@ class _Search:
             return self._with(base, self.encode[first], self.decode[second])
 
         def fits(first: int, second: int) -> bool:
-            return self._fits(needs(tiled(first, second)))
+            return self.room.holds(tiled(first, second))
 
         for pair in pairs_within(len(self.encode), len(self.decode), fits):
             yield tiled(*pair)
-
-    def _fits(self, found: Needs) -> bool:
-        return self.room.holds(found, self.model.device)
 
     def _with(self, base: WanPlan, encode: Size | None, decode: Size | None) -> ModelPlan:
         return replace(self.model, wan=replace(base, encode_tile=encode, decode_tile=decode))

@@ -13,7 +13,7 @@ from engine.cli.words import plan_words
 from engine.geometry import Size
 from engine.hardware import cards
 from engine.memory.budget import Budget, pretended_budget
-from engine.memory.planner import plan_job
+from engine.memory.planner import bare_plan, plan_job
 from engine.memory.rates import Rates
 from engine.memory.request import Request
 from engine.plan import Notice, Plan, Reasons
@@ -134,7 +134,7 @@ def test_a_refusal_offers_what_fits(vram: float, wanted: dict[str, Any]) -> None
     for offer in offers:
         other = with_text(settings, offer.split(","))
         request = Request(media=a_media(size=Size(640, 360)), settings=other)
-        plan = plan_job(request, budget, Rates())
+        plan = bare_plan(request, budget, Rates())
         assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}
     assert "model=lite" in offers
 

@@ -16,7 +16,7 @@ from engine.memory.budget import Budget, pretended_budget
 from engine.memory.diffusion_fit import shared_of
 from engine.memory.family import family_of
 from engine.memory.fitting import pairs_within
-from engine.memory.planner import plan_job, smaller_model
+from engine.memory.planner import bare_plan, smaller_model
 from engine.memory.rates import Rates
 from engine.memory.request import Request
 from engine.plan import Plan
@@ -37,7 +37,7 @@ def _no_models(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def planned(budget: Budget, size: Size, model: str, **changes: Any) -> Plan:
     wanted = JobSettings(**{"model": model, **changes})
-    return plan_job(Request(media=a_media(size=size), settings=wanted), budget, Rates())
+    return bare_plan(Request(media=a_media(size=size), settings=wanted), budget, Rates())
 
 
 def is_refused(plan: Plan) -> bool:
@@ -56,7 +56,7 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
     return times.model_seconds(plan.model, plan.frames, budget, Rates())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     card=st.sampled_from(cards()),
     vram=st.floats(1, 46),
@@ -75,7 +75,7 @@ def test_what_is_predicted_stays_within_the_budget(
     assert all(stage.device_bytes <= plan.device_bytes for stage in plan.stages)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     card=st.sampled_from(cards()),
     vram=st.floats(2, 40),
