@@ -123,7 +123,7 @@ class BenchView(QDialog):
         if model.was_stopped:
             return tr("Stopping at the next step …")
         if not model.doing:
-            return tr("Starting …")
+            return tr("Finishing …") if model.done else tr("Starting …")
         if not model.total:
             return said(model.doing)
         step = min(model.done + 1, model.total)

@@ -53,9 +53,10 @@ class PlanNotices(QWidget):
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
         found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
         found.sort(key=_rank)
-        for notice in _hinted_once(found[:_MOST_NOTICES]):
+        shown = _worth_a_line(found)
+        for notice in _hinted_once(shown):
             self._lines.addWidget(_line(notice))
-        self._say_rest(found[_MOST_NOTICES:])
+        self._say_rest(found[len(shown) :])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
         if refusal is not None:
             self._offer(refusal, row)
@@ -87,6 +88,13 @@ class PlanNotices(QWidget):
         button.setObjectName(f"planOffer{at}")
         button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
         return button
+
+
+def _worth_a_line(found: list[Notice]) -> list[Notice]:
+    """The first few; below a refusal nothing that is only good to know."""
+    shown = found[:_MOST_NOTICES]
+    is_refused = bool(shown) and shown[0].severity == "refusal"
+    return [notice for notice in shown if not is_refused or notice.severity != "info"]
 
 
 def _hinted_once(notices: list[Notice]) -> list[Notice]:

@@ -78,16 +78,17 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
     column.setContentsMargins(0, 0, 10, 0)
     column.setSpacing(4)
     column.addWidget(_wrapped(said(reasons.message)))
+    if reasons.alternatives:
+        column.addSpacing(4)
+        column.addWidget(_heading(tr("One step away")))
+        column.addLayout(_steps(plan, reasons.alternatives))
+    if reasons.choices:
+        column.addSpacing(4)
+        column.addWidget(_heading(tr("What was chosen")))
     for choice in reasons.choices:
-        line = _wrapped(f"· {said(choice.message)}", "secondary")
+        line = _wrapped(said(choice.message), "secondary")
         line.setToolTip(said(choice.hint))
         column.addWidget(line)
-    if reasons.alternatives:
-        heading = QLabel(tr("One step away"))
-        heading.setProperty("kind", "section")
-        column.addSpacing(4)
-        column.addWidget(heading)
-        column.addLayout(_steps(plan, reasons.alternatives))
     column.addStretch(1)
     return body
 
@@ -112,6 +113,12 @@ def _figures(plan: Plan, step: Alternative) -> str:
     if not step.fits:
         return f"{size}\n{tr('does not fit')}"
     return f"{size}\n{wording.difference(step.seconds - plan.seconds)}"
+
+
+def _heading(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("kind", "section")
+    return label
 
 
 def _wrapped(text: str, kind: str = "small") -> QLabel:
