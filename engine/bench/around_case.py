@@ -136,7 +136,7 @@ class _Contests:
         """One large product in narrow numbers, beside one in floats."""
         device = torch.device(self._device)
         if form not in working(device):
-            return {"note": f"{'this card' if device.type == 'cuda' else 'a processor'} has none"}
+            return {"note": "not computed by this card or processor"}
         found = narrow_speed(form, device, self.options)
         note = f"one product, {found['work']}; error of the product"
         return {"time": found["of_float"], "error": narrow_error(form, device), "note": note}

@@ -59,12 +59,17 @@ def _table(steps: _Steps, stop: Stop) -> list[Row]:
     try:
         for row in rows:
             found.append(row)
-            steps.next(str(row["switch"]))
+            steps.next(_title(row))
             if stop():
                 raise Cancelled
     finally:
         rows.close()
     return found
+
+
+def _title(row: Row) -> str:
+    """What was measured, in words."""
+    return "".join([*about([row]), *(line.title for line in measured([row]))])
 
 
 class _Steps:

@@ -93,7 +93,7 @@ def test_what_documents_promise_besides_has_lines() -> None:
     assert rows["vae.attention"]["error"] < 1e-5
     assert 0.5 < rows["dit.sampling"]["time"] < 1
     assert rows["dit.products=fp8"]["error"] > rows["dit.products=int8"]["error"] > 1e-3
-    assert rows["dit.products=nvfp4"]["note"] == "a processor has none"
+    assert rows["dit.products=nvfp4"]["note"] == "not computed by this card or processor"
 
 
 def test_two_tiles_leave_under_the_switches_of_the_machine(
@@ -159,3 +159,15 @@ def test_narrower_models_are_of_the_same_kind() -> None:
     assert narrower(VAE, 4).block_out_channels == (32, 64, 128, 128)
     assert (narrower(WAN22, 2).dim, narrower(WAN22, 2).dec_dim) == (80, 128)
     assert "half" in VaeSubject(BenchOptions(device="cpu")).about
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [optimisation_rows, dit_optimisation_rows, around_rows])
+def test_the_same_lines_on_a_card(rows: Any) -> None:
+    options = replace(OPTIONS, device="cuda", dit=tiny_dit_config(), size=Size(64, 64))
+    found = {row["switch"]: row for row in rows(options)}
+    assert not [row for row in found.values() if row.get("note") == "needs an NVIDIA card"]
+    for row in found.values():
+        if "time" in row:
+            assert row["time"] > 0
+            assert row.get("memory", 1.0) > 0
