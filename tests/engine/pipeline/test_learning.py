@@ -1,0 +1,39 @@
+"""Finished jobs correct what later plans predict; those that were interrupted do not."""
+
+from __future__ import annotations
+
+from engine.bench.clip import make_clip
+from engine.errors import Cancelled
+from engine.geometry import Size
+from engine.memory import times
+from engine.memory.rates import Rates, load_rates
+from engine.settings.schema import JobSettings
+from tests.helpers.shot_jobs import plan_of, run
+
+SETTINGS = JobSettings(model="lite", scale=2, segment_seconds=0.5)
+
+
+def planned(folder, frames):
+    film = folder / "film.mp4"
+    make_clip(film, Size(96, 64), frames)
+    return plan_of(film, folder / "result.mp4", SETTINGS)
+
+
+def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path):
+    plan = planned(tmp_path, 48)
+    assert not plan.is_measured
+    run(plan, tmp_path / "jobs")
+    assert list(load_rates().jobs) == [times.kind(plan)]
+    again = planned(tmp_path, 48)
+    assert again.is_measured
+    assert again.seconds_error / again.seconds < plan.seconds_error / plan.seconds
+
+
+def test_a_job_that_was_interrupted_teaches_nothing(tmp_path):
+    plan = planned(tmp_path, 48)
+    try:
+        run(plan, tmp_path / "jobs", stop_after=1)
+    except Cancelled:
+        run(plan, tmp_path / "jobs")
+    assert plan.output.is_file()
+    assert load_rates() == Rates()
