@@ -57,10 +57,9 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
 
 
 def _ours(processes: dict[int, int | None], family: frozenset[int], own: OwnMemory) -> int:
-    known = [processes[pid] for pid in family & processes.keys()]
-    if any(size is None for size in known):
-        return own.card_bytes()
-    return sum(size or 0 for size in known)
+    """By driver or Windows; at least what torch knows: in containers process ids are others."""
+    known = sum(processes[pid] or 0 for pid in family & processes.keys())
+    return max(known, own.card_bytes())
 
 
 def _spilled(own: OwnMemory) -> int:

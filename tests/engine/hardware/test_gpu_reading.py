@@ -82,6 +82,11 @@ def test_a_driver_that_tells_no_bytes_still_names_programs(driver: dict[str, Any
     assert found.holders == (Holder(name="chrome.exe", mb=None), Holder(name="game.exe", mb=None))
 
 
+def test_in_a_container_where_ids_are_others_torch_knows(driver: dict[str, Any]) -> None:
+    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(987_654, 6000)]
+    assert reading(OwnMemory(card_bytes=lambda: 5800 * MIB)).ours_mb == 5800
+
+
 def test_windows_knows_what_its_driver_does_not_tell(
     driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
