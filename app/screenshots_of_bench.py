@@ -42,7 +42,7 @@ def _row(
 
 
 _REPORT = BenchReport(
-    machine={"processor": "AMD Ryzen 7 7700, 16 threads", "torch": "torch 2.13"},
+    machine={"processor": "AMD Ryzen 7 7700", "threads": "16", "torch": "2.13.0+cpu"},
     switches=(
         _row(
             "vae.upsampler_fold",
@@ -89,10 +89,15 @@ _REPORT = BenchReport(
         _row("all", "All that are on, together", (0.41, 0.58, 4e-7), exactness="rounding"),
     ),
     figures=(
-        ("Convolutions in single precision", "212 GFLOP/s"),
-        ("Products of matrices", "486 GFLOP/s"),
-        ("Main memory", "38.4 GB/s"),
-        ("Lite, 480x270 to 960x540", "11.6 frames/s"),
+        ("read", "165 million pixels a second of the CPU"),
+        ("lite-2-float32", "4.71 million pixels a second of the CPU"),
+        ("lite-4-float32", "2.41 million pixels a second of the CPU"),
+        ("restore", "298 million pixels a second of the CPU"),
+        ("resize", "179 million pixels a second of the CPU"),
+        ("libx264", "92.1 million pixels a second of the CPU"),
+        ("open-libx264", "0.0062 s a segment"),
+        ("decode-libx264", "343 million pixels a second of the CPU"),
+        ("libx265", "31.7 million pixels a second of the CPU"),
     ),
     markdown="# Measured",
     seconds=312.0,

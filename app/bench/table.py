@@ -56,7 +56,7 @@ _TIPS = {
     2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
     3: mark("With it, compared to without: less is faster"),
     4: mark("Peak memory with it, compared to without"),
-    5: mark("Largest error against float64"),
+    5: mark("Error of the result against float64"),
     6: mark("What others promise; nobody measured that here"),
 }
 

@@ -6,8 +6,6 @@ from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
-    QFrame,
-    QGridLayout,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -15,7 +13,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.bench.figures import FiguresCard
 from app.bench.table import SwitchesTable
+from app.bench.words import machine_of
 from app.engine_words import said
 from app.i18n import tr
 from app.state.bench_model import BenchModel
@@ -25,8 +25,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from engine.report import BenchReport
 
-_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # without a table, and with one
-_IN_A_LINE = 3  # figures
+_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
 _COPIED_MS = 2500  # so long the button says so
 
 
@@ -48,7 +47,7 @@ class BenchView(QDialog):
         self._copy, self._close = QPushButton(), QPushButton()
         self._notice = NoticeLine()
         self._progress, self._doing = ShareBar(), ElidedLabel()
-        self._figures = _Figures()
+        self._figures = FiguresCard()
         self._table = SwitchesTable()
         self._notes, self._machine = QLabel(), ElidedLabel()
         self._name_parts()
@@ -145,17 +144,19 @@ class BenchView(QDialog):
         self._nothing.setVisible(report is None)
         self._figures.show_figures(report.figures if report is not None else ())
         switches = report.switches if report is not None else ()
+        if report is not None and not self._was_filled:
+            self._was_filled = True
+            self.resize(self.size().expandedTo(_LARGE))
+        self._figures.set_low(bool(switches))
         self._table.setVisible(bool(switches))
-        self._filler.setVisible(not switches)
+        self._filler.setVisible(report is None)
         if switches != self._shown:
-            if not self._shown:
-                self.resize(self.size().expandedTo(_LARGE))
             self._shown = switches
             self._table.show_switches(switches)
         notes = report.notes if report is not None else ()
         self._notes.setText("\n".join(map(said, notes)))
         self._notes.setVisible(bool(notes))
-        self._machine.setText(" · ".join(report.machine.values()) if report is not None else "")
+        self._machine.setText(machine_of(report.machine) if report is not None else "")
 
     def _copy_report(self) -> None:
         report = self._model.report
@@ -173,6 +174,7 @@ class BenchView(QDialog):
 
     def _name_parts(self) -> None:
         self._shown: object = ()
+        self._was_filled = False
         self._title.setProperty("kind", "headline")
         for label in (self._lead, self._nothing, self._notes, self._doing, self._machine):
             label.setProperty("kind", "secondary")
@@ -219,48 +221,3 @@ class BenchView(QDialog):
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
-
-
-class _Figures(QFrame):
-    """What was calibrated: names and values, three in a line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setObjectName("benchFigures")
-        self.setProperty("kind", "card")
-        self._shown: tuple[tuple[str, str], ...] = ()
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(14, 10, 14, 10)
-        self._grid.setHorizontalSpacing(24)
-        self._grid.setVerticalSpacing(8)
-        for column in range(_IN_A_LINE):
-            self._grid.setColumnStretch(column, 1)
-
-    def show_figures(self, figures: tuple[tuple[str, str], ...]) -> None:
-        """Other figures."""
-        self.setVisible(bool(figures))
-        said_ = tuple((said(name), said(value)) for name, value in figures)
-        if said_ == self._shown:
-            return
-        self._shown = said_
-        while self._grid.count():
-            item = self._grid.takeAt(0)
-            widget = item.widget() if item is not None else None
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
-        for at, (name, value) in enumerate(said_):
-            self._grid.addWidget(_pair(name, value), *divmod(at, _IN_A_LINE))
-
-
-def _pair(name: str, value: str) -> QWidget:
-    pair, caption, figure = QWidget(), ElidedLabel(), QLabel(value)
-    caption.setText(name)
-    caption.setProperty("kind", "secondary")
-    figure.setProperty("kind", "strong")
-    column = QVBoxLayout(pair)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
-    column.addWidget(caption)
-    column.addWidget(figure)
-    return pair

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app.bench.table import SwitchesTable, percent
 from app.bench.view import BenchView
+from app.widgets.controls import ElidedLabel
 from engine import commands
 from engine.errors import ErrorInfo
 from tests.app.conftest import Bench
@@ -34,6 +35,12 @@ def texts(bench: Bench) -> str:
     return "\n".join(label.text() for label in labels if label.isVisible())
 
 
+def whole(bench: Bench) -> str:
+    """Also what is elided."""
+    labels = page(bench).findChildren(ElidedLabel)
+    return "\n".join(label.whole for label in labels if label.isVisible())
+
+
 def table(bench: Bench) -> SwitchesTable:
     found = page(bench).findChild(SwitchesTable)
     assert found is not None
@@ -52,8 +59,11 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench: Bench) -> Non
     bench.engine.bench.finish()
     bench.hear()
     shown = texts(bench)
-    assert "212 GFLOP/s" in shown
-    assert "Some CPU, 8 cores" in shown
+    for text in ("65.2 million px/s", "0.283 s", "41200 GFLOP/s", "7 of it"):
+        assert text in shown
+    for text in ("Reading a film", "Lite ×2 · bfloat16", "Beginning a piece · HEVC"):
+        assert text in whole(bench)
+    assert "Some CPU · 8 threads · torch 2.13" in whole(bench)
     assert not table(bench).isVisible()
     assert button(bench, "benchQuick").isVisible()
 
