@@ -52,11 +52,11 @@ class SpillGuard:
     ) -> None:
         self._shared, self._pinned, self._clock = shared, pinned, clock
         self._expected = dict(expected or {})
-        self._before = self._ours()
         self.begin()
 
     def begin(self) -> None:
-        """A try begins: work of an earlier plan says nothing about it."""
+        """A try begins, with nothing on the card: what an earlier one left says nothing of it."""
+        self._before = self._ours()
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._last: tuple[str, float] | None = None
         self._read_at = -_PERIOD_S

@@ -68,7 +68,7 @@ def _guard(context: Context) -> SpillGuard | None:
         return pinned_by_torch() + (diffusion.pin_bytes if diffusion is not None else 0)
 
     return SpillGuard(
-        shared_memory.ours,
+        lambda: shared_memory.ours(),
         pinned,
         clock=lambda: time.monotonic() - context.control.paused_seconds,
         expected=expected_seconds(context.plan),

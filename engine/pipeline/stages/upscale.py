@@ -52,6 +52,8 @@ class Upscale:
                     raise
                 let_go(err)
             give_back()
+            if self._context.guard is not None:
+                self._context.guard.begin()
 
     def _shrink(self, error: Exception) -> bool:
         """Go on with smaller pieces; False where that is no help, or not possible."""

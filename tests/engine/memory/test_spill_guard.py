@@ -130,3 +130,16 @@ def test_a_new_try_has_times_of_its_own():
     guard.begin()
     card.shared = LIKELY_BYTES
     card.works(guard, 2.0, times=9)
+
+
+def test_what_an_earlier_try_left_behind_is_not_held_against_the_next_one():
+    card = Card()
+    guard = card.guard()
+    card.shared = 2 * SURE_BYTES
+    with pytest.raises(Spilled):
+        card.works(guard, 0.5)
+    guard.begin()  # Windows does not fetch everything back at once
+    card.works(guard, 0.5, times=9)
+    card.shared += SURE_BYTES
+    with pytest.raises(Spilled):
+        card.works(guard, 0.5)

@@ -339,7 +339,7 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
 def test_a_card_that_spills_at_the_floor_is_slow_but_ends(jobs: Callable[[str], SmallJob]) -> None:
     job = jobs("lite")
     floor = replace(job.plan.model, clip_frames=1)
-    readings = iter([0, *[2 * SURE_BYTES] * 1000])
+    readings = iter([0, 0, *[2 * SURE_BYTES] * 1000])
 
     def change(context: Any) -> None:
         context.plan = replace(context.plan, model=floor)
