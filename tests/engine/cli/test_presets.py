@@ -50,10 +50,10 @@ def test_the_card_of_the_options_counts_before_that_of_the_environment(
 
 
 def test_upscale_takes_presets_too(command_line: CommandLine) -> None:
-    assert command_line("upscale", "a.mp4", "--preset", "fast").status == 0
+    assert command_line("upscale", "a.mp4", "--preset", "balanced").status == 0
     assert command_line.services.engine is not None
     (job,) = (c for c in command_line.services.engine.commands if isinstance(c, commands.AddJob))
-    assert job.settings.model == "seedvr2-3b"
+    assert job.settings.model == "seedvr2-7b-sharp"
 
 
 def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: CommandLine) -> None:
@@ -77,7 +77,7 @@ def test_ones_own_are_saved_given_away_removed_and_taken(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     file = tmp_path / "tapes.toml"
-    made = command_line("presets", "save", "Old tapes", "--preset", "fast", "--set", "strength=80")
+    made = command_line("presets", "save", "Old tapes", "--preset", "best", "--set", "strength=80")
     assert made.out == "Old tapes: kept as old-tapes\n"
     assert asked(command_line, "--preset", "Old tapes").strength == 80
     assert command_line("presets", "export", "old-tapes", str(file)).status == 0
@@ -88,7 +88,7 @@ def test_ones_own_are_saved_given_away_removed_and_taken(
     assert command_line("presets", "remove", "old-tapes").status == 0
     assert command_line("plan", "a.mp4", "--preset", "old-tapes").status == 1
     (taken,) = command_line("presets", "import", str(file), "--json").objects
-    assert (taken["name"], taken["changes"]["model"]) == ("old-tapes", "seedvr2-3b")
+    assert (taken["name"], taken["changes"]["model"]) == ("old-tapes", "seedvr2-7b-sharp")
 
 
 def test_the_programs_own_cannot_be_removed(command_line: CommandLine) -> None:
