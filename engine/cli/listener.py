@@ -72,8 +72,9 @@ class _Listener:
                 self.progress.show(event)
             case e.PlanChosen() | e.PlanDowngraded():
                 self._plans[event.job_id] = event.plan
-                if isinstance(event, e.PlanDowngraded):
-                    self._note(f"Smaller plan: {event.why}")
+                if isinstance(event, e.PlanDowngraded) and event.notice is not None:
+                    self.progress.clear()
+                    self._console.notice(event.notice)
             case e.JobStarted():
                 self._started(event)
             case e.Warned() if not self._stopping:
