@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.geometry import Size
+from engine.memory.oom import give_back
 from engine.models.lite.net import load_lite
 from engine.models.lite.upscaler import LiteUpscaler
 from engine.models.seedvr2 import decode_stream, encode_stream
@@ -169,3 +170,22 @@ def test_the_driver_is_asked_for_nothing_in_steady_state(
             push(k)
         torch.cuda.synchronize()
     assert torch.cuda.memory_stats()["num_device_alloc"] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("what", "tile", "period"), CASES)
+def test_a_card_has_nothing_left_of_a_model_that_is_gone(
+    what: str, tile: Size | None, period: int, tmp_path: Path
+) -> None:
+    def work() -> None:
+        push = made(Maker("cuda", tmp_path), what, tile)
+        with torch.inference_mode():
+            for k in range(period):
+                push(k)
+
+    work()  # whatever libraries keep for the whole program
+    give_back()
+    before = torch.cuda.memory_allocated()
+    work()
+    give_back()
+    assert torch.cuda.memory_allocated() == before
