@@ -1,0 +1,114 @@
+"""Predicted bytes of every stage against what torch takes, over random plans of small models."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from engine.memory.family import family_of
+from engine.models import registry
+from engine.models.contracts import ShotModel
+from engine.models.seedvr2 import encode_stream
+from engine.models.seedvr2.dit_fast import FastDit
+from engine.models.seedvr2.upscaler import SeedVr2
+from engine.models.seedvr2.vae_fast import FastVae
+from engine.models.slicing import slices
+from engine.models.wan import streams
+from engine.plan import ModelPlan
+from tests.helpers.figures import tell
+from tests.helpers.memory_plans import random_seedvr2, random_wan
+from tests.helpers.stage_memory import StageMemory, marked
+
+QUICK, ALL = 3, 20  # plans
+MOST = 1.10
+
+
+def predicted(plan: ModelPlan) -> dict[str, int]:
+    """Bytes of each stage beside the weights; the processor's memory is one."""
+    family = family_of(plan)
+    assert family is not None
+    needs: Any = family.needs(plan)
+    return {name: size - needs.weights + needs.hosts[name] for name, size in needs.stages.items()}
+
+
+def measured(plan: ModelPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> StageMemory:
+    """A shot of so many frames through the model, as the pipeline takes it."""
+    model: Any = loaded(plan, monkeypatch)
+    part = plan.diffusion or plan.wan
+    assert part is not None
+    side = part.size if plan.wan is not None else part.size.scaled(1)
+    shrink = 2 if plan.diffusion is not None else 1
+    source = torch.rand(plan.clip_frames + 1, 3, side.height // shrink, side.width // shrink)
+    gc.collect()
+    with torch.inference_mode(), StageMemory() as found:
+        running = model.shot(0, 0, lambda _: None)
+        for start, end in slices(frames, model.slice_frames):
+            for done in running.push(source[: end - start], last=end == frames):
+                model.finished(done.frames, source[: len(done.frames)])
+                del done
+    model.close()
+    return found
+
+
+def loaded(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> ShotModel:
+    """A model whose stages can be told apart, with nothing left to be measured or kept."""
+    model: Any = registry.shot_model(plan)
+    for where in (encode_stream, streams):
+        push = marked("encode", where.EncodeStream.push)
+        monkeypatch.setattr(where.EncodeStream, "push", push)
+    model.placed = marked("encode", model.placed)
+    if isinstance(model, SeedVr2):
+        assert isinstance(model._dit, FastDit)
+        assert isinstance(model._vae, FastVae)
+        latent = torch.zeros(1, 4, 4, model._dit.config.in_channels)
+        with torch.inference_mode():  # backends of attention are tried once
+            model._predict(latent, model._text, 1000.0)
+        model._dit.release()
+        monkeypatch.setattr(model, "restored", marked("transformer", model.restored))
+    return model
+
+
+def check(plan: ModelPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, wanted = measured(plan, frames, monkeypatch), predicted(plan)
+    stages = {**found.stages}
+    stages["decode"] = stages.pop("")
+    ratios = {name: wanted[name] / stages[name] for name in wanted}
+    ratios["all"] = max(wanted.values()) / found.peak_bytes
+    told = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
+    tell(f"\n{plan.model}: {found.peak_bytes / 2**20:.0f} MiB; {told}")
+    assert all(1 <= ratio <= MOST for ratio in ratios.values()), f"{told}: {plan}"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As plans are made for it; scratch of threads is no part of what is compared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("seed", range(QUICK))
+def test_some_plans_of_seedvr2(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*random_seedvr2(seed), monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(QUICK, ALL))
+def test_plans_of_seedvr2(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*random_seedvr2(seed), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_some_plans_of_wan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*random_wan(seed), monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, ALL))
+def test_plans_of_wan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*random_wan(seed), monkeypatch)
