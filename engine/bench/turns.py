@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,12 +19,14 @@ class Effort:
     Attributes:
         least: Turns in any case; a scatter is known from two on.
         most: Turns at most.
-        scatter: Turns go on until the standard error is below this.
+        scatter: Turns go on until the standard error is below this share.
+        seconds: That pass before no further turn begins; the least number of turns is taken anyway.
     """
 
     least: int = 3
     most: int = 9
     scatter: float = 0.01
+    seconds: float = 8.0
 
     @classmethod
     def exactly(cls, turns: int) -> Effort:
@@ -59,7 +62,10 @@ def compare(work: Work, other: Work, device: str, effort: Effort) -> Ratio:
     changes from turn to turn. Warming up is left to the caller.
     """
     found: list[float] = []
-    while len(found) < effort.least or (len(found) < effort.most and not _settled(found, effort)):
+    end = time.perf_counter() + effort.seconds
+    while len(found) < effort.least or (
+        len(found) < effort.most and not _settled(found, effort) and time.perf_counter() < end
+    ):
         found.append(_turn(work, other, device, begins=len(found) % 2 == 0))
     return ratio_of(found)
 

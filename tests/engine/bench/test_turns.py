@@ -36,6 +36,13 @@ def test_scatter_decides_how_often(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare(print, print, "cpu", Effort(least=2, most=5, scatter=0.01)).turns == 2
 
 
+def test_time_is_bounded_but_for_the_least_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = iter([1.0, 1.3, 0.8, 1.1])
+    monkeypatch.setattr(turns, "_turn", lambda *_, begins: next(ratios))
+    effort = Effort(least=3, most=9, scatter=0.001, seconds=0.0)
+    assert compare(print, print, "cpu", effort).turns == 3
+
+
 def test_a_single_turn_has_no_scatter_and_the_inverse_keeps_its_share() -> None:
     assert ratio_of([1.5]).scatter is None
     found = ratio_of([2.0, 2.2, 1.8])
