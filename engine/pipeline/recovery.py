@@ -135,6 +135,7 @@ def change_plan(context: Context, after: Plan, failure: Failure) -> None:
         holders=context.holders(),
     )
     context.plan = after
+    context.teaches = False  # its time is that of two plans
     context.events.emit(PlanDowngraded(job_id=context.job_id, plan=after, why=why, notice=notice))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.bench.clip import make_clip
+from engine.control import Control
 from engine.errors import Cancelled
 from engine.geometry import Size
 from engine.memory import times
 from engine.memory.rates import Rates, load_rates
+from engine.pipeline.context import Context
+from engine.pipeline.recovery import change_plan, reason_of
 from engine.settings.schema import JobSettings
-from tests.helpers.shot_jobs import plan_of, run
+from tests.helpers.shot_jobs import Events, plan_of, run
 
 SETTINGS = JobSettings(model="lite", scale=2, segment_seconds=0.5)
 
@@ -27,6 +32,15 @@ def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path):
     again = planned(tmp_path, 48)
     assert again.is_measured
     assert again.seconds_error / again.seconds < plan.seconds_error / plan.seconds
+
+
+def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):
+    plan = planned(tmp_path, 4)
+    control = Control()
+    context = Context(job_id="job", media=None, plan=plan, control=control, events=Events(control))
+    smaller = replace(plan, model=replace(plan.model, clip_frames=1))
+    change_plan(context, smaller, reason_of(MemoryError()))
+    assert (context.plan, context.teaches) == (smaller, False)
 
 
 def test_a_job_that_was_interrupted_teaches_nothing(tmp_path):
