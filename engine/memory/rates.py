@@ -16,7 +16,7 @@ from engine.hardware import devices
 
 _VERSION = 2  # of the file; another one is not used, and replaced by the next job
 _LEAST, _MOST = 0.05, 20.0  # that a factor can be
-_FIRST_ERROR = 0.2  # that one job leaves, as a share
+_FIRST_ERROR = 0.1  # how far one job alone may be off, as a share
 _HALF = 0.5  # of the way that a factor goes with each further job
 
 # CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of

@@ -112,7 +112,7 @@ def error(plan: Plan, budget: Budget, known: Rates) -> float:
     """How far the time may be off, as a share of it."""
     learned = known.learned(kind(plan), model_times.card_name(plan.model, budget))
     if learned is not None:
-        return min(_GUESSED, max(_LEAST_ERROR, learned.error))
+        return min(_GUESSED, max(_LEAST_ERROR, 2 * learned.error))
     if _is_tested(plan, budget, known):
         return _TESTED
     return _GUESSED_CARD if plan.model.device == "cuda" else _GUESSED
