@@ -29,11 +29,12 @@ from app.theme import tokens
 from engine.report import MeasuredSwitch
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
+CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: as near to 1 its ratio says nothing
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
 _MARGIN = 20  # px of a cell that hold no words
-_CALM = 0.02  # as near to 1 a ratio says nothing
+_CALM = 0.02  # of ratios whose scatter is smaller or not known
 _EXACTNESS = {
     "exact": mark("exact"),
     "rounding": mark("rounding"),
@@ -50,8 +51,10 @@ _HEADS = (
     mark("Documents say"),
     mark("Note"),
 )
-_WIDTHS = (210, 62, 78, 124, 124, 70, 128, 180)  # px; the last one takes what is left
-_RATIOS = (3, 4)  # columns with bars
+_WIDTHS = (220, 72, 80, 156, 124, 70, 128, 160)  # px; the last one takes what is left
+_TIME, _MEMORY = 3, 4  # columns with bars
+_TEXT = {_TIME: 92, _MEMORY: 62}  # px of those columns that hold figures
+_GROUPS = {"vae": "VAE", "dit": mark("Transformer"), "run": mark("Machine"), "plan": mark("Plan")}
 _TIPS = {
     2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
     3: mark("With it, compared to without: less is faster"),
@@ -90,7 +93,9 @@ class SwitchesModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return _COLUMNS[column](row)
         if role == RATIO_ROLE:
-            return {3: row.time, 4: row.memory}.get(column)
+            return {_TIME: row.time, _MEMORY: row.memory}.get(column)
+        if role == CALM_ROLE:
+            return _CALM if column != _TIME or row.scatter is None else max(_CALM, 2 * row.scatter)
         if role == Qt.ItemDataRole.ToolTipRole:
             return _tip(row, column)
         return None
@@ -164,11 +169,11 @@ class _Cell(QStyledItemDelegate):
         super().paint(painter, option, index)
         ratio = index.data(RATIO_ROLE)
         if isinstance(ratio, float):
-            place = QRectF(option.rect).adjusted(62, 0, -10, 0)
-            _paint_ratio(painter, place, ratio)
+            place = QRectF(option.rect).adjusted(_TEXT[index.column()], 0, -10, 0)
+            _paint_ratio(painter, place, ratio, index.data(CALM_ROLE))
 
 
-def _paint_ratio(painter: QPainter, place: QRectF, ratio: float) -> None:
+def _paint_ratio(painter: QPainter, place: QRectF, ratio: float, calm: float) -> None:
     theme = tokens.current()
     painter.save()
     painter.setPen(Qt.PenStyle.NoPen)
@@ -177,8 +182,8 @@ def _paint_ratio(painter: QPainter, place: QRectF, ratio: float) -> None:
     painter.drawRect(QRectF(place.left(), top + 2, place.width(), 2))
     share = max(-1.0, min(1.0, (ratio - 1) / _FULL))
     length = share * place.width() / 2
-    calm = abs(ratio - 1) <= _CALM
-    colour = theme.text_2 if calm else theme.accent if ratio < 1 else theme.warning
+    says_nothing = abs(ratio - 1) <= calm
+    colour = theme.text_2 if says_nothing else theme.accent if ratio < 1 else theme.warning
     painter.setBrush(QColor(colour))
     painter.drawRect(QRectF(min(middle, middle + length), top, max(2.0, abs(length)), 6))
     painter.setBrush(QColor(theme.text_2))
@@ -186,33 +191,50 @@ def _paint_ratio(painter: QPainter, place: QRectF, ratio: float) -> None:
     painter.restore()
 
 
-def percent(ratio: float | None) -> str:
-    """A ratio as a change: "−18 %", "+3 %", "±0 %"; a dash where nothing was measured."""
+def percent(ratio: float | None, scatter: float | None = None) -> str:
+    """A ratio as a change: "−18 %", "+3 ± 2 %", "±0 %"; a dash where nothing was measured."""
     if ratio is None:
         return "–"
     change = round(100 * (ratio - 1))
-    sign = "−" if change < 0 else "+" if change > 0 else "±"
-    return f"{sign}{abs(change)} %"
+    off = f" ± {round(100 * scatter)}" if scatter is not None and scatter >= 0.005 else ""
+    sign = "−" if change < 0 else "+" if change > 0 else "" if off else "±"
+    return f"{sign}{abs(change)}{off} %"
 
 
 def _tip(row: MeasuredSwitch, column: int) -> str:
-    ratio = {3: row.time, 4: row.memory}.get(column)
+    ratio = {_TIME: row.time, _MEMORY: row.memory}.get(column)
     if ratio is not None:
         return tr("{ratio} times as much with it as without", ratio=f"{ratio:.3f}")
     if column == 0:
         return row.name
+    if column == 5 and row.error_without is not None:
+        return tr("without it {error}", error=_error(row.error_without))
     return str(_COLUMNS[column](row))
 
 
+def _title(row: MeasuredSwitch) -> str:
+    """What it is about, then its name; one name may stand for two models."""
+    group, _, field = row.name.partition(".")
+    title = tr("all together") if field == "all" else _parts_said(row.title)
+    return f"{tr(_GROUPS[group])} · {title}" if group in _GROUPS else title
+
+
+def _parts_said(text: str) -> str:
+    """Both sides of a colon are sentences of their own."""
+    return ": ".join(map(said, text.split(": ")))
+
+
+def _error(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-") if value else "0"
+
+
 _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
-    lambda row: said(row.title),
+    _title,
     lambda row: tr("on") if row.is_default else tr("off"),
     lambda row: tr(_EXACTNESS.get(row.exactness, row.exactness)),
-    lambda row: percent(row.time),
+    lambda row: percent(row.time, row.scatter),
     lambda row: percent(row.memory),
-    lambda row: (
-        "–" if row.error is None else f"{row.error:.0e}".replace("e-0", "e-") if row.error else "0"
-    ),
-    lambda row: said(row.claim) or "–",
+    lambda row: "–" if row.error is None else _error(row.error),
+    lambda row: _parts_said(row.claim) or "–",
     lambda row: said(row.note),
 )

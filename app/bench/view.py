@@ -141,7 +141,7 @@ class BenchView(QDialog):
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
-        self._nothing.setVisible(report is None)
+        self._nothing.setVisible(report is None and not self._model.is_running)
         self._figures.show_figures(report.figures if report is not None else ())
         switches = report.switches if report is not None else ()
         if report is not None and not self._was_filled:

@@ -10,10 +10,11 @@ from app.i18n import mark, tr
 
 _NAMES = {
     "read": mark("Reading a film"),
-    "restore": mark("Colours and details of the source"),
+    "restore": mark("Converting colours"),
     "resize": mark("Resizing"),
     "start": mark("Beginning a job"),
-    "check": mark("Checking the result"),
+    "check": mark("Checking a frame"),
+    "verify": mark("Checking pictures"),
     "frame": mark("Handling a frame"),
 }
 _BEGINNINGS = {  # of names that go on with an encoder or a number format
@@ -28,6 +29,9 @@ _CODECS = {
     "libsvtav1": "AV1",
     "prores_ks": "ProRes",
     "ffv1": "FFV1",
+    "png": "PNG",
+    "tiff": "TIFF",
+    "encoder": "NVENC",
     "h264_nvenc": "H.264 NVENC",
     "hevc_nvenc": "HEVC NVENC",
     "av1_nvenc": "AV1 NVENC",

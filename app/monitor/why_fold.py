@@ -110,6 +110,8 @@ def _steps(plan: Plan, alternatives: tuple[Alternative, ...]) -> QGridLayout:
 def _figures(plan: Plan, step: Alternative) -> str:
     """What a step needs and how much longer it takes, in two lines."""
     size = memory_text(step.device_bytes if plan.device_bytes else step.ram_bytes)
+    if not step.fits and step.device_bytes <= plan.device_budget_bytes:
+        return f"{memory_text(step.ram_bytes)}\n{tr('main memory: does not fit')}"
     if not step.fits:
         return f"{size}\n{tr('does not fit')}"
     return f"{size}\n{wording.difference(step.seconds - plan.seconds)}"

@@ -5,7 +5,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
-from app.bench.table import SwitchesTable, percent
+from app.bench.table import CALM_ROLE, SwitchesTable, percent
 from app.bench.view import BenchView
 from app.widgets.controls import ElidedLabel
 from engine import commands
@@ -76,12 +76,21 @@ def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
     assert table(bench).isVisible()
     cells = [[model.index(r, c).data() for c in range(8)] for r in range(model.rowCount())]
     first, second, third, last = cells
-    assert first[:6] == ["Upsampler as one convolution", "on", "exact", "−29 %", "−36 %", "2e-7"]
+    assert first[:6] == [
+        "VAE · Upsampler as one convolution",
+        "on",
+        "exact",
+        "−29 ± 2 %",
+        "−36 %",
+        "2e-7",
+    ]
     assert (second[1], second[3], second[7]) == ("off", "–", SWITCHES[1].note)
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
-    assert last[0] == "All together"
+    assert last[0] == "VAE · all together"
     tip = model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole)
     assert tip.startswith("0.710 times")
+    assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "without it 3e-7"
+    assert [model.index(r, 3).data(CALM_ROLE) for r in (0, 2)] == [0.04, 0.02]
 
 
 def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
@@ -145,10 +154,18 @@ def test_the_open_page_changes_its_language(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "text"), [(0.82, "−18 %"), (1.03, "+3 %"), (1.001, "±0 %"), (None, "–")]
+    ("ratio", "scatter", "text"),
+    [
+        (0.82, None, "−18 %"),
+        (1.03, 0.001, "+3 %"),
+        (1.001, None, "±0 %"),
+        (0.96, 0.09, "−4 ± 9 %"),
+        (1.0, 0.02, "0 ± 2 %"),
+        (None, None, "–"),
+    ],
 )
-def test_ratios_are_said_as_changes(ratio: float | None, text: str) -> None:
-    assert percent(ratio) == text
+def test_ratios_are_said_as_changes(ratio: float | None, scatter: float | None, text: str) -> None:
+    assert percent(ratio, scatter) == text
 
 
 def test_it_is_found_in_the_strip_and_by_its_keys(bench: Bench) -> None:

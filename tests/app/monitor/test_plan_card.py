@@ -157,3 +157,16 @@ def test_a_smaller_plan_without_words_still_says_why(qtbot: QtBot) -> None:
     card.show_job(row)
     shown = [label.text() for label in card.findChildren(QLabel)]
     assert any("memory ran out" in text for text in shown)
+
+
+def test_a_step_that_lacks_main_memory_says_which_memory(bench: Bench) -> None:
+    made = on_card(plan())
+    assert made.reasons is not None
+    step = dataclasses.replace(
+        made.reasons.alternatives[0], device_bytes=12 * GIB, ram_bytes=30 * GIB
+    )
+    reasons = dataclasses.replace(made.reasons, alternatives=(step,))
+    say_plan(bench, dataclasses.replace(made, reasons=reasons))
+    bench.button("whyThisPlan").click()
+    bench.hear()
+    assert "30.0 GB\nmain memory: does not fit" in texts(bench)
