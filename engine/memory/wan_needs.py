@@ -96,8 +96,8 @@ def decode_needs(asked: Pass) -> Needs:
 def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     """Of both ways, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
-    frames = asked.slice_frames * asked.frame.pixels * _FRAME_BYTES
-    held = Moment((frames if encode is not _NOTHING else 0) + _SMALL_BYTES)
+    frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
+    held = Moment((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
     canvas = asked.frame.pixels * asked.config.upscale**2
     ready = held + encode.waits + decode.between + Moment(buffers + decode.result, decode.canvas)
     other = Moment(buffers - decode.buffers) + held + encode.waits
@@ -124,6 +124,13 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
         finishing=most["finishing"].device,
         hosts={name: moment.host for name, moment in most.items()},
     )
+
+
+def _latents(asked: Pass) -> int:
+    """Bytes of latents on their way, and of the moments that they are a half of."""
+    config, count = asked.config, asked.visit if len(encode_tiles(asked)) > 1 else 1
+    positions = asked.frame.pixels // config.spatial_factor**2
+    return 3 * count * positions * config.latent_channels * asked.item
 
 
 def _delay(asked: Pass) -> int:

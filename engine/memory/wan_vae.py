@@ -84,7 +84,7 @@ def encode_way(asked: Pass) -> Streamed:
         high=high,
         taken=frames,
         given=features * asked.item,
-        early=early * frames + (frames // STEP if early else 0),
+        early=(early + 1) * frames if early else 0,  # slices wait as a whole
         tiles=len(boxes),
         share=_share(asked, boxes, cut),
     )
@@ -105,7 +105,7 @@ def decode_way(asked: Pass) -> Streamed:
     """Of decoding."""
     config, boxes, whole = asked.config, decode_tiles(asked), _work(asked, asked.frame)
     if len(boxes) == 1:
-        return _whole(cost.decode_peak(config, whole))
+        return _whole(cost.decode_peak(config, whole), is_alone=asked.drips)
     cut = split.decode_cut(config)
     high = cost.decode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
     features = STEP // cut.time * features_of(asked.frame, cut) * cost.decoded_features(config)
@@ -134,10 +134,11 @@ def decode_way(asked: Pass) -> Streamed:
     )
 
 
-def _whole(found: Peak) -> Streamed:
+def _whole(found: Peak, *, is_alone: bool = False) -> Streamed:
+    """Of whole frames; with slices that come alone the result of the one before has gone."""
     return Streamed(
         begins=Moment(found.first),
-        goes_on=(Moment(found.later),),
+        goes_on=(Moment(found.later - (found.before if is_alone else 0)),),
         between=Moment(found.carry),
         waits=Moment(found.carry),
         buffers=found.window,
@@ -176,7 +177,8 @@ def _tiled(asked: Pass, halves: _Halves) -> tuple[Moment, Moment, Moment]:
     waiting = 0 if asked.warm_up else high.carry * others
     kept = 0 if asked.warm_up else high.carry * halves.tiles
     latents = max(1, asked.slice_frames // STEP)
-    entries = round(latents * halves.taken * halves.share)
+    beginning = 1 + 1 / (STEP * latents) if asked.warm_up else 1  # one more where a clip begins
+    entries = round(beginning * latents * halves.taken * halves.share)
     passing = asked.visit * (halves.taken + halves.given)
     tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
     visit = Moment(tile + entries, passing + halves.early + waiting)

@@ -27,6 +27,7 @@ class Peak:
         carry: Bytes that wait between two slices.
         window: Bytes of the buffers that stay between two slices.
         result: Bytes of what the last slice gave.
+        before: Bytes of what a usual slice gave, which wait in `later`.
     """
 
     moment: str
@@ -36,6 +37,7 @@ class Peak:
     carry: int = 0
     window: int = 0
     result: int = 0
+    before: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -79,6 +81,7 @@ def peak_of(way: Way, work: Work) -> Peak:
     ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
     ledger.plan(way.window, "")
     first, peak, moment = 0, ledger.peak, ""
+    usual = 0
     for index, (begins, frames) in enumerate(way.slices):
         last = index == len(way.slices) - 1
         walk = way.walk(work, ledger, Slice(frames, begins, last), way.size, way.channels)
@@ -92,6 +95,7 @@ def peak_of(way: Way, work: Work) -> Peak:
         ledger.drop("stream", result)
         ledger.take("result", result)
         ledger.drop("result", waiting)
+        usual = waiting if waiting and not begins and (not usual or waiting < usual) else usual
         waiting = 0 if way.gather == "listed" else result
         if begins:
             first, peak, moment = ledger.peak_bytes, ledger.peak, ledger.moment
@@ -107,4 +111,5 @@ def peak_of(way: Way, work: Work) -> Peak:
         carry=sum(ledger.carry.values()),
         window=ledger.planned,
         result=waiting,
+        before=usual,
     )

@@ -100,7 +100,8 @@ class EncodeStream:
             part = cut(frames, box).to(device)
             moments, carry = self._vae.encode_slice(as_clip(part), carry)
             means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
-        self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
+        if not self._warm_up:  # else nobody goes on with it
+            self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)
 
 
