@@ -163,7 +163,7 @@ def run(
     Args:
         cases: Names out of CASES and GROUPS.
         options: How; `quick` without names is the speed test alone, less than a minute.
-        tell: Gets a line after each case, and after each switch.
+        tell: Gets a line after each case, and after each switch and model.
 
     Raises:
         SettingsError: There is no such case, or an option is impossible.
@@ -173,8 +173,8 @@ def run(
         if found[1:] and row["case"] != found[-1]["case"]:
             tell(f"{found[-1]['case']} measured")
         found.append(row)
-        if "switch" in row:  # they take minutes
-            tell(f"{row['switch']} measured")
+        if "switch" in row or "model" in row:  # they take minutes
+            tell(f"{row.get('switch') or row['model']} measured")
     if found[1:]:
         tell(f"{found[-1]['case']} measured")
     return found

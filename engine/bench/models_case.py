@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,7 +15,7 @@ from engine.bench.ceilings import clocked, matrix_ceiling
 from engine.bench.options import BenchOptions
 from engine.bench.report import Row
 from engine.bench.tracked import peak_bytes
-from engine.bench.vae_models import MODELS, Side
+from engine.bench.vae_models import MODELS, Side, VaeRun
 from engine.bench.vae_work import base_run, build, device_of, work_of
 from engine.geometry import Size
 from engine.hardware import features
@@ -23,6 +24,9 @@ from engine.models.lite.config import config_from_shapes
 from engine.models.lite.cost import lite_multiplications
 from engine.models.seedvr2.dit_cost import forward_flops
 from engine.plan import ModelPlan
+
+if TYPE_CHECKING:
+    from engine.bench.vae_models import Vae
 
 _MIB = 2**20
 _FRAMES = 5
@@ -53,10 +57,12 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
     """
     for title, make in _models(options):
         try:
-            yield {"model": title, **_measured(options, make())}
+            row = _measured(options, make())
         except torch.OutOfMemoryError:
-            yield {"model": title, "note": "not enough memory"}
+            row = {"note": "not enough memory"}
+        yield {"model": title, **row}
         gc.collect()
+    _built.cache_clear()
 
 
 def _measured(options: BenchOptions, work: _Work) -> Row:
@@ -110,17 +116,23 @@ def _lite(options: BenchOptions, scale: int) -> _Work:
 
 
 def _vae(options: BenchOptions, side: Side) -> _Work:
-    px = _VAE_PX[device_of(options)]
+    px = _VAE_PX[device_of(options)] // (2 if options.quick else 1)
     base = base_run(options, side)
     size = options.size or Size(px, px)
     run = replace(base, form="fast", frames=_FRAMES, size=size)
     larger = run.config.upscale if options.model == "wan-2x" else 1
     return _Work(
-        compute=work_of(run, build(run)),
+        compute=work_of(run, _built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
         flops=run.flops,
     )
+
+
+@lru_cache(maxsize=1)
+def _built(run: VaeRun) -> Vae:
+    """Both sides of a VAE, made once."""
+    return build(run)
 
 
 def _dit(options: BenchOptions, kind: dit_work.Kind) -> _Work:
