@@ -111,7 +111,7 @@ def random_seedvr2(seed: int) -> tuple[ModelPlan, int]:
     """A plan, and frames of a shot that is long enough for its steady state."""
     pick = Random(seed)
     size = pick.choice([Size(112, 96), Size(128, 80), Size(104, 120)])
-    clip = pick.randint(2, 4)
+    clip = max(3, pick.randint(2, 4))  # of fewer, scratch outweighs the tokens
     changes: dict[str, Any] = {
         "clip": clip,
         "shared": min(pick.randint(0, 2), (clip - 1) // 2),
