@@ -20,7 +20,7 @@ _HELPS, _COSTS, _EQUAL, _MEMORY = "#2f7d5b", "#c9731c", "#9aa3ad", "#3b6fb6"
 _FONT = "Helvetica, Arial, sans-serif"
 _OCTAVES = 1.5  # of ratios on either side of 1: what goes beyond ends at the edge, with an arrow
 _TICKS = (0.5, 1.0, 2.0)
-_SPEEDS = ("megapixels_per_second", "frames_per_second")
+_UNITS = {"megapixels_per_second": "Mpx/s", "frames_per_second": "frames/s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def svg_of(rows: Sequence[Row]) -> str:
         raise SettingsError(
             "Nothing was measured that can be drawn.", hint="Try bench optimisations or models."
         )
-    return _page("Speed", "longer is faster", below, bars, ())
+    return _page("Speed", "longer is faster, on a logarithmic scale", below, bars, ())
 
 
 def _ratio(line: MeasuredSwitch) -> Bar:
@@ -120,25 +120,29 @@ def _place(ratio: float) -> float:
 
 
 def _speeds(rows: Sequence[Row]) -> list[Bar]:
-    name = next((name for name in _SPEEDS if any(name in row for row in rows)), "")
+    name = next((name for name in _UNITS if any(name in row for row in rows)), "")
     found = [row for row in rows if name in row]
-    most = max((float(row[name]) for row in found), default=0.0)
+    logs = [math.log10(max(float(row[name]), 1e-9)) for row in found]
+    least, span = (
+        min(logs, default=0.0) - 0.3,
+        max(logs, default=0.0) - min(logs, default=0.0) + 0.3,
+    )
     return [
         Bar(
             name=_title(row),
-            figure=f"{row[name]:.3g} {name.replace('_per_second', '/s')}",
+            figure=f"{row[name]:.3g} {_UNITS[name]}",
             begin=0.0,
-            end=float(row[name]) / most,
+            end=(log - least) / span,
             colour=_MEMORY,
         )
-        for row in found
+        for row, log in zip(found, logs, strict=True)
     ]
 
 
 def _title(row: Row) -> str:
     """Case and what it was, as far as words tell."""
-    words = [str(value) for value in row.values() if isinstance(value, str)]
-    return " ".join(words)[:44]
+    words = [value for name, value in row.items() if isinstance(value, str) and name != "dtype"]
+    return " ".join(words[1:] or words)[:38]
 
 
 def _page(title: str, legend: str, below: str, bars: list[Bar], ticks: tuple[float, ...]) -> str:

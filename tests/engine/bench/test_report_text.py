@@ -126,7 +126,7 @@ def test_bars_are_an_svg(tmp_path: Path) -> None:
 
 def test_speeds_are_bars_too() -> None:
     text = svg_of([ROWS[0], *ROWS[-2:]])
-    assert "12.5 megapixels/s" in text
+    assert "12.5 Mpx/s" in text
     with pytest.raises(SettingsError, match="Nothing was measured"):
         svg_of(ROWS[:1])
 
