@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -11,9 +11,10 @@ from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller
 from app.settings.names import family_of
 from app.state.weights_model import WeightsModel
+from app.state.weights_row import Package
 from engine import commands, events
 from engine.errors import WeightsMissing
-from engine.published import ImportMode
+from engine.published import ImportMode, PublishedState
 from engine.settings import schema
 from engine.settings.schema import JobSettings
 
@@ -66,7 +67,7 @@ class WeightsOrders(QObject):
         """
         named = {name.strip() for text in params.values() for name in text.split(",")}
         files = [file for file in self.model.files if file.id in named]
-        package = self.model.best_package(settings.model, settings.precision)
+        package = self._wanted(settings, files)
         if package is None or _has_own_files(settings):
             wanted = [file.id for file in files]
         else:  # of its own model the best; a source of latents may need another one beside it
@@ -75,6 +76,14 @@ class WeightsOrders(QObject):
         for file in wanted:
             self.get(file)
         return wanted[0] if wanted else ""
+
+    def _wanted(self, settings: JobSettings, named: Sequence[PublishedState]) -> Package | None:
+        """What was begun of the job's own model, else what its refusal names, else the best."""
+        best = self.model.best_package(settings.model, settings.precision)
+        if best is not None and best.main.done_bytes:
+            return best
+        mine = [f for f in named if settings.model in f.models and self.model.is_main(f)]
+        return self.model.package(mine[0]) if mine else best
 
     def stop(self, file: str) -> None:
         """Stop what runs for a file; parts stay for the next time."""

@@ -98,8 +98,13 @@ def configs(model: str, plan: DiffusionPlan) -> tuple[DitConfig, VaeConfig]:
 
 
 def suited_precision(model: str, card_bytes: int) -> str:
-    """The precision to download for a card of this size; 0 bytes for the processor."""
-    return next(name for least, name in _SUITED[model] if card_bytes >= least * 7 // 8)
+    """The precision to download for a card of this size; 0 bytes for the processor.
+
+    One that the catalogue has: of those it does not have, the most exact other one.
+    """
+    suited = next(name for least, name in _SUITED[model] if card_bytes >= least * 7 // 8)
+    known = catalogue.precisions_of(model)
+    return suited if suited in known or not known else known[0]
 
 
 def _published(

@@ -148,3 +148,9 @@ def test_latents_that_shall_be_upscaled_get_the_files_of_both_models(bench: Benc
     refused(bench, named, model="seedvr2-7b", precision="q4")
     bench.do("weights")
     assert fetched(bench) == ["wan21-vae-fp32", "seedvr2-7b-q4"]
+
+
+def test_the_file_that_the_plan_chose_for_the_card_is_fetched(bench: Bench) -> None:
+    params = {"files": "seedvr2-3b-q4,seedvr2-vae,seedvr2-text"}
+    orders = bench.program._orders
+    assert orders.get_for(JobSettings(model="seedvr2-3b"), params) == "seedvr2-3b-q4"
