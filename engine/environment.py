@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from engine.errors import SettingsError
 from engine.optimisations import RUN_OPTIMISATIONS, RunSwitches
 from engine.optimisations.run import RUN_CHOICES
+from engine.runtime import start
 from engine.switches import switches_of
 
 # Threads of torch that wait for work spin for a while by default. The encoder, the decoder and
@@ -36,7 +37,7 @@ _chosen = _Chosen()
 
 
 def prepare() -> None:
-    """Set what is not set already; must run before the first import of torch.
+    """Set what is not set already, and choose a torch; must run before torch is loaded.
 
     Switches that nobody can read are left to whoever reads them next, and tells the user.
     """
@@ -44,6 +45,7 @@ def prepare() -> None:
         choose("")
     except SettingsError:
         _set(RunSwitches())
+    start.activate()
 
 
 def choose(text: str) -> None:

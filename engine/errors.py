@@ -234,6 +234,42 @@ class WrongShapes(UnknownKeys):
     code = "wrong-shapes"
 
 
+class RuntimePackError(EngineError):
+    """Something about an NVIDIA runtime, a build of torch beside the one of the program."""
+
+    code = "runtime-error"
+
+
+class UnknownRuntime(RuntimePackError):
+    """There is no such runtime."""
+
+    code = "unknown-runtime"
+
+
+class RuntimeNotInBuild(RuntimePackError):
+    """This build of the program does not know the files of it, and takes no others."""
+
+    code = "runtime-not-in-build"
+
+
+class RuntimeBusy(RuntimePackError):
+    """It is being installed, or a program uses it."""
+
+    code = "runtime-busy"
+
+
+class RuntimeBroken(RuntimePackError):
+    """It is installed but does not work here."""
+
+    code = "runtime-broken"
+
+
+class UnsafeArchive(RuntimePackError):
+    """A wheel that is damaged, or that would write outside its folder or without end."""
+
+    code = "unsafe-archive"
+
+
 class HardwareError(EngineError):
     """The machine lacks something."""
 

@@ -49,6 +49,11 @@ def models_folder() -> Path:
     return Path(named) if named else data_folder() / "models"
 
 
+def runtimes_folder() -> Path:
+    """Folder of the NVIDIA runtimes, one folder for each version of each."""
+    return data_folder() / "runtimes"
+
+
 def logs_folder() -> Path:
     """Folder of the logs."""
     return data_folder() / "logs"

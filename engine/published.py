@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["dit", "vae", "text"]
+Kind = Literal["dit", "vae", "text", "wheel"]  # a wheel is a part of an NVIDIA runtime
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
 Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]
