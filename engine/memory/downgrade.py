@@ -10,10 +10,11 @@ from engine.errors import OutOfMemory
 from engine.events import Holder
 from engine.geometry import Size
 from engine.memory import diffusion, peaks, wan
+from engine.memory.budget import PROGRAM_BYTES
 from engine.memory.diffusion_needs import STEP
 from engine.memory.family import tiles_per_frame
 from engine.memory.planner import smaller_model, wider_model
-from engine.plan import DiffusionPlan, ModelPlan, Notice, Plan, WanPlan
+from engine.plan import DiffusionPlan, ModelPlan, Notice, Plan, StagePlan, WanPlan
 from engine.units import memory_text
 
 Why = Literal["out-of-memory", "spilled", "overflow"]
@@ -40,7 +41,21 @@ def with_model(plan: Plan, model: ModelPlan) -> Plan:
     """A plan with its model run in another way, and the memory that this takes."""
     plan = replace(plan, model=model)
     plan = replace(plan, model=replace(model, tiles=tiles_per_frame(plan)))
-    return replace(plan, peak_bytes=peaks.ram_bytes(plan), device_bytes=peaks.device_bytes(plan))
+    memory = peaks.stage_peaks(plan)
+    stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
+    return replace(
+        plan,
+        stages=stages,
+        peak_bytes=peaks.ram_bytes(plan),
+        device_bytes=peaks.device_bytes(plan),
+        reasons=None,  # they were those of the plan before
+    )
+
+
+def _remeasured(stage: StagePlan, peak: peaks.Peak | None) -> StagePlan:
+    if peak is None:
+        return stage
+    return replace(stage, peak_bytes=PROGRAM_BYTES + peak.ram, device_bytes=peak.device)
 
 
 def notice_of(

@@ -10,7 +10,16 @@ import pytest
 from engine.events import Holder
 from engine.geometry import Size
 from engine.memory.downgrade import change_of, next_plan, no_smaller, notice_of
-from engine.plan import DiffusionPlan, LatentPlan, ModelPlan, Plan, WanPlan, WeightsPlan
+from engine.plan import (
+    DiffusionPlan,
+    LatentPlan,
+    ModelPlan,
+    Plan,
+    Reasons,
+    StagePlan,
+    WanPlan,
+    WeightsPlan,
+)
 from tests.helpers.plans import a_plan
 
 FILE = WeightsPlan(path=Path("a.safetensors"))
@@ -127,3 +136,13 @@ def test_the_floor_says_what_it_needs_and_what_is_free() -> None:
     assert error.hint.startswith("chrome.exe holds 2.0 GB of the card's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"
     assert "of main memory" in no_smaller(a_plan(model=LITE, peak_bytes=2**30), 5).message
+
+
+def test_stages_of_a_smaller_plan_are_its_own_and_reasons_of_the_first_are_gone() -> None:
+    first = a_plan(model=LITE)
+    stage = StagePlan(stage="upscale", peak_bytes=2**40, seconds=1.0)
+    plan = replace(first, stages=(stage,), reasons=Reasons(limited_by="memory", message="So."))
+    after = next_plan(plan, "out-of-memory")
+    assert after is not None
+    assert 0 < after.stages[0].peak_bytes <= after.peak_bytes
+    assert after.reasons is None
