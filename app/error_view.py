@@ -45,6 +45,9 @@ HELP = {
     "output-is-input": Help(
         mark("The result would replace its own source"), "rename", mark("Choose another name")
     ),
+    "output-name": Help(
+        mark("Windows cannot use that name"), "rename", mark("Choose another name")
+    ),
     "output-unwritable": Help(
         mark("This folder cannot be written to"), "folder", mark("Choose another folder")
     ),

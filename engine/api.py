@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine import winpaths
 from engine.commands import Command, Shutdown
 from engine.errors import EngineError, EngineStopped
 from engine.events import EventSink
@@ -153,7 +154,7 @@ def verify(source: Path, output: Path) -> Report:
     """
     from engine.pipeline.verify import verify as verify_files
 
-    return verify_files(probe_film(source), output)
+    return verify_files(probe_film(source), winpaths.openable(output))
 
 
 def encode_latents(

@@ -108,6 +108,12 @@ class OutputUnwritable(OutputError):
     code = "output-unwritable"
 
 
+class OutputNameUnusable(OutputError):
+    """The system knows no files of that name."""
+
+    code = "output-name"
+
+
 class DiskFull(OutputError):
     """No space left while writing, or too little before the start."""
 

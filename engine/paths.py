@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from engine import winpaths
+
 APP = "Upreel"
 
 
@@ -40,13 +42,13 @@ def cache_folder() -> Path:
 
 def jobs_folder() -> Path:
     """Folder with one folder for each job."""
-    return data_folder() / "jobs"
+    return winpaths.openable(data_folder() / "jobs")
 
 
 def models_folder() -> Path:
     """Folder of the model files that we downloaded or copied; may lie on another disk."""
     named = os.environ.get("UPREEL_MODELS")
-    return Path(named) if named else data_folder() / "models"
+    return winpaths.openable(Path(named) if named else data_folder() / "models")
 
 
 def runtimes_folder() -> Path:

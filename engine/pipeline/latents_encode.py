@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine import winpaths
 from engine.control import Control
 from engine.errors import (
     ContainerMismatch,
@@ -101,7 +102,7 @@ def encode_latents(
             f"{output.name} is no name of a file of latents.",
             hint=f"Let the name end in {SUFFIX}.",
         )
-    media = probe_film(source)
+    media, output = probe_film(source), winpaths.openable(output)
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent)

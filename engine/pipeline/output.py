@@ -7,7 +7,15 @@ import os
 import tempfile
 from pathlib import Path
 
-from engine.errors import DiskFull, OutputError, OutputExists, OutputIsInput, OutputUnwritable
+from engine import winpaths
+from engine.errors import (
+    DiskFull,
+    OutputError,
+    OutputExists,
+    OutputIsInput,
+    OutputNameUnusable,
+    OutputUnwritable,
+)
 from engine.media import MediaInfo
 
 
@@ -20,11 +28,13 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     """Refuse a result that cannot be written or would cost the user something.
 
     Raises:
+        OutputNameUnusable: Windows would make something else of its name.
         OutputIsInput: It is the source itself, even through a link.
         OutputExists: Something of that name is there and may not be replaced.
         OutputUnwritable: The folder is missing or not writable.
         DiskFull: Not even an empty file fits.
     """
+    _check_name(output)
     _check_not_source(media, output)
     if os.path.lexists(output) and (not overwrite or output.is_dir()):
         raise OutputExists(
@@ -35,7 +45,9 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     folder = output.parent
     if not folder.is_dir():
         raise OutputUnwritable(
-            f"The folder {folder} does not exist.", hint="Create it or choose another.", path=folder
+            f"The folder {winpaths.shown(folder)} does not exist.",
+            hint="Create it or choose another.",
+            path=folder,
         )
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -72,12 +84,12 @@ def translated(error: OSError, path: Path) -> OutputError:
     """An error of the operating system while writing `path`, as ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"The disk of {path.parent} is full.",
+            f"The disk of {winpaths.shown(path.parent)} is full.",
             hint="Free some space, then resume the job: finished parts are kept.",
             path=path,
         )
     return OutputUnwritable(
-        f"{path.parent} cannot be written: {error.strerror or error}.",
+        f"{winpaths.shown(path.parent)} cannot be written: {error.strerror or error}.",
         hint="Choose a folder of your own.",
         path=path,
     )
@@ -93,6 +105,12 @@ def _linked(part: Path, output: Path) -> bool:
         return False  # FAT, some network drives
     part.unlink()
     return True
+
+
+def _check_name(output: Path) -> None:
+    why = winpaths.unusable(output.name)
+    if why:
+        raise OutputNameUnusable(why, hint="Choose another name.", path=output)
 
 
 def _check_not_source(media: MediaInfo, output: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine import winpaths
 from engine.errors import (
     EngineError,
     OutputError,
@@ -50,6 +51,7 @@ def make_plan(
     Raises:
         EngineError: As memory.planner.plan_job.
     """
+    output = winpaths.openable(output) if output is not None else None
     named = None if output is None or output.is_dir() else output
     request = Request(media=media, settings=settings, output=named)
     budget = measure_budget(
@@ -57,7 +59,8 @@ def make_plan(
     )
     plan = plan_job(request, budget, load_rates())
     if named is None and output is not None:
-        plan = replace(plan, output=output / default_output(media, settings, plan.container).name)
+        name = default_output(media, settings, plan.container).name
+        plan = replace(plan, output=winpaths.openable(output / name))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)
     except OutputError as err:

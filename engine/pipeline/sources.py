@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from engine import winpaths
 from engine.errors import SourceMissing, UnsupportedMedia
 from engine.media import LATENT, ColourTags, MediaInfo, VideoInfo
 from engine.models.wan.latent_file import SUFFIX, LatentFile, LatentHead
@@ -36,6 +37,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
     Raises:
         InputError: It cannot be used.
     """
+    path = winpaths.openable(path)
     if is_latents(path):
         return _film_of_latents(path, settings)
     from engine.video.probe import probe
@@ -72,7 +74,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
         about = media.path.stat()
     except OSError as err:
         raise SourceMissing(
-            f"{media.path} is not there any more.",
+            f"{winpaths.shown(media.path)} is not there any more.",
             hint="Connect its drive or put it back, then resume.",
             path=media.path,
         ) from err

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from av.error import FFmpegError
 
+from engine import winpaths
 from engine.errors import DiskFull, OutputError, OutputUnwritable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -40,7 +41,7 @@ def _translated(err: FFmpegError | OSError, path: Path) -> OutputError:
         )
     if err.errno in _REFUSED:
         return OutputUnwritable(
-            f"{path} cannot be written.",
+            f"{winpaths.shown(path)} cannot be written.",
             hint="Choose another folder, or check its permissions.",
             path=path,
         )

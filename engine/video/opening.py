@@ -15,6 +15,7 @@ import av
 from av import Packet
 from av.format import ContainerFormat
 
+from engine import winpaths
 from engine.errors import (
     InputError,
     OutOfMemory,
@@ -207,7 +208,7 @@ def _unreadable(path: Path) -> InputError:
 def _from_os(err: OSError, path: Path) -> InputError:
     if err.errno in (errno.ENOENT, errno.ENOTDIR):
         return SourceMissing(
-            f"{path} does not exist.",
+            f"{winpaths.shown(path)} does not exist.",
             hint="Check the name, or whether the drive is connected.",
             path=path,
         )

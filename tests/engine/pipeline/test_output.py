@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import DiskFull, OutputExists, OutputIsInput, OutputUnwritable
+from engine.errors import (
+    DiskFull,
+    OutputExists,
+    OutputIsInput,
+    OutputNameUnusable,
+    OutputUnwritable,
+)
 from engine.pipeline.output import check_output, part_path, publish, translated
 from tests.helpers.plans import a_media
 
@@ -42,6 +48,18 @@ def test_a_folder_is_never_replaced(media, tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputExists):
         check_output(media, tmp_path / "folder", overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["nul.mkv", "a:b.mkv", "film.mkv.", "COM1.mkv"])
+def test_windows_refuses_names_that_it_would_take_for_something_else(
+    media, tmp_path, monkeypatch, name
+):
+    if sys.platform != "win32":
+        check_output(media, tmp_path / name, overwrite=False)  # good names elsewhere
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(OutputNameUnusable):
+        check_output(media, tmp_path / name, overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["film.mkv"]
 
 
 def test_a_missing_folder_is_named(media, tmp_path):
