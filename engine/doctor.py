@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine import paths
+from engine import paths, winpaths
 from engine.errors import EngineError
 from engine.hardware import devices, features, nvml
 from engine.hardware.card_checks import card_link, card_programs, card_spilling
@@ -238,9 +238,11 @@ def _written(name: str, folder: Path) -> DoctorLine:
 
 
 def _path_length() -> DoctorLine:
-    longest = len(str(paths.jobs_folder())) + _LONGEST_JOB_FILE
+    folder = str(paths.jobs_folder())
+    longest = len(folder) + _LONGEST_JOB_FILE
     text = f"up to {longest} characters in the jobs folder"
-    if longest <= _LONGEST_WINDOWS_PATH or _takes_long_paths():
+    is_long_form = folder.startswith(winpaths.LONG)
+    if longest <= _LONGEST_WINDOWS_PATH or is_long_form or _takes_long_paths():
         return _ok("path length", text)
     hint = "Set UPREEL_DATA to a folder with a shorter path, or allow long paths in Windows."
     return _problem("path length", f"{text}, Windows takes {_LONGEST_WINDOWS_PATH}", hint)
