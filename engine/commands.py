@@ -230,5 +230,51 @@ class StopWeights(WeightsCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeCommand(Command):
+    """Something about NVIDIA runtimes, builds of torch; jobs go on meanwhile.
+
+    Answered by RuntimeDone, RuntimeFailed or RuntimeStopped, with RuntimeProgress before.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRuntimes(RuntimeCommand):
+    """Answered by RuntimesListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRuntime(RuntimeCommand):
+    """Download a runtime, or go on where that ended; unpack it, try it, take it from now on."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRuntime(RuntimeCommand):
+    """The same with wheels of the user's: files, or folders with wheels in them."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseRuntime(RuntimeCommand):
+    """Let the next start take an installed runtime, once it was tried; "" for the own torch."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRuntime(RuntimeCommand):
+    """Delete a runtime with all that was loaded of it."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRuntime(RuntimeCommand):
+    """End what runs; what was loaded stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Command):
     """End the engine: a running job is left as it is, to be resumed at the next start."""

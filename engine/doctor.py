@@ -330,6 +330,17 @@ def _card() -> Iterator[DoctorLine]:
             yield _warning("card", f"{text}; this torch is built for the processor", hint)
 
 
+def _runtime() -> Iterator[DoctorLine]:
+    from engine.weights import runtime_check
+
+    machine = runtime_check.Machine()
+    for card in devices.gpus()[:1]:
+        machine = runtime_check.Machine(
+            card=card.name, driver=card.driver, capability=card.capability
+        )
+    yield from runtime_check.lines(machine)
+
+
 def _presets() -> Iterator[DoctorLine]:
     found = offered(from_environment())
     three = (f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
@@ -348,6 +359,7 @@ def _model_of(preset: Preset) -> str:
 CHECKS = (
     _python,
     _torch,
+    _runtime,
     _convolutions,
     _video,
     _window,

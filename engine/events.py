@@ -14,6 +14,8 @@ from engine.media import MediaInfo, Reading
 from engine.plan import Notice, Plan
 from engine.published import Phase, PublishedState
 from engine.report import BenchReport, Report
+from engine.runtime.state import Phase as RuntimePhase
+from engine.runtime.state import RuntimeState
 from engine.settings.presets import Preset
 
 
@@ -295,6 +297,54 @@ class WeightsFailed(WeightsEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsStopped(WeightsEvent):
     """The user stopped it; what was loaded of it stays. WeightsListed follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimesListed(Event):
+    """Where every NVIDIA runtime stands; said when asked, and again whenever one has changed."""
+
+    runtimes: tuple[RuntimeState, ...]
+    used: str  # which torch this process has, and why: a sentence
+    advice: str  # what suits this machine's card: a sentence
+    suited: str  # id of the runtime for the card and its driver; "" where there is none
+    free_mb: float  # on the disk of our own folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeEvent(Event):
+    """Something about one NVIDIA runtime; MB are 10**6 bytes."""
+
+    runtime: str  # its id; the file's name until an imported one is known
+    phase: RuntimePhase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeProgress(RuntimeEvent):
+    """How far one of the phases is; all zero where nothing can be counted."""
+
+    done_mb: float = 0.0
+    total_mb: float = 0.0
+    mb_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeDone(RuntimeEvent):
+    """It went well; the next start of the program follows. RuntimesListed comes next."""
+
+    message: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFailed(RuntimeEvent):
+    """It did not; what was loaded stays, and the program keeps the torch it has."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeStopped(RuntimeEvent):
+    """The user stopped it; what was loaded stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,16 @@ class DoctorLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeTrial:
+    """What an NVIDIA runtime said when it was tried in a process of its own."""
+
+    torch: str  # "2.13.0+cu130"
+    cuda: str  # "13.0"
+    card: str = ""  # that it computed on; "" where it sees none
+    seconds: float = 0.0  # to load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSwitch:
     """One line of the benchmark's table: what one optimisation does on this machine.
 

@@ -19,6 +19,7 @@ from engine.cli import (
     presets,
     probe,
     resume,
+    runtime,
     upscale,
     verify,
 )
@@ -55,6 +56,7 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
+    runtime.register(add)
     presets.register(add)
     _machine(add)
     return parser

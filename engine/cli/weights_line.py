@@ -6,17 +6,25 @@ import os
 import time
 from typing import IO, Protocol
 
-from engine.events import WeightsProgress
+from engine.events import RuntimeProgress, WeightsProgress
 from engine.units import duration_text
 
 _WORDS = {"download": "downloading", "verify": "checking", "import": "copying", "remove": ""}
+_RUNTIME_WORDS = {
+    "download": "downloading",
+    "import": "checking",
+    "unpack": "unpacking",
+    "try": "trying",
+    "remove": "removing",
+    "use": "choosing",
+}
 _LINE_EVERY_S = 10.0
 
 
 class WeightsLine(Protocol):
     """Takes the progress of one file after the other."""
 
-    def show(self, event: WeightsProgress) -> None:
+    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
         """Tell how far it is."""
         ...
 
@@ -31,9 +39,12 @@ def line_on(stream: IO[str]) -> WeightsLine:
     return _Over(stream) if is_terminal else _Lines(stream)
 
 
-def progress_words(event: WeightsProgress) -> str:
+def progress_words(event: WeightsProgress | RuntimeProgress) -> str:
     """How far a file is, in MB: "downloading x: 120 of 6780 MB (1 %), 23.4 MB/s, 4 min left"."""
-    start = f"{_WORDS[event.phase]} {event.file}: "
+    if isinstance(event, WeightsProgress):
+        start = f"{_WORDS[event.phase]} {event.file}: "
+    else:
+        start = f"{_RUNTIME_WORDS[event.phase]} the NVIDIA runtime {event.runtime}: "
     if not event.done_mb and not event.total_mb:
         return start + "waiting"
     words = [_amount(event)]
@@ -44,7 +55,7 @@ def progress_words(event: WeightsProgress) -> str:
     return start + ", ".join(words)
 
 
-def _amount(event: WeightsProgress) -> str:
+def _amount(event: WeightsProgress | RuntimeProgress) -> str:
     digits = 0 if max(event.total_mb, event.done_mb) >= 10 else 1
     done = f"{event.done_mb:.{digits}f}"
     if not event.total_mb:
@@ -57,7 +68,7 @@ class _Over:
         self._stream = stream
         self._width = 0
 
-    def show(self, event: WeightsProgress) -> None:
+    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
         self._write(progress_words(event))
 
     def clear(self) -> None:
@@ -76,7 +87,7 @@ class _Lines:
         self._stream = stream
         self._due = time.monotonic() + _LINE_EVERY_S
 
-    def show(self, event: WeightsProgress) -> None:
+    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _LINE_EVERY_S
             self._stream.write(progress_words(event) + "\n")

@@ -26,6 +26,7 @@ from engine.jobs.latent_desk import LatentDesk
 from engine.jobs.mistakes import internal
 from engine.jobs.preset_desk import PresetDesk
 from engine.jobs.runner import prepared, run
+from engine.jobs.runtime_desk import RuntimeDesk
 from engine.jobs.store import JobStore
 from engine.jobs.weights_worker import WeightsWorker
 from engine.memory import in_use
@@ -66,6 +67,7 @@ class EngineThread(threading.Thread):
         self._worker: threading.Thread | None = None
         self._leaving = False
         self._weights = WeightsWorker(sink)
+        self._runtimes = RuntimeDesk(sink)
         self._latents = LatentDesk(sink)
         self._bench = BenchDesk(sink, lambda: self.send(_BenchEnded()))
         self._presets = PresetDesk(sink, machine.pretend)
@@ -95,6 +97,12 @@ class EngineThread(threading.Thread):
             c.ImportWeights: self._weights.answer,
             c.RemoveWeights: self._weights.answer,
             c.StopWeights: self._weights.answer,
+            c.ListRuntimes: self._runtimes.answer,
+            c.InstallRuntime: self._runtimes.answer,
+            c.ImportRuntime: self._runtimes.answer,
+            c.UseRuntime: self._runtimes.answer,
+            c.RemoveRuntime: self._runtimes.answer,
+            c.StopRuntime: self._runtimes.answer,
             c.ChangeEngine: self._change_engine,
             c.RunBench: self._run_bench,
             c.StopBench: self._stop_bench,
@@ -118,6 +126,7 @@ class EngineThread(threading.Thread):
                 self._answer(self._inbox.get())
         finally:
             self._weights.close(_LEAVE_S)
+            self._runtimes.close(_LEAVE_S)
             self._latents.close(_LEAVE_S)
             self._bench.close(_LEAVE_S)
             sampler.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,16 +14,13 @@ from engine import commands as c
 from engine import events as e
 from engine.control import Control
 from engine.errors import Cancelled, EngineError
+from engine.jobs.meter import Amount, Meter
 from engine.jobs.mistakes import internal
 from engine.jobs.weights_desk import Answer, WeightsDesk
 from engine.published import Phase
 from engine.weights.transfer import Listener
 
 logger = logging.getLogger(__name__)
-
-_TELL_EVERY_S = 0.25
-_SPEED_OVER_S = 5.0
-_MB = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +120,7 @@ class WeightsWorker:
 
     def _ended(self, task: _Task) -> e.WeightsEvent:
         """Do it, and say how it ended."""
-        listener = Listener(tell=_Meter(self._sink, task), control=task.control)
+        listener = Listener(tell=Meter(partial(self._say, task)), control=task.control)
         error: EngineError
         try:
             result, notice = task.do(listener)
@@ -139,42 +135,17 @@ class WeightsWorker:
             error = internal(err)
         return e.WeightsFailed(file=task.file, phase=task.phase, error=error.info())
 
-    def _end(self, ended: e.WeightsEvent) -> None:
-        self._sink.emit(ended)
-        self._sink.emit(self._desk.listed())
-
-
-class _Meter:
-    """Bytes become events: four a second, with the speed of the last five seconds."""
-
-    def __init__(self, sink: e.EventSink, task: _Task) -> None:
-        self._sink = sink
-        self._task = task
-        self._due = 0.0
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now < self._due and done != total:
-            return
-        self._due = now + _TELL_EVERY_S
-        speed = self._speed(now, done)
+    def _say(self, task: _Task, amount: Amount) -> None:
         event = e.WeightsProgress(
-            file=self._task.file,
-            phase=self._task.phase,
-            done_mb=done / _MB,
-            total_mb=total / _MB,
-            mb_per_second=speed / _MB,
-            seconds_left=(total - done) / speed if speed and total else 0.0,
+            file=task.file,
+            phase=task.phase,
+            done_mb=amount.done_mb,
+            total_mb=amount.total_mb,
+            mb_per_second=amount.mb_per_second,
+            seconds_left=amount.seconds_left,
         )
         self._sink.emit(event)
 
-    def _speed(self, now: float, done: int) -> float:
-        """Bytes a second; 0 until it can be said."""
-        if self._seen and done < self._seen[-1][1]:
-            self._seen.clear()  # it began anew
-        self._seen.append((now, done))
-        while now - self._seen[0][0] > _SPEED_OVER_S and len(self._seen) > 2:
-            self._seen.popleft()
-        since, before = self._seen[0]
-        return (done - before) / (now - since) if now > since else 0.0
+    def _end(self, ended: e.WeightsEvent) -> None:
+        self._sink.emit(ended)
+        self._sink.emit(self._desk.listed())

@@ -124,13 +124,24 @@ class RuntimeStore(RuntimeShelf):
             Its folder; that of all runtimes for "".
 
         Raises:
-            UnknownRuntime, WeightsMissing: There is none.
+            UnknownRuntime: There is none.
             RuntimeBroken: It cannot be used.
             OutputUnwritable: Our folder cannot be written.
         """
         if not runtime_id:
             folders.choose("")
             return self.folder
+        self.check(runtime_id)
+        folders.choose(self.folder_of(runtime_id).name)
+        return self.folder_of(runtime_id)
+
+    def check(self, runtime_id: str) -> None:
+        """Look whether the next start could take an installed runtime.
+
+        Raises:
+            UnknownRuntime: There is none.
+            RuntimeBroken: It could not, and why.
+        """
         runtime = self.catalogue.runtime(runtime_id)
         why_not = start.unusable(runtime.folder_name, self.catalogue)
         if why_not:
@@ -140,8 +151,6 @@ class RuntimeStore(RuntimeShelf):
                 runtime=runtime.id,
                 why=why_not,
             )
-        folders.choose(runtime.folder_name)
-        return self.folder / runtime.folder_name
 
     def remove(self, name: str) -> None:
         """Delete a runtime with all that was loaded of it, by its id or by its folder's name.

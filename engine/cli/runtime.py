@@ -1,0 +1,237 @@
+"""`runtime`: builds of torch for NVIDIA cards; get, import, choose and remove them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from engine import commands as c
+from engine import events as e
+from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
+from engine.cli.inbox import Inbox, Interrupted, interrupts
+from engine.cli.weights_line import WeightsLine, line_on
+from engine.errors import InternalError, RuntimeBroken, RuntimePackError
+from engine.plain import to_plain
+from engine.report import RuntimeTrial
+from engine.runtime import start
+from engine.runtime.state import RuntimeState
+from engine.settings.store import load_engine_settings
+from engine.units import bytes_text
+
+_EXAMPLES = """examples:
+  python -m engine runtime list
+  python -m engine runtime install                 the one that suits the card
+  python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
+  python -m engine runtime use bundled             back to the torch that came with the program
+
+A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID decides for one start;
+in a checkout of the sources nothing else does.
+"""
+_STATES = {"not-in-build": "not in this build"}
+BUNDLED = start.BUNDLED
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Put `runtime` with its verbs on the command line."""
+    text = "list, get, import, choose or remove NVIDIA builds of torch"
+    command = add("runtime", run, text, _EXAMPLES)
+    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _verb(verbs, "list", _list, "tell which are here, which is used, and why")
+    verb = _verb(verbs, "install", _install, "download one, try it and use it from now on")
+    verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the card")
+    verb = _verb(verbs, "import", _import, "the same with official wheels that you have already")
+    verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
+    verb = _verb(verbs, "use", _use, "let the next start take an installed one")
+    verb.add_argument("id", metavar=f"ID|{BUNDLED}")
+    verb = _verb(verbs, "remove", _remove, "delete one")
+    verb.add_argument("id", metavar="ID")
+    verb = _verb(verbs, "try", _try, "load the one of this process and compute with it")
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write what was seen as JSON")
+
+
+def run(args: argparse.Namespace, context: Context) -> int:
+    """Do one verb."""
+    return int(args.verb(args, context))
+
+
+def _verb(verbs: Any, name: str, do: Callable[..., int], help: str) -> Any:
+    verb = verbs.add_parser(
+        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
+    )
+    verb.set_defaults(verb=do, usage_error=verb.error)
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    return verb
+
+
+def _list(args: argparse.Namespace, context: Context) -> int:
+    with _talk(context) as talk:
+        listed = talk.listed()
+    console = context.console
+    if console.json:
+        console.data(to_plain(listed))
+        return DONE
+    for state in listed.runtimes:
+        console.say(_line(state, listed.suited))
+    console.say(listed.used)
+    console.say(listed.advice)
+    console.say(f"{bytes_text(listed.free_mb * 1e6)} free for runtimes")
+    return DONE
+
+
+def _install(args: argparse.Namespace, context: Context) -> int:
+    with _talk(context) as talk:
+        name = args.id
+        if name is None:
+            listed = talk.listed()
+            name = listed.suited
+            if not name:
+                args.usage_error(f"{listed.advice} Name one to install it all the same.")
+        return talk.run(c.InstallRuntime(runtime=name))
+
+
+def _import(args: argparse.Namespace, context: Context) -> int:
+    with _talk(context) as talk:
+        return talk.run(c.ImportRuntime(paths=tuple(args.paths)))
+
+
+def _use(args: argparse.Namespace, context: Context) -> int:
+    with _talk(context) as talk:
+        return talk.run(c.UseRuntime(runtime="" if args.id == BUNDLED else args.id))
+
+
+def _remove(args: argparse.Namespace, context: Context) -> int:
+    with _talk(context) as talk:
+        return talk.run(c.RemoveRuntime(runtime=args.id))
+
+
+def _try(args: argparse.Namespace, context: Context) -> int:
+    """In this process: whoever wants to be safe from it starts one."""
+    found = _seen()
+    if args.out is not None:
+        args.out.write_text(json.dumps(to_plain(found)) + "\n", encoding="utf-8")
+    if context.console.json:
+        context.console.data(to_plain(found))
+    else:
+        where = found.card or "the processor"
+        context.console.say(
+            f"torch {found.torch} computes on {where}; loaded in {found.seconds:.1f} s"
+        )
+    return DONE
+
+
+def _seen() -> RuntimeTrial:
+    choice = start.current()
+    if choice.is_fallback:
+        raise RuntimeBroken(choice.why, runtime=choice.runtime)
+    begin = time.monotonic()
+    import torch
+
+    seconds = time.monotonic() - begin
+    if choice.torch and torch.__version__ != choice.torch:
+        raise RuntimeBroken(f"It is torch {torch.__version__} and not {choice.torch}.")
+    has_card = torch.cuda.is_available()
+    for device in ("cpu", "cuda") if has_card else ("cpu",):
+        if float((torch.ones(2, 3, device=device) @ torch.ones(3, 2, device=device)).sum()) != 12:
+            raise RuntimeBroken(f"It computes wrongly on {device}.")
+    return RuntimeTrial(
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda or "",
+        card=torch.cuda.get_device_name(0) if has_card else "",
+        seconds=seconds,
+    )
+
+
+def _line(state: RuntimeState, suited: str) -> str:
+    size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
+    words = [f"{state.id:<8}", f"{_STATES.get(state.state, state.state):<17}", f"CUDA {state.cuda}"]
+    words += [f"driver {state.driver} or newer"] if state.driver else []
+    if state.state in ("missing", "not-in-build"):
+        words.append(f"{size} to load, about {bytes_text(state.disk_bytes)} on the disk")
+    elif state.done_bytes:
+        words.append(bytes_text(state.done_bytes))
+    words += [state.why] if state.why else []
+    words += ["made for another Python or system"] if not state.suits_program else []
+    words += ["suits this card"] if state.id == suited else []
+    words += ["used now"] if state.is_used else []
+    words += ["chosen for the next start"] if state.is_chosen else []
+    return "  ".join(words)
+
+
+class _Talk:
+    """An engine that is asked about runtimes only."""
+
+    def __init__(self, context: Context, engine: Front, inbox: Inbox) -> None:
+        self._console = context.console
+        self._engine = engine
+        self._inbox = inbox
+        self._line: WeightsLine = line_on(context.console.err)
+
+    def listed(self) -> e.RuntimesListed:
+        """Where every runtime stands."""
+        self._engine.send(c.ListRuntimes())
+        while True:
+            event = self._next()
+            if isinstance(event, e.RuntimesListed):
+                return event
+            if isinstance(event, e.RuntimeFailed):
+                raise RuntimePackError(event.error.message, hint=event.error.hint)
+            if isinstance(event, Interrupted):
+                raise KeyboardInterrupt
+
+    def run(self, command: c.RuntimeCommand) -> int:
+        """Send a command and show how it goes; the exit status."""
+        self._engine.send(command)
+        try:
+            while True:
+                event = self._next()
+                if isinstance(event, Interrupted):
+                    self._engine.send(c.StopRuntime())
+                status = self._heard(event) if isinstance(event, e.RuntimeEvent) else None
+                if status is not None:
+                    return status
+        finally:
+            self._line.clear()
+
+    def _heard(self, event: e.RuntimeEvent) -> int | None:
+        """Show an event; an exit status with the last one."""
+        if self._console.json:
+            self._console.data(event, event=type(event).__name__)
+        match event:
+            case e.RuntimeProgress():
+                self._line.show(event)
+                return None
+            case e.RuntimeDone():
+                self._line.clear()
+                self._console.say(event.message)
+                return DONE
+            case e.RuntimeFailed():
+                self._line.clear()
+                self._console.error(event.error)
+                return FAILED
+        self._line.clear()
+        self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
+        return CANCELLED
+
+    def _next(self) -> e.Event:
+        event = self._inbox.next()
+        if isinstance(event, e.EngineClosed):
+            raise InternalError("The engine ended before its work.", hint="Try again.")
+        return event
+
+
+@contextlib.contextmanager
+def _talk(context: Context) -> Iterator[_Talk]:
+    """An engine for runtime commands, closed at the end."""
+    inbox = Inbox()
+    engine = context.services.open(inbox, load_engine_settings())
+    engine.start()
+    try:
+        with interrupts(inbox):
+            yield _Talk(context, engine, inbox)
+    finally:
+        engine.close()
