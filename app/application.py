@@ -18,6 +18,7 @@ from app import desktop
 from app.bench_link import BenchLink
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller, EngineFace, LeftOver
+from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.latents_link import LatentsLink
 from app.main_window import MainWindow
@@ -37,7 +38,7 @@ from app.theme.qss import style_sheet
 from app.ui_state import UiState
 from app.weights.orders import WeightsOrders
 from app.weights_link import WeightsLink
-from engine import paths
+from engine import paths, winpaths
 from engine.commands import Prepare
 from engine.errors import EngineError
 
@@ -116,6 +117,15 @@ class Program(QObject):
         self._dress(name)
         desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
 
+    def come_forward(self, files: Sequence[Path]) -> None:
+        """Somebody has started us again: show the window, and add what was brought."""
+        if self.window.isMinimized():
+            self.window.showNormal()
+        self.window.raise_()
+        self.window.activateWindow()
+        if files:
+            self.controller.add_paths(files)
+
     def offer_left_over(self, jobs: tuple[LeftOver, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
@@ -174,7 +184,12 @@ def run(argv: Sequence[str]) -> int:
 
     log.setup()
     app = make_application(list(argv[:1]))
+    instance = SingleInstance(paths.data_folder())
+    is_alone = bool(options.pretend_gpu or options.pretend_vram or options.demo)
+    if not is_alone and not instance.begin(options.files):
+        return 0
     program = Program(app)
+    instance.called.connect(program.come_forward)
     sys.excepthook = _show_crash
     program.window.painted.connect(lambda: begin_work(program, options))
     program.window.closed.connect(program.window.hide)
@@ -182,7 +197,9 @@ def run(argv: Sequence[str]) -> int:
     desktop.colour_title_bar(int(program.window.winId()), is_dark=tokens.current().is_dark)
     program.window.show()
     status = app.exec()
+    instance.stop_listening()
     program.close()
+    instance.end()
     return status
 
 
@@ -229,7 +246,7 @@ def begin_work(program: Program, options: argparse.Namespace) -> None:
     program.attach(Engine(program.bridge, settings=settings, pretend=card))
     program.offer_left_over(unfinished())
     if options.files:
-        program.controller.add_paths([Path(name).absolute() for name in options.files])
+        program.controller.add_paths(options.files)
     if options.demo:
         program.add_sample()
 
@@ -247,6 +264,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
         parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
     options = parser.parse_args(list(argv[1:]))
+    options.files = [winpaths.openable(Path(name)).absolute() for name in options.files]
     if options.pretend_gpu or options.pretend_vram:
         from engine.api import pretended
 

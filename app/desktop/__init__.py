@@ -29,6 +29,11 @@ def prepare_process() -> None:
     system.prepare_process()
 
 
+def let_come_forward() -> None:
+    """Let another program of ours put its window in front: the user has just started this one."""
+    system.let_come_forward()
+
+
 def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     """Make the system's title bar match the theme, where the system can."""
     system.colour_title_bar(window_id, is_dark=is_dark)

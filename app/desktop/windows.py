@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 _APP_ID = "Upreel.Upreel"
+_ANYBODY = ctypes.c_uint32(0xFFFFFFFF)  # ASFW_ANY
 _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 
@@ -25,6 +26,11 @@ def show_in_folder(path: Path) -> bool:
 def prepare_process() -> None:
     """Own button in the taskbar, with our icon instead of Python's."""
     ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
+
+
+def let_come_forward() -> None:
+    """Only the program that was started last may put a window in front, or whom it names."""
+    ctypes.windll.user32.AllowSetForegroundWindow(_ANYBODY)
 
 
 def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
