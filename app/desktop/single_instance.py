@@ -20,7 +20,7 @@ from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from app import desktop
 
 _PATIENCE_S = 8.0  # the first may still be starting, or ending
-_ANSWER_MS = 5000  # its window may be drawn first
+_ANSWER_MS = 30_000  # it may be loading its libraries on a slow disk
 _MOST_BYTES = 1 << 20
 _TAKEN = b"taken\n"
 
@@ -58,8 +58,9 @@ class SingleInstance(QObject):
         while not self._lock.tryLock(0):
             if self._lock.error() is not QLockFile.LockError.LockFailedError:
                 return True
-            if _given(self._name, files):
-                return False
+            is_taken = _given(self._name, files)
+            if is_taken is not None:
+                return not is_taken
             if time.monotonic() > deadline:
                 return True
             QThread.msleep(100)
@@ -105,12 +106,12 @@ class SingleInstance(QObject):
             caller.abort()
 
 
-def _given(name: str, files: Sequence[Path]) -> bool:
-    """Whether the first program has taken the files."""
+def _given(name: str, files: Sequence[Path]) -> bool | None:
+    """Whether the first program has taken the files; None when it does not listen now."""
     caller = QLocalSocket()
     caller.connectToServer(name)
     if not caller.waitForConnected(1000):
-        return False
+        return None
     desktop.let_come_forward()
     words = json.dumps({"files": [str(file) for file in files]}) + "\n"
     caller.write(words.encode())
