@@ -32,6 +32,7 @@ class Streamed:
         between: Between slices, when frames are made ready or finished.
         waits: When the other way or another model works.
         buffers: Bytes on the device that are kept between slices until somebody needs the room.
+        opens: Those of them that `begins` counts; others are there since another shot.
         canvas: Bytes on the host of finished frames that are on their way out.
         result: Bytes on the device of what a slice gave.
     """
@@ -41,6 +42,7 @@ class Streamed:
     between: Moment
     waits: Moment
     buffers: int
+    opens: int = 0
     canvas: int = 0
     result: int = 0
 

@@ -103,13 +103,18 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     other = Moment(buffers - decode.buffers) + held + encode.waits
     finishing = ready + Moment(_LEAVING_BYTES * canvas)
     encoding = Moment(buffers - encode.buffers) + held
+    opening, reopening = (Moment(buffers - way.opens) for way in (encode, decode))
     moments = {
         "encode": (
-            encoding + encode.begins,
+            opening + held + encode.begins,
             *(encoding + decode.waits + moment for moment in encode.goes_on),
             Moment(2 * frames + buffers) + held + encode.between + decode.waits,
         ),
-        "decode": (*(other + m for m in (decode.begins, *decode.goes_on)), finishing),
+        "decode": (
+            reopening + held + encode.waits + decode.begins,
+            *(other + moment for moment in decode.goes_on),
+            finishing,
+        ),
         "finishing": (ready + Moment(2 * _FRAME_BYTES * canvas),),
     }
     if encode is _NOTHING:

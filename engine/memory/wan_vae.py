@@ -142,6 +142,7 @@ def _whole(found: Peak, *, is_alone: bool = False) -> Streamed:
         between=Moment(found.carry),
         waits=Moment(found.carry),
         buffers=found.window,
+        opens=found.opens,
         result=found.result,
     )
 

@@ -29,13 +29,16 @@ def check_finite(numbers: Tensor, part: str = "decoder") -> None:
     """Refuse numbers that are infinite or none.
 
     Args:
-        numbers: Any.
+        numbers: [N, ...].
         part: Of the model that they come from, for people.
 
     Raises:
         NumericOverflow: The planner takes a wider format.
+
+    Memory: one of the N, where it is cut out of others.
     """
-    if bool(torch.isfinite(torch.stack(torch.aminmax(numbers))).all()):
+    ends = [end for one in numbers for end in torch.aminmax(_as_it_lies(one))]
+    if bool(torch.isfinite(torch.stack(ends)).all()):
         return
     narrow = str(numbers.dtype).removeprefix("torch.")
     raise NumericOverflow(
@@ -43,6 +46,12 @@ def check_finite(numbers: Tensor, part: str = "decoder") -> None:
         hint=f"Choose bfloat16 or float32 for the {part}.",
         dtype=narrow,
     )
+
+
+def _as_it_lies(numbers: Tensor) -> Tensor:
+    """The same numbers in the order of memory, which torch would copy them to."""
+    order = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
+    return numbers.permute(order)
 
 
 class Ending:

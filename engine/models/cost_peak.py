@@ -26,6 +26,7 @@ class Peak:
         later: The same of all other slices; 0 where there is one slice.
         carry: Bytes that wait between two slices.
         window: Bytes of the buffers that stay between two slices.
+        opens: The same after the first slice.
         result: Bytes of what the last slice gave.
         before: Bytes of what a usual slice gave, which wait in `later`.
     """
@@ -36,6 +37,7 @@ class Peak:
     later: int = 0
     carry: int = 0
     window: int = 0
+    opens: int = 0
     result: int = 0
     before: int = 0
 
@@ -81,7 +83,7 @@ def peak_of(way: Way, work: Work) -> Peak:
     ledger, waiting, alone = Ledger(), 0, len(way.slices) == 1
     ledger.plan(way.window, "")
     first, peak, moment = 0, ledger.peak, ""
-    usual = 0
+    usual = opens = 0
     for index, (begins, frames) in enumerate(way.slices):
         last = index == len(way.slices) - 1
         walk = way.walk(work, ledger, Slice(frames, begins, last), way.size, way.channels)
@@ -99,6 +101,7 @@ def peak_of(way: Way, work: Work) -> Peak:
         waiting = 0 if way.gather == "listed" else result
         if begins:
             first, peak, moment = ledger.peak_bytes, ledger.peak, ledger.moment
+            opens = ledger.planned
             ledger.begin_anew()
     later = 0 if alone else ledger.peak_bytes
     if later > first:
@@ -110,6 +113,7 @@ def peak_of(way: Way, work: Work) -> Peak:
         later=later,
         carry=sum(ledger.carry.values()),
         window=ledger.planned,
+        opens=opens,
         result=waiting,
         before=usual,
     )
