@@ -8,11 +8,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from engine.control import Control
 from engine.errors import UnsafeArchive
 from engine.weights.hashing import Tell, silent
+from engine.winpaths import LONG, why_no_name
 
 _PIECE_BYTES = 2**20
 _MOST_FILES = 100_000
@@ -23,8 +24,6 @@ _LONGEST_NAME = 240  # characters, of a path in the wheel
 _LEFT_OUT = re.compile(
     r"torch/(test|include|share)/|torch/bin/(?!torch_shm_manager)|.*\.(lib|pdb)$|.*\.pyc$"
 )
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?", re.IGNORECASE)
-_FORBIDDEN = re.compile(r'[<>:"\\|?*\x00-\x1f]')
 # What a wheel wants to have elsewhere than beside its packages: data for other places is not ours.
 _DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
 
@@ -75,14 +74,12 @@ def unpack(
     return {name: info.file_size for name, info in members}
 
 
-def long_path(path: Path) -> Path:
-    r"""The same path for Windows' own long form, `\\?\`; as it is elsewhere."""
-    if sys.platform != "win32":
-        return path
-    text = str(path.absolute())
-    if text.startswith("\\\\?\\"):
-        return path
-    return Path(f"\\\\?\\UNC{text[1:]}" if text.startswith("\\\\") else f"\\\\?\\{text}")
+def long_path(folder: Path) -> Path:
+    """A folder in Windows' own long form, so that nothing in it is too deep; elsewhere as it is."""
+    text = str(folder.absolute())
+    if sys.platform != "win32" or text.startswith(LONG):
+        return folder
+    return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
 
 
 def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
@@ -111,16 +108,18 @@ def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
 def _why_not(info: zipfile.ZipInfo) -> str:
     """What is wrong with a member; "" where nothing is."""
     name = info.orig_filename
-    parts = PurePosixPath(name).parts
-    is_outside = not parts or name.startswith("/") or ".." in parts or _FORBIDDEN.search(name)
-    if is_outside or len(name) > _LONGEST_NAME:
+    parts = name.split("/")
+    if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):
         return f"it has a file with the impossible path {name!r}"
-    if any(part != part.rstrip(". ") or _RESERVED.fullmatch(part) for part in parts):
-        return f"it has a file {name!r}, which Windows cannot have"
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
         return f"{name!r} in it is no plain file"
     return ""
+
+
+def _is_name(part: str) -> bool:
+    """Whether a part of a path is a name on every system; whatever leads elsewhere is none."""
+    return part not in ("", ".", "..") and not why_no_name(part)
 
 
 def _place(name: str) -> str:
