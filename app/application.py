@@ -19,6 +19,7 @@ from app.bench_link import BenchLink
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller, EngineFace, LeftOver
 from app.desktop.single_instance import SingleInstance
+from app.desktop_link import DesktopLink
 from app.i18n import Languages, system_language, tr
 from app.latents_link import LatentsLink
 from app.main_window import MainWindow
@@ -77,6 +78,7 @@ class Program(QObject):
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
         self._link = StageLink(self.window.stage, self.bridge, self)
+        self._desktop = DesktopLink(self.window, self.queue, self)
         self._orders = WeightsOrders(self.bridge, self.controller, self.weights, self)
         self.models = WeightsLink(self.window, self.controller, self.telemetry, self._orders)
         self.latents = LatentsLink(

@@ -8,6 +8,9 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.desktop.taskbar import Progress
+from engine import winpaths
+
 if sys.platform == "win32":
     from app.desktop import windows as system
 else:
@@ -16,7 +19,7 @@ else:
 
 def open_file(path: Path) -> bool:
     """Open a file with the program the user has chosen for it; False when there is none."""
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(winpaths.shown(path)))
 
 
 def show_in_folder(path: Path) -> bool:
@@ -27,6 +30,11 @@ def show_in_folder(path: Path) -> bool:
 def prepare_process() -> None:
     """What must be said to the system before the first window."""
     system.prepare_process()
+
+
+def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
+    """Show on the window's button in the taskbar how far it is, where there is such a thing."""
+    system.show_progress(window_id, progress, share)
 
 
 def let_come_forward() -> None:

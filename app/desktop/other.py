@@ -7,6 +7,8 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.desktop.taskbar import Progress
+
 
 def show_in_folder(path: Path) -> bool:
     """Open the folder of a file."""
@@ -15,6 +17,10 @@ def show_in_folder(path: Path) -> bool:
 
 def prepare_process() -> None:
     """Nothing to say."""
+
+
+def show_progress(window_id: int, progress: Progress, share: float) -> None:
+    """Desktops have no common way to show it."""
 
 
 def let_come_forward() -> None:

@@ -1,23 +1,39 @@
-"""Windows: Explorer, taskbar identity, dark title bar."""
+"""Windows: Explorer, taskbar, foreground, dark title bar.
+
+The window makes these calls here and nowhere else; what can be decided without Windows is decided
+in modules beside this one.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import logging
+import os
 import subprocess
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
+from app.desktop.explorer import command_for
+from app.desktop.taskbar import Progress, Taskbar
+from engine import winpaths
+
+_log = logging.getLogger(__name__)
 _APP_ID = "Upreel.Upreel"
 _ANYBODY = ctypes.c_uint32(0xFFFFFFFF)  # ASFW_ANY
 _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 
 def show_in_folder(path: Path) -> bool:
-    """Open Explorer with the file marked.
-
-    Explorer wants `/select,"path"` as one raw text: a list would be quoted the other way.
-    """
+    """Open Explorer with the file marked; the folder alone where the file is gone."""
+    windows = PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
+    whole = winpaths.openable(path)
     try:
-        subprocess.Popen(f'explorer /select,"{path}"')
+        if not whole.exists():
+            os.startfile(winpaths.shown(whole.parent))
+            return True
+        subprocess.Popen(
+            command_for(PureWindowsPath(whole), windows), creationflags=subprocess.CREATE_NO_WINDOW
+        )
     except OSError:
         return False
     return True
@@ -26,6 +42,13 @@ def show_in_folder(path: Path) -> bool:
 def prepare_process() -> None:
     """Own button in the taskbar, with our icon instead of Python's."""
     ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
+
+
+def show_progress(window_id: int, progress: Progress, share: float) -> None:
+    """Progress on the window's button in the taskbar."""
+    taskbar = _taskbar()
+    if taskbar is not None:
+        taskbar.show(window_id, progress, share)
 
 
 def let_come_forward() -> None:
@@ -39,3 +62,12 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     ctypes.windll.dwmapi.DwmSetWindowAttribute(
         ctypes.c_void_p(window_id), _DARK_TITLE_BAR, ctypes.byref(value), ctypes.sizeof(value)
     )
+
+
+@functools.cache
+def _taskbar() -> Taskbar | None:
+    try:
+        return Taskbar(ctypes.windll.ole32)
+    except OSError as err:
+        _log.info("no progress in the taskbar: %s", err)
+        return None
