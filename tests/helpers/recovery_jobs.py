@@ -12,7 +12,7 @@ import numpy as np
 from engine.control import Control
 from engine.events import Event, PlanDowngraded, SegmentDone
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import Context
+from engine.pipeline.context import Context, Throttle
 from engine.pipeline.run import run_job
 from engine.plan import ModelPlan, Plan
 from engine.report import Report
@@ -62,7 +62,13 @@ class SmallJob:
         control = Control()
         events = Events(control)
         context = Context(
-            job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
+            job_id="job",
+            media=probe(plan.source),
+            plan=plan,
+            control=control,
+            events=events,
+            picture_due=Throttle(0),  # every picture, or their number would depend on the time
+            preview_due=Throttle(0),
         )
         change(context)
         with inside or nullcontext():
