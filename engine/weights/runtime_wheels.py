@@ -28,7 +28,7 @@ class WheelStore(Store):
             if wheel.is_pinned
         }
         template = runtimes.index.rstrip("/").replace("{", "{{").replace("}", "}}") + "/{filename}"
-        hosts = {"index": template}
+        hosts = {"index": template, "elsewhere": "{filename}"}
         super().__init__(folder, files=Catalogue(hosts=hosts, files=tuple(files.values())))
 
     def of(self, runtime: Runtime) -> list[PublishedState]:
@@ -115,6 +115,7 @@ def unwritable(folder: Path, error: OSError) -> EngineError:
 
 
 def _published(wheel: Wheel, runtime: Runtime, licence: str) -> PublishedFile:
+    place = wheel.place or wheel.filename
     return PublishedFile(
         id=wheel.filename,
         title=runtime.title,
@@ -125,8 +126,8 @@ def _published(wheel: Wheel, runtime: Runtime, licence: str) -> PublishedFile:
         filename=wheel.filename,
         sha256=wheel.sha256,
         licence=licence,
-        host="index",
+        host="elsewhere" if "://" in place else "index",
         revision=runtime.id,
         bytes=wheel.bytes,
-        place=wheel.place or wheel.filename,
+        place=place,
     )

@@ -99,7 +99,7 @@ def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
         if why_not or info.filename.casefold() in seen:
             raise _unsafe(wheel, why_not or f"it has {info.filename!r} twice")
         seen.add(info.filename.casefold())
-        name = _place(info.filename)
+        name = place_of(info.filename)
         if name:
             kept.append((name, info))
     return kept
@@ -122,8 +122,8 @@ def _is_name(part: str) -> bool:
     return part not in ("", ".", "..") and not why_no_name(part)
 
 
-def _place(name: str) -> str:
-    """Where a member goes; "" for what is not wanted."""
+def place_of(name: str) -> str:
+    """Where a member of a wheel goes, in the folder of the runtime; "" for what is not wanted."""
     data = _DATA.fullmatch(name)
     if data is not None:
         name = data["kept"] or ""

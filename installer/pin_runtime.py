@@ -1,0 +1,162 @@
+"""Pin the NVIDIA runtimes of a release: size and SHA-256 of every wheel, from an index.
+
+    python installer/pin_runtime.py INDEX       fill in resources/runtime.toml
+    python installer/pin_runtime.py --check     fail unless everything is filled in
+
+INDEX is the address of the official wheels: below it lies, for a runtime "cu130", the page
+`cu130/torch/` with a link to each wheel that ends in `#sha256=...`. Nothing is written unless every
+wheel was found there, with its hash, and its size on the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load  # noqa: E402 - the path
+from engine.weights import fetch  # noqa: E402
+from engine.weights.unpack import place_of  # noqa: E402
+
+CATALOGUE = ROOT / "resources" / "runtime.toml"
+_TIMEOUT_S = 60.0
+_TAIL_BYTES = 2**23  # holds the list of what is in a wheel
+_PINS = ("bytes", "sha256", "place", "unpacked_bytes")
+
+
+class PinError(Exception):
+    """The index does not have what the catalogue names."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Pin, or check; the exit status."""
+    parser = argparse.ArgumentParser(description="Pin the NVIDIA runtimes of a release.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("index", nargs="?", help="address of the official wheels")
+    what.add_argument("--check", action="store_true", help="only look whether all are pinned")
+    parser.add_argument("--catalogue", type=Path, default=CATALOGUE, metavar="FILE")
+    args = parser.parse_args(arguments)
+    try:
+        if args.index:
+            _pin(args.catalogue, args.index)
+        missing = unpinned(load(args.catalogue))
+    except (PinError, fetch.Refused, OSError, zipfile.BadZipFile) as err:
+        print(f"not pinned: {err}", file=sys.stderr)
+        return 1
+    for name in missing:
+        print(f"not pinned: {name}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def unpinned(known: RuntimeCatalogue) -> list[str]:
+    """What a release lacks, by name."""
+    names = [] if known.index else ["index"]
+    for runtime in known:
+        names += [wheel.filename for wheel in runtime.wheels if not wheel.is_pinned]
+        names += [] if runtime.unpacked_bytes else [f"unpacked_bytes of {runtime.id}"]
+    return names
+
+
+def _pin(path: Path, index: str) -> None:
+    known = load(path)
+    base = index.rstrip("/") + "/"
+    runtimes = [_pinned(runtime, base) for runtime in known]
+    path.write_text(filled_in(path.read_text("utf-8"), base, runtimes), encoding="utf-8")
+    for runtime in runtimes:
+        for wheel in runtime.wheels:
+            print(f"{wheel.sha256}  {wheel.bytes:>12,}  {wheel.filename}")
+
+
+def _pinned(runtime: Runtime, base: str) -> Runtime:
+    links = {}
+    for project in {wheel.filename.partition("-")[0].replace("_", "-") for wheel in runtime.wheels}:
+        page = urljoin(base, f"{runtime.id}/{project}/")
+        links |= links_in(_text(page), page)
+    pinned, unpacked = [], 0
+    for wheel in runtime.wheels:
+        url, digest = links.get(wheel.filename, ("", ""))
+        if not digest:
+            why = "no SHA-256" if url else "no link"
+            raise PinError(f"{wheel.filename}: {why}, {len(links)} other wheels on the page")
+        size, members = _contents(url)
+        place = url.removeprefix(base)
+        pinned.append(dataclasses.replace(wheel, bytes=size, sha256=digest, place=place))
+        unpacked += sum(info.file_size for info in members if place_of(info.filename))
+    return dataclasses.replace(runtime, wheels=tuple(pinned), unpacked_bytes=unpacked)
+
+
+def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
+    """Address and SHA-256 ("" where the page does not say it) of each wheel by its file's name."""
+    parser = _Links()
+    parser.feed(page)
+    found = {}
+    for href in parser.hrefs:
+        url, fragment = urldefrag(urljoin(address, href))
+        digest = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment)
+        found[unquote(url.rpartition("/")[2])] = (url, digest[1] if digest else "")
+    return {name: link for name, link in found.items() if name.endswith(".whl")}
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hrefs: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.hrefs += [value for name, value in attrs if (tag, name) == ("a", "href") and value]
+
+
+def _text(url: str) -> str:
+    with fetch.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
+        if reply.status != 200:
+            raise PinError(f"{url} says {reply.status}")
+        return b"".join(iter(reply.read, b"")).decode("utf-8")
+
+
+def _contents(url: str) -> tuple[int, list[zipfile.ZipInfo]]:
+    """Size of a wheel on its server and the list of its members, without loading it."""
+    with fetch.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
+        size = reply.content_bytes
+        if reply.status != 200 or not size:
+            raise PinError(f"{url} says {reply.status} and no size")
+    begin = max(0, size - _TAIL_BYTES)
+    with fetch.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
+        if begin and reply.content_range != (begin, size):
+            raise PinError(f"{url} gives no part of it")
+        tail = b"".join(iter(reply.read, b""))
+    with zipfile.ZipFile(io.BytesIO(tail)) as archive:
+        return size, archive.infolist()
+
+
+def filled_in(text: str, index: str, runtimes: Sequence[Runtime]) -> str:
+    """The catalogue's text with these pins in it; comments stay."""
+    wheels: dict[str, Wheel] = {wheel.filename: wheel for r in runtimes for wheel in r.wheels}
+    ids = {runtime.id: runtime for runtime in runtimes}
+    lines = []
+    for line in text.splitlines():
+        key, _, value = (part.strip() for part in line.partition("="))
+        value = value.strip('"')
+        if key in _PINS:
+            continue
+        lines.append(f'index = "{index}"' if key == "index" else line)
+        if key == "filename":
+            wheel = wheels[value]
+            lines += [f"bytes = {wheel.bytes}", f'sha256 = "{wheel.sha256}"']
+            lines.append(f'place = "{wheel.place}"')
+        elif key == "id":
+            lines.append(f"unpacked_bytes = {ids[value].unpacked_bytes}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

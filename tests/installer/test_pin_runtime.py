@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from engine import paths
+from engine.runtime.catalogue import load
+from engine.weights.runtime_store import RuntimeStore
+from engine.weights.transfer import Listener
+from engine.weights.unpack import needed_bytes
+from tests.helpers import runtimes
+from tests.helpers.faulty_server import FaultyServer, faulty_server
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pin() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pin", ROOT / "installer" / "pin_runtime.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        yield server
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Path:
+    """The catalogue as it stands in the sources."""
+    return Path(shutil.copy(paths.resource("runtime.toml"), tmp_path / "runtime.toml"))
+
+
+def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str = "") -> None:
+    """An index with every wheel that the catalogue names, laid out as the official one."""
+    for runtime in load(catalogue):
+        links = []
+        for wheel in runtime.wheels:
+            content = runtimes.wheel(folder, name=wheel.filename).read_bytes()
+            name = wheel.filename.replace("+", "%2B")
+            digest = hashlib.sha256(content).hexdigest()
+            server.files[f"/whl/{runtime.id}/{name}"] = content
+            links.append(f'<a href="/whl/{runtime.id}/{name}#{fragment or f"sha256={digest}"}">')
+        server.files[f"/whl/{runtime.id}/torch/"] = "\n".join(links).encode()
+
+
+def run(pin: ModuleType, *words: str) -> int:
+    return int(pin.main(words))
+
+
+def test_the_sources_are_no_release(pin: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(pin, "--check") == 1
+    said = capsys.readouterr().err
+    assert "not pinned: index" in said
+    assert "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl" in said
+
+
+def test_all_are_pinned_and_can_be_fetched(
+    pin: ModuleType, server: FaultyServer, tmp_path: Path, catalogue: Path
+) -> None:
+    publish(server, tmp_path / "wheels", catalogue)
+    words = (f"{server.url}/whl", "--catalogue", str(catalogue))
+    assert run(pin, *words) == 0
+    assert run(pin, "--check", "--catalogue", str(catalogue)) == 0
+    known = load(catalogue)
+    first = known.runtimes[0]
+    path = tmp_path / "wheels" / first.wheels[0].filename
+    assert first.wheels[0].place == f"cu130/{path.name}".replace("+", "%2B")
+    assert first.bytes == path.stat().st_size
+    assert first.unpacked_bytes == needed_bytes([path])
+    text = catalogue.read_text("utf-8")
+    assert text.count("# ") == paths.resource("runtime.toml").read_text("utf-8").count("# ")
+    store = RuntimeStore(known)
+    assert store.state("cu130").can_download
+    assert run(pin, *words) == 0
+    assert catalogue.read_text("utf-8") == text, "a second time changes nothing"
+
+
+def test_what_was_pinned_is_downloaded(
+    pin: ModuleType, server: FaultyServer, tmp_path: Path, catalogue: Path
+) -> None:
+    text = catalogue.read_text("utf-8").replace("cp312-cp312-win_amd64", "py3-none-any")
+    catalogue.write_text(text, "utf-8")
+    publish(server, tmp_path / "wheels", catalogue)
+    assert run(pin, f"{server.url}/whl/", "--catalogue", str(catalogue)) == 0
+    store = RuntimeStore(load(catalogue))
+    (path,) = store.download("cu126", Listener())
+    assert path.name == "torch-2.13.0+cu126-py3-none-any.whl"
+
+
+@pytest.mark.parametrize("fault", ["no page", "no wheel", "no hash", "short hash"])
+def test_nothing_is_written_unless_all_is_there(
+    pin: ModuleType,
+    server: FaultyServer,
+    tmp_path: Path,
+    catalogue: Path,
+    fault: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fragment = {"no hash": "x", "short hash": "sha256=abc"}.get(fault, "")
+    publish(server, tmp_path / "wheels", catalogue, fragment)
+    if fault == "no page":
+        del server.files["/whl/cu126/torch/"]
+    if fault == "no wheel":
+        server.files["/whl/cu126/torch/"] = b"<html></html>"
+    before = catalogue.read_text("utf-8")
+    assert run(pin, f"{server.url}/whl", "--catalogue", str(catalogue)) == 1
+    assert catalogue.read_text("utf-8") == before
+    assert "not pinned: " in capsys.readouterr().err
+
+
+def test_links_to_another_server_and_large_files(
+    pin: ModuleType, monkeypatch: pytest.MonkeyPatch, server: FaultyServer, tmp_path: Path
+) -> None:
+    name = "torch-1-py3-none-any.whl"
+    found = pin.links_in(f'<a href="https://mirror.invalid/a/{name}">', "https://index.invalid/x/")
+    assert found == {name: (f"https://mirror.invalid/a/{name}", "")}
+    path = runtimes.wheel(tmp_path, {"torch/a.bin": "x" * 9, "torch/b.lib": "y"})
+    server.files["/w.whl"] = path.read_bytes()
+    monkeypatch.setattr(pin, "_TAIL_BYTES", path.stat().st_size - 40)
+    size, members = pin._contents(f"{server.url}/w.whl")
+    assert size == path.stat().st_size
+    assert members[0].filename == "torch/a.bin"
