@@ -96,7 +96,7 @@ class SingleInstance(QObject):
 
     def _hear(self, caller: QLocalSocket) -> None:
         if caller.canReadLine():
-            files = _read(caller.readLine(_MOST_BYTES).data())
+            files = _read(bytes(caller.readLine(_MOST_BYTES).data()))
             if files is not None:
                 caller.write(_TAKEN)
                 caller.flush()

@@ -30,6 +30,7 @@ from engine.bench import dit_work, vae_work
 from engine.bench.dit_work import DitRun
 from engine.bench.vae_models import SeedVr2Run, VaeRun, WanRun
 from engine.errors import InternalError
+from engine.hardware.process import NO_CONSOLE
 from engine.hardware.telemetry import counted_peak_bytes
 from engine.plain import from_plain, to_plain
 
@@ -69,6 +70,7 @@ def memory_of(run: Run) -> Memory:
         text=True,
         encoding="utf-8",
         env=os.environ | {"PYTHONPATH": str(root), "PYTHONIOENCODING": "utf-8"},
+        creationflags=NO_CONSOLE,
     )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]

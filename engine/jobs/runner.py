@@ -8,6 +8,7 @@ from dataclasses import replace
 from engine.errors import OutOfMemory
 from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
 from engine.hardware.power import keep_awake
+from engine.hardware.process import at_work
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.store import JobStore
@@ -67,7 +68,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
         pictures=machine.settings.tile_previews,
     )
     care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
-    with job_log(folder), keep_awake(), switched(context), care:
+    work = at_work(on_processor=job.plan.model.device == "cpu")
+    with job_log(folder), keep_awake(), work, switched(context), care:
         context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
     job.plan = context.plan
