@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from engine import log, paths
 from engine.cli import context, parser
+from engine.cli.code_page import utf8_console
 from engine.cli.console import Console, standard
 from engine.cli.context import Context, Services
 from engine.errors import EngineError, InternalError
@@ -26,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled.
     """
-    return run(sys.argv[1:] if argv is None else argv, _services)
+    with utf8_console():
+        return run(sys.argv[1:] if argv is None else argv, _services)
 
 
 def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
