@@ -176,7 +176,7 @@ def test_presets_of_the_card_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
     line = only(doctor._lines(doctor._presets), "presets")
     assert line.message == (
-        "RTX 5070 Ti, 16 GB: fast seedvr2-3b, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
+        "RTX 5070 Ti, 16 GB: fast lite, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
     )
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "bad.toml").write_text("")

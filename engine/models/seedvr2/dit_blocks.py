@@ -98,8 +98,9 @@ def sinusoids(timestep: float, features: int) -> Tensor:
         [features] float32.
     """
     half = features // 2
-    steps = torch.arange(half, dtype=torch.float32)
-    angles = timestep * torch.exp(-math.log(10000.0) / half * steps)
+    exponents = -math.log(10000.0) / half * torch.arange(half, dtype=torch.float32)
+    # float32 exponentials differ from processor to processor, and the time step makes them large
+    angles = timestep * torch.exp(exponents.double()).float()
     return torch.cat((angles.sin(), angles.cos()))
 
 

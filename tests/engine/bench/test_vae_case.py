@@ -202,7 +202,11 @@ print(json.dumps([row["case"] for row in rows]))
     cases = json.loads(done.stdout)
     assert cases[0] == "machine"
     models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
-    assert set(cases[1:]) == models | {"optimisations-vae", "optimisations-dit"}
+    assert set(cases[1:]) == models | {
+        "optimisations-vae",
+        "optimisations-dit",
+        "optimisations-around",
+    }
     assert cases[-2:] == ["vae-decode"] * 2
 
 
