@@ -28,9 +28,9 @@ from tests.golden.traces import traced_blocks
 
 LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
 ANGLE_LIMIT = 1e-5  # of frequencies, angles, sines and cosines
-# Angles of the time step go up to 1000, where neighbours in float32 are 6.1e-5 apart: the file itself
-# is 5.7e-5 away from float64, and float32 exponentials of processors of two makers differ by 2.9e-5
-# there. So one such step comes on top.
+# Angles of the time step go up to 1000, where neighbours in float32 are 6.1e-5 apart: the file
+# is 5.7e-5 away from float64, and float32 exponentials of processors of two makers differ by
+# 2.9e-5 there. So one such step comes on top.
 TIME_ANGLE_LIMIT = ANGLE_LIMIT + 1000 * 2.0**-24
 _PARTS = ("vid_in", "txt_in", "vid_shape", "timestep", "out")  # of a case
 _NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
