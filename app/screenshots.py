@@ -48,6 +48,8 @@ DOCUMENTS = (
     ("seedvr2_missing", "en", 1.0, "dark"),
     ("wan2x", "en", 1.0, "dark"),
     ("latent", "en", 1.0, "dark"),
+    ("card_why", "en", 1.0, "dark"),
+    ("card_refused", "en", 1.0, "dark"),
 )
 
 
