@@ -11,9 +11,12 @@ import functools
 import logging
 import os
 import subprocess
+import sys
+import winreg
 from pathlib import Path, PureWindowsPath
 
 from app.desktop.explorer import command_for
+from app.desktop.graphics_choice import prefer_card
 from app.desktop.taskbar import Progress, Taskbar
 from engine import winpaths
 
@@ -40,8 +43,13 @@ def show_in_folder(path: Path) -> bool:
 
 
 def prepare_process() -> None:
-    """Own button in the taskbar, with our icon instead of Python's."""
+    """Own button in the taskbar, with our icon instead of Python's; the fast chip of a laptop."""
     ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
+    if _is_installed():
+        try:
+            prefer_card(winreg, sys.executable)
+        except OSError as err:
+            _log.info("no graphics chip could be chosen: %s", err)
 
 
 def show_progress(window_id: int, progress: Progress, share: float) -> None:
@@ -62,6 +70,12 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     ctypes.windll.dwmapi.DwmSetWindowAttribute(
         ctypes.c_void_p(window_id), _DARK_TITLE_BAR, ctypes.byref(value), ctypes.sizeof(value)
     )
+
+
+def _is_installed() -> bool:
+    """Whether a setup put us here: only its uninstaller clears the registry again."""
+    folder = Path(sys.executable).parent
+    return bool(getattr(sys, "frozen", False)) and any(folder.glob("unins*.exe"))
 
 
 @functools.cache
