@@ -36,6 +36,7 @@ RESOURCES = (
     ("icons", "upreel.ico"),
     ("icons", "play.svg"),
     ("catalogue.toml",),
+    ("runtime.toml",),
     ("i18n", "zh_CN.json"),
     ("i18n", "engine", "zh_CN.json"),
     ("samples", "upreel_sample.mp4"),

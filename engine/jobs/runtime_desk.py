@@ -14,9 +14,9 @@ from engine import events as e
 from engine.control import Control
 from engine.errors import Cancelled, EngineError, RuntimeBroken, RuntimeBusy
 from engine.hardware import devices
+from engine.jobs import runtime_trial
 from engine.jobs.meter import Amount, Meter
 from engine.jobs.mistakes import internal
-from engine.jobs.runtime_trial import tried
 from engine.report import RuntimeTrial
 from engine.runtime import folder as folders
 from engine.runtime import start
@@ -37,15 +37,15 @@ class RuntimeDesk:
     Args:
         sink: Gets the answers.
         store: Of this machine; made when first asked for.
-        try_: Loads an installed runtime somewhere and says how that went.
+        try_: Loads an installed runtime somewhere and says how that went; by default in a process.
     """
 
     def __init__(
-        self, sink: e.EventSink, store: RuntimeStore | None = None, try_: Try = tried
+        self, sink: e.EventSink, store: RuntimeStore | None = None, try_: Try | None = None
     ) -> None:
         self._sink = sink
         self._own_store = store
-        self._try = try_
+        self._try = try_ or runtime_trial.tried
         self._task: _Task | None = None
 
     def answer(self, command: c.RuntimeCommand) -> None:

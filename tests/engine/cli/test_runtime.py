@@ -1,0 +1,96 @@
+"""`runtime` on the real engine, with a stand-in for the runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.cli.main import main
+from engine.jobs import runtime_trial
+from engine.report import RuntimeTrial
+from engine.runtime import folder as folders
+from engine.runtime import start
+from engine.runtime.catalogue import catalogue
+from tests.helpers import runtimes
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    wheel = runtimes.wheel(tmp_path / "published")
+    known = runtimes.catalogue(runtimes.runtime(wheel), index="http://127.0.0.1:9")
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources/runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
+    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path / "resources"))
+    trial = RuntimeTrial(torch=runtimes.VERSION, cuda="99.9")
+    monkeypatch.setattr(runtime_trial, "tried", lambda folder, control: trial)
+    catalogue.cache_clear()
+    yield wheel
+    catalogue.cache_clear()
+
+
+def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
+    assert main(["runtime", "import", str(wheel)]) == 0
+    assert "no card was seen by it" in capsys.readouterr().out
+    assert main(["runtime", "list"]) == 0
+    said = capsys.readouterr().out
+    assert "here" in said
+    assert "chosen for the next start" in said
+    assert start.current().why in said
+    assert "no runtime is needed" in said
+    assert main(["runtime", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["runtimes"][0]["is_chosen"]
+    assert main(["runtime", "use", "bundled"]) == 0
+    assert folders.chosen() == ""
+    assert main(["runtime", "remove", "cu999"]) == 0
+    assert main(["runtime", "remove", "cu999"]) == 1
+    assert "error[weights-missing]" in capsys.readouterr().err
+
+
+def test_without_a_card_nothing_is_loaded_unasked(capsys: Output) -> None:
+    assert main(["runtime", "install"]) == 2
+    assert "no runtime is needed. Name one" in capsys.readouterr().err
+    assert main(["runtime", "install", "cu1"]) == 1
+    assert "error[unknown-runtime]" in capsys.readouterr().err
+
+
+def test_a_wrong_file_is_refused(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "a.whl").write_bytes(b"PK")
+    assert main(["runtime", "import", str(tmp_path / "a.whl")]) == 1
+    assert "error[hash-mismatch]" in capsys.readouterr().err
+
+
+def test_a_damaged_catalogue_is_told(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "resources/runtime.toml").write_text("index =", "utf-8")
+    assert main(["runtime", "list"]) == 1
+    assert "list of NVIDIA runtimes cannot be read" in capsys.readouterr().err
+
+
+def test_a_build_without_hashes_says_so(
+    monkeypatch: pytest.MonkeyPatch, wheel: Path, capsys: Output
+) -> None:
+    monkeypatch.delenv("UPREEL_RESOURCES")
+    catalogue.cache_clear()
+    assert main(["runtime", "list"]) == 0
+    assert "cu130     not in this build" in capsys.readouterr().out
+    for words in (["install", "cu130"], ["import", str(wheel)]):
+        assert main(["runtime", *words]) == 1
+        assert "not in this build of Upreel" in capsys.readouterr().err
+
+
+def test_try_tells_what_this_process_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
+) -> None:
+    out = tmp_path / "trial.json"
+    assert main(["runtime", "try", "--out", str(out)]) == 0
+    assert "computes on" in capsys.readouterr().out
+    assert json.loads(out.read_text("utf-8"))["torch"]
+    broken = start.Choice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", broken)
+    assert main(["runtime", "try"]) == 1
+    assert "c10.dll" in capsys.readouterr().err
