@@ -1,0 +1,90 @@
+"""The calls of Windows themselves, on libraries that only write down what they are asked."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.desktop.taskbar import Progress
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the real ones are called")
+
+
+class Library:
+    """Any function of a system library: keeps its words and answers 0."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*words: Any) -> int:
+            self.calls.append((name, *words))
+            return -1 if name == "CoCreateInstance" else 0
+
+        return call
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    found = SimpleNamespace(
+        **{name: Library() for name in ("shell32", "user32", "dwmapi", "ole32", "kernel32")}
+    )
+    monkeypatch.setattr(ctypes, "windll", found, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 0x08000000, raising=False)
+    monkeypatch.setitem(sys.modules, "winreg", ModuleType("winreg"))
+    return found
+
+
+@pytest.fixture
+def windows(libraries: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delitem(sys.modules, "app.desktop.windows", raising=False)
+    module = importlib.import_module("app.desktop.windows")
+    yield module
+    sys.modules.pop("app.desktop.windows", None)
+
+
+def test_the_process_has_a_name_and_an_unpacked_one_leaves_the_registry_alone(
+    windows: Any, libraries: SimpleNamespace
+) -> None:
+    windows.prepare_process()  # the empty winreg would fail
+    windows.let_come_forward()
+    windows.colour_title_bar(0x1234, is_dark=True)
+    assert libraries.shell32.calls == [("SetCurrentProcessExplicitAppUserModelID", "Upreel.Upreel")]
+    assert libraries.user32.calls[0][1].value == 0xFFFFFFFF
+    assert libraries.dwmapi.calls[0][2] == 20
+
+
+def test_without_a_taskbar_progress_is_asked_for_once_and_no_more(
+    windows: Any, libraries: SimpleNamespace
+) -> None:
+    windows.show_progress(1, Progress.RUNNING, 0.5)
+    windows.show_progress(1, Progress.NONE, 0.0)
+    assert [call[0] for call in libraries.ole32.calls].count("CoCreateInstance") == 1
+
+
+def test_explorer_is_windows_own_and_no_console_flashes(
+    windows: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[tuple[Any, int]] = []
+    opened: list[str] = []
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda command, creationflags: started.append((command, creationflags))
+    )
+    monkeypatch.setattr(os, "startfile", opened.append, raising=False)
+    monkeypatch.setenv("SYSTEMROOT", "D:\\WINNT")
+    film = tmp_path / "film.mp4"
+    assert windows.show_in_folder(film)
+    assert (started, opened) == ([], [str(tmp_path)])  # the film is gone: its folder
+    film.write_bytes(b"film")
+    assert windows.show_in_folder(film)
+    command, flags = started[0]
+    assert command.startswith('"D:\\WINNT\\explorer.exe" /select,"')
+    assert flags == 0x08000000
