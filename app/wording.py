@@ -7,6 +7,7 @@ from pathlib import Path
 from app.i18n import tr
 from app.state.job_row import JobRow, JobState
 from engine.geometry import Size
+from engine.winpaths import shown
 
 
 def duration(seconds: float) -> str:
@@ -119,7 +120,7 @@ def remaining(row: JobRow) -> str:
 def folder(path: Path) -> str:
     """A folder as people write it: home shortened to "~"."""
     home = Path.home()
-    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else shown(path)
 
 
 def _done(row: JobRow) -> str:

@@ -24,6 +24,7 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, WheellessSlider
 from engine.plan import Plan
 from engine.settings import schema
+from engine.winpaths import shown
 
 FIELDS = ("container", "codec", "crf")  # the settings that this form edits
 _NAME_CHARACTERS_REFUSED = set('<>:"/\\|?*')
@@ -192,7 +193,7 @@ class OutputForm(QWidget):
         if self._output is None:
             return
         chosen = QFileDialog.getExistingDirectory(
-            self, tr("Folder of the result"), str(self._folder)
+            self, tr("Folder of the result"), shown(self._folder)
         )
         if chosen:
             self.output_chosen.emit(

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from engine import winpaths
 from engine.errors import PretendedCard, WeightsMissing
 from engine.hardware.cards import pretended
 from engine.pipeline.prepare import Machine, check_plan, make_plan
+from engine.pipeline.sources import probe_source
 from engine.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.probe import probe
@@ -37,6 +39,25 @@ def _source(kind: str, folder: Path) -> tuple[Path, str]:
     if kind == "picture":
         return make_picture(folder / "still.png"), "still_copy.png"
     return make_pictures(folder / "shots", 3), "shot_copy"
+
+
+def test_paths_become_openable_at_the_two_doors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stands for Windows' long form: what no call can open becomes what every call can."""
+    real, meant = tmp_path / "real", tmp_path / "meant"
+    real.mkdir()
+    make_clip(real / "film.mkv", frames=3)
+    monkeypatch.setattr(
+        winpaths, "openable", lambda path: Path(str(path).replace(str(meant), str(real)))
+    )
+    media = probe_source(meant / "film.mkv", COPY)
+    assert media.path == real / "film.mkv"
+    machine = Machine(settings=EngineSettings(), jobs_folder=tmp_path / "jobs")
+    for output in (meant, meant / "new.mkv"):
+        plan = make_plan(media, COPY, output, machine)
+        assert plan.fits
+        assert plan.output.parent == real
 
 
 def test_new_folder_becomes_the_result_of_a_sequence(tmp_path: Path) -> None:
