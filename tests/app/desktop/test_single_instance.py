@@ -57,6 +57,21 @@ def test_the_next_start_is_first_when_the_first_has_ended(qapp: object, tmp_path
     other.end()
 
 
+KILLED = LATER.rpartition("sys.exit")[0] + "SingleInstance(folder).begin([]) and os._exit(9)"
+
+
+def test_a_start_after_a_kill_is_first_and_listens(qapp: object, tmp_path: Path) -> None:
+    code = "import os" + KILLED
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    assert done.returncode == 9
+    assert (tmp_path / "window.lock").exists()
+    again = SingleInstance(tmp_path)
+    assert again.begin([], patience_s=0.0)
+    assert again._server is not None
+    assert again._server.isListening()
+    again.end()
+
+
 def test_who_gets_no_answer_opens_a_window(qapp: object, tmp_path: Path) -> None:
     silent = SingleInstance(tmp_path)
     assert silent.begin([])
