@@ -150,7 +150,8 @@ def _stages(
     """Moments of each stage, weights apart: what it computes beside what the others leave."""
     encode, decode = diffusion_vae.encoding(_encoding(vae, plan, model)), _decode(vae, plan, model)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
-    latents = 3 * latents_of(plan) * _latent_bytes(vae, plan)
+    coming = 2 * diffusion_vae.SLICES if plan.encode_tile is not None else 0  # of two visits
+    latents = (3 * latents_of(plan) + coming) * _latent_bytes(vae, plan)
     forward, kept = transformer
     held = Moment(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
     placing = Moment(STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers)

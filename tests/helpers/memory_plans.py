@@ -133,6 +133,8 @@ def random_seedvr2(seed: int) -> tuple[ModelPlan, int]:
         frames = 65
     if tiles != "none":
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
+    if changes.get("warm_up"):
+        frames = max(frames, 37)  # until tiles have as many latents behind them as they begin early
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
 
 

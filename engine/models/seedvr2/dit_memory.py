@@ -138,8 +138,10 @@ class _Forward:
         config, inner = self.config, self.config.inner_dim
         text = self.text * 4 * inner * self.item + self.text * inner * 2 * _EXACT
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
-        exact = 0 if self.fresh else 3 * self.chunk * inner * _EXACT  # of q, k and v of a chunk
-        scratch = 192 * _MIB + widest * self.item if self.is_card else min(2 * _MIB, exact + _MIB)
+        doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else inner)
+        exact = 0 if self.fresh else self.chunk * doubled * _EXACT  # of numbers in two bytes
+        some = min(2 * _MIB, exact) + (_MIB if self.fresh else _MIB // 4)
+        scratch = 192 * _MIB + widest * self.item if self.is_card else some
         return self.texts_bytes() + self.vectors_bytes() + text + scratch
 
     def texts_bytes(self) -> int:

@@ -175,6 +175,7 @@ class Shot:
                 if begin >= self._restart.block and len(shown):
                     is_end = frame > self._step * (until - 1)
                     yield Restored(first=frame - len(frames), frames=shown, ends_block=is_end)
+                del frames, shown  # before others are decoded
 
     def _first_frame(self, latent: int) -> int:
         """The first frame that the decoder gives for a latent; one alone where it begins."""

@@ -216,6 +216,7 @@ class RunningShot:
         for part in self._shot.push(placed, last=last):
             yield replace(part, first=part.first + self._start)
             has_decoded = True
+            del part  # another clip may follow at once
         if has_decoded:
             self._model.rest()
 

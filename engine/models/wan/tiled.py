@@ -146,6 +146,7 @@ class TiledHalf:
                 canvas = self._canvas_for(part) if canvas is None else canvas
                 cut(canvas, box)[start : start + len(part)] = part.cpu()
             done(index, part[-1])
+            del part  # before the next tile begins
         self._seen += len(self._fresh)
         self._fresh, self._past = [], known[-way.early :] if way.early else []
         if canvas is None:

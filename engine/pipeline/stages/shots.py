@@ -64,12 +64,14 @@ class Shots:
                 fresh = self._fresh(part)
                 if len(fresh.frames):
                     yield self._finished(fresh, piece.shot, ended)
+                del part, fresh  # before the model goes on
 
     def _whole(self, parts: Iterator[Restored]) -> Iterator[Restored]:
         """Parts as they come, or in whole blocks for colours that are corrected in blocks."""
         for part in parts:
             if not self._model.is_pooled:
                 yield part
+                del part  # before the model goes on
                 continue
             self._block.append(part)
             if part.ends_block:
