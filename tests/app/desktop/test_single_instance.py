@@ -57,7 +57,10 @@ def test_the_next_start_is_first_when_the_first_has_ended(qapp: object, tmp_path
     other.end()
 
 
-KILLED = LATER.rpartition("sys.exit")[0] + "SingleInstance(folder).begin([]) and os._exit(9)"
+KILLED = (
+    LATER.rpartition("sys.exit")[0]
+    + "first = SingleInstance(folder)\nfirst.begin([]) and os._exit(9)"
+)
 
 
 def test_a_start_after_a_kill_is_first_and_listens(qapp: object, tmp_path: Path) -> None:
