@@ -103,7 +103,7 @@ def test_a_job_with_wan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["hevc", "ffv1"])
 def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> None:
-    plan = job(tmp_path, "960x540", 60, codec=codec)
+    plan = job(tmp_path, "640x360", 40, codec=codec)
     ended = upscale(plan.source, tmp_path / "out.mkv", "--model", "lite", "--set", f"codec={codec}")
     predicted = ram_bytes(plan)
     ratio = predicted / ended.peak_bytes
