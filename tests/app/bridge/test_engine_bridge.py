@@ -42,7 +42,7 @@ def test_every_event_of_the_engine_has_a_signal(qtbot: QtBot) -> None:
         for kind in vars(events).values()
         if isinstance(kind, type)
         and issubclass(kind, events.Event)
-        and kind not in (events.Event, events.JobEvent, events.WeightsEvent)
+        and kind not in (events.Event, events.JobEvent, events.WeightsEvent, events.RuntimeEvent)
     ]
     signals = {str(name) for name in dir(EngineBridge)}
     for kind in kinds:
