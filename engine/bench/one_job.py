@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from engine.control import Control
@@ -18,6 +19,14 @@ from engine.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Seconds of one step: of all threads of the process, and of the clock."""
+
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What a job took.
 
@@ -26,14 +35,14 @@ class Ran:
         wall_s: From start to finish.
         plan: As it ended.
         report: What was proved about the result.
-        steps: CPU seconds of each step: "run", "mux", "verify".
+        steps: What each step took: "run", "mux", "verify".
     """
 
     cpu_s: float
     wall_s: float
     plan: Plan
     report: Report
-    steps: dict[str, float]
+    steps: dict[str, Spent]
 
 
 def run_once(media: MediaInfo, plan: Plan, folder: Path, control: Control | None = None) -> Ran:
@@ -80,17 +89,23 @@ def run_once(media: MediaInfo, plan: Plan, folder: Path, control: Control | None
 class _Steps:
     """An EventSink that notes when each step of the job began."""
 
-    marks: list[tuple[str, float]] = field(default_factory=list)
+    marks: list[tuple[str, float, float]] = field(default_factory=list)
 
     def emit(self, event: Event) -> None:
         """Note the beginning of a step."""
         if isinstance(event, StageStarted):
-            self.marks.append((event.stage, time.process_time()))
+            self._mark(event.stage)
 
-    def spent(self) -> dict[str, float]:
-        """CPU seconds of each step; the last one ends now."""
-        ends = [*(at for _, at in self.marks[1:]), time.process_time()]
-        return {name: end - at for (name, at), end in zip(self.marks, ends, strict=True)}
+    def spent(self) -> dict[str, Spent]:
+        """What each step took; the last one ends now."""
+        self._mark("")
+        return {
+            name: Spent(cpu_s=cpu_end - cpu, wall_s=wall_end - wall)
+            for (name, cpu, wall), (_, cpu_end, wall_end) in pairwise(self.marks)
+        }
+
+    def _mark(self, name: str) -> None:
+        self.marks.append((name, time.process_time(), time.perf_counter()))
 
 
 class _Log:
