@@ -195,12 +195,15 @@ class _Search:
     def _filled(self, way: _Way) -> Iterator[ModelPlan]:
         """A way with the tiles that take least time among those that fit, if any do."""
         limit = self._limit(way)
-        plans = [plan for plan in self._tiled(way, limit) if self._fits_host(plan)]
+        tiled = list(self._tiled(way, limit))
+        plans = [plan for plan in tiled if self._fits_host(plan)]
+        if len(plans) < len(tiled):  # the card has room where main memory has none
+            plans += self._tiled(way, limit, with_host=True)
         models = [self._pinned(plan, way) for plan in plans]
         if models:
             yield models[0] if len(models) == 1 else min(models, key=self.room.seconds)
 
-    def _tiled(self, way: _Way, limit: int) -> Iterator[DiffusionPlan]:
+    def _tiled(self, way: _Way, limit: int, *, with_host: bool = False) -> Iterator[DiffusionPlan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another.
 
         What one of them keeps may wait while the other works, so that both bear on each other.
@@ -211,10 +214,12 @@ class _Search:
             return replace(base, encode_tile=encode[first], decode_tile=decode[second])
 
         def fits(first: int, second: int) -> bool:
-            return self._load(tiled(first, second)) <= limit
+            plan = tiled(first, second)
+            return self._load(plan) <= limit and (not with_host or self._fits_host(plan))
 
         for pair in pairs_within(len(encode), len(decode), fits):
-            yield tiled(*pair)
+            if fits(*pair):
+                yield tiled(*pair)
 
     def _limit(self, way: _Way) -> int:
         """Bytes that a job may take with as many weights as in `_base`."""
