@@ -31,8 +31,12 @@ def test_processor_time_is_that_of_the_work() -> None:
 
 
 def test_threads_are_told_apart_by_name() -> None:
+    def work() -> None:
+        busy(0.3)
+        time.sleep(0.5)  # still there when somebody looks, on a machine that is busy too
+
     with ThreadTimes() as times:
-        thread = threading.Thread(target=busy, args=(0.3,), name="read")
+        thread = threading.Thread(target=work, name="read")
         thread.start()
         thread.join()
     assert 0.1 < times.seconds["read"] < 0.5
