@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine import events
 from engine.plan import Notice, Plan
+from engine.readings import GpuReading, Holder
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ CARD, SMALL_CARD = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(model="seedvr2-7b-sharp", height=1080)
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
-_GPU = events.GpuReading(
+_GPU = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
     total_mb=16303,
     ours_mb=0,
@@ -40,7 +41,7 @@ _SPILLED = replace(
     temperature_c=67,
     power_w=241,
     spilled_mb=1229,
-    holders=(events.Holder(name="chrome.exe", mb=2150), events.Holder(name="dwm.exe", mb=890)),
+    holders=(Holder(name="chrome.exe", mb=2150), Holder(name="dwm.exe", mb=890)),
 )
 
 
@@ -55,7 +56,7 @@ def _as_if_here(plan: Plan) -> Plan:
     return replace(plan, notices=notices, is_pretended=False, is_measured=True, seconds_error=off)
 
 
-def _telemetry(player: Player, gpu: events.GpuReading) -> None:
+def _telemetry(player: Player, gpu: GpuReading) -> None:
     last = next(e for e in reversed(player.recording.said) if isinstance(e, events.Telemetry))
     player.say([replace(last, gpu=gpu)])
 

@@ -13,6 +13,7 @@ from engine.geometry import Box, Size
 from engine.media import MediaInfo, Reading
 from engine.plan import Notice, Plan
 from engine.published import Phase, PublishedState
+from engine.readings import GpuReading
 from engine.report import BenchReport, Report
 from engine.runtime.state import Phase as RuntimePhase
 from engine.runtime.state import RuntimeState
@@ -180,31 +181,6 @@ class JobFailed(JobEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled(JobEvent):
     """The user stopped the job; finished segments stay."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A program that holds memory of a card; MB are 2**20 bytes."""
-
-    name: str  # of its file, as "chrome.exe"
-    mb: int | None  # None where the driver does not tell
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuReading:
-    """One card at one moment; MB are 2**20 bytes."""
-
-    name: str
-    total_mb: int
-    ours_mb: int
-    others_mb: int
-    load_percent: int
-    temperature_c: int
-    driver: str = ""
-    spilled_mb: int = 0  # of ours, that Windows moved to main memory
-    power_w: int = 0
-    link: str = ""  # "PCIe 4.0 x16"
-    holders: tuple[Holder, ...] = ()  # other programs, the largest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.events import GpuReading
 from engine.hardware import devices, holders, nvml, shared_memory
 from engine.hardware.cards import LANE_BYTES_S
 from engine.hardware.devices import Gpu
+from engine.readings import GpuReading
 
 _MB = 2**20
 # CUDA itself keeps some tens of MB in main memory: less than this is no spilling (not yet seen on a

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import psutil
 
-from engine.events import Holder
 from engine.hardware import devices, nvml, shared_memory
+from engine.readings import Holder
 
 _MB = 2**20
 _MOST = 8  # that anybody reads

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 from engine.errors import OutOfMemory
-from engine.events import Holder
 from engine.geometry import Size
 from engine.memory import diffusion, peaks, wan
 from engine.memory.budget import PROGRAM_BYTES
@@ -15,6 +14,7 @@ from engine.memory.diffusion_needs import STEP
 from engine.memory.family import tiles_per_frame
 from engine.memory.planner import smaller_model, wider_model
 from engine.plan import DiffusionPlan, ModelPlan, Notice, Plan, StagePlan, WanPlan
+from engine.readings import Holder
 from engine.units import memory_text
 
 Why = Literal["out-of-memory", "spilled", "overflow"]

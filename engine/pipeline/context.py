@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.control import Control
-from engine.events import EventSink, Holder
+from engine.events import EventSink
 from engine.media import MediaInfo
 from engine.memory.spill_guard import SpillGuard
 from engine.plan import Plan
+from engine.readings import Holder
 
 
 class GivenBack(Exception):

@@ -10,9 +10,10 @@ from pytestqt.qtbot import QtBot
 
 from app import desktop
 from app.state.job_row import JobState
-from engine import commands, events
+from engine import commands
 from engine.errors import ErrorInfo
 from engine.plan import Notice
+from engine.readings import GpuReading
 from tests.app.conftest import Bench
 
 
@@ -213,7 +214,7 @@ def test_without_a_card_the_window_says_so_and_works(bench: Bench) -> None:
 
 
 def test_with_a_card_its_memory_is_shown(bench: Bench) -> None:
-    reading = events.GpuReading(
+    reading = GpuReading(
         name="NVIDIA Test Card",
         total_mb=16384,
         ours_mb=4096,

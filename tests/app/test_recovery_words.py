@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.engine_words import said
 from app.i18n import Languages
-from engine.events import Holder
 from engine.memory.downgrade import holder_words, no_smaller
+from engine.readings import Holder
 from tests.helpers.plans import a_plan
 
 CHANGES = [

@@ -10,6 +10,7 @@ from engine.errors import EngineStopped, ErrorInfo
 from engine.geometry import Box, FrameSpan, Size
 from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
 from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
+from engine.readings import GpuReading
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
 from tests.helpers.fake_bench import FakeBench
@@ -284,7 +285,7 @@ class FakeEngine:
         self._forget(job_id)
         self.sink.emit(events.JobFailed(job_id=job_id, error=error))
 
-    def say_telemetry(self, gpu: events.GpuReading | None = None) -> None:
+    def say_telemetry(self, gpu: GpuReading | None = None) -> None:
         """One reading of the machine."""
         self.sink.emit(
             events.Telemetry(

@@ -4,12 +4,12 @@ import dataclasses
 
 from PySide6.QtWidgets import QLabel, QWidget
 
-from engine import events
+from engine.readings import GpuReading, Holder
 from tests.app.conftest import Bench
 from tests.app.monitor.test_plan_card import plan, say_plan
 from tests.helpers.fake_plans import on_card
 
-GPU = events.GpuReading(
+GPU = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
     total_mb=16303,
     ours_mb=10240,
@@ -19,11 +19,11 @@ GPU = events.GpuReading(
     driver="581.29",
     power_w=212,
     link="PCIe 5.0 x16",
-    holders=(events.Holder(name="chrome.exe", mb=2150), events.Holder(name="dwm.exe", mb=None)),
+    holders=(Holder(name="chrome.exe", mb=2150), Holder(name="dwm.exe", mb=None)),
 )
 
 
-def hear(bench: Bench, gpu: events.GpuReading | None) -> None:
+def hear(bench: Bench, gpu: GpuReading | None) -> None:
     bench.engine.say_telemetry(gpu)
     bench.hear()
 

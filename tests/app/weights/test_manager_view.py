@@ -25,6 +25,7 @@ from app.weights.manager_view import ManagerView
 from engine import commands, events
 from engine.errors import ErrorInfo
 from engine.plan import Notice
+from engine.readings import GpuReading
 from tests.app.conftest import Bench
 from tests.helpers.fake_weights import FakeWeights
 
@@ -398,7 +399,7 @@ def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: O
     models.bench.engine.say_telemetry()
     models.bench.hear()
     assert models.part("noCard").isVisible()
-    card = events.GpuReading(
+    card = GpuReading(
         name="NVIDIA Test", total_mb=16384, ours_mb=0, others_mb=0, load_percent=0, temperature_c=40
     )
     models.bench.engine.say_telemetry(card)

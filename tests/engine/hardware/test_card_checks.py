@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from engine.events import Holder
 from engine.hardware import card_checks, devices, gpu_reading, holders, shared_memory
 from engine.hardware.cards import GIB
 from engine.hardware.gpu_reading import Link
+from engine.readings import Holder
 
 CARD = devices.Gpu(
     name="NVIDIA GeForce RTX 4070",

@@ -7,10 +7,10 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.events import GpuReading, Holder
 from engine.hardware import gpu_reading, holders, nvml, shared_memory
 from engine.hardware.gpu_reading import Link, OwnMemory, link_text
 from engine.hardware.shared_memory import Adapter, Use
+from engine.readings import GpuReading, Holder
 
 MIB = 2**20
 ME = os.getpid()

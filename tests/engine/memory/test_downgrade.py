@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import Holder
 from engine.geometry import Size
 from engine.memory.downgrade import change_of, next_plan, no_smaller, notice_of
 from engine.plan import (
@@ -20,6 +19,7 @@ from engine.plan import (
     WanPlan,
     WeightsPlan,
 )
+from engine.readings import Holder
 from tests.helpers.plans import a_plan
 
 FILE = WeightsPlan(path=Path("a.safetensors"))

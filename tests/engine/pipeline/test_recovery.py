@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from engine.errors import Cancelled, OutOfMemory
-from engine.events import Holder, PlanDowngraded, SegmentDone, Warned
+from engine.events import PlanDowngraded, SegmentDone, Warned
 from engine.jobs.checkpoint import Checkpoint
 from engine.memory.spill_guard import SURE_BYTES, SpillGuard
 from engine.models import registry
@@ -24,6 +24,7 @@ from engine.models.wan.upscaler import WanUpscaler
 from engine.pipeline import run as run_module
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
+from engine.readings import Holder
 from engine.units import memory_text
 from engine.video.decode import FrameReader
 from engine.video.encode import SegmentWriter

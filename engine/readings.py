@@ -1,0 +1,30 @@
+"""What a card says of itself at one moment: plain data, for gauges and plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A program that holds memory of a card; MB are 2**20 bytes."""
+
+    name: str  # of its file, as "chrome.exe"
+    mb: int | None  # None where the driver does not tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One card at one moment; MB are 2**20 bytes."""
+
+    name: str
+    total_mb: int
+    ours_mb: int
+    others_mb: int
+    load_percent: int
+    temperature_c: int
+    driver: str = ""
+    spilled_mb: int = 0  # of ours, that Windows moved to main memory
+    power_w: int = 0
+    link: str = ""  # "PCIe 4.0 x16"
+    holders: tuple[Holder, ...] = ()  # other programs, the largest first
