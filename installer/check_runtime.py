@@ -24,8 +24,8 @@ from pathlib import Path, PureWindowsPath
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.helpers import runtimes  # noqa: E402 - the path
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server  # noqa: E402
+from tests.helpers import runtimes  # noqa: E402 - behind the path to it
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server  # noqa: E402 - behind the path to it
 
 _LIMIT_S = 180
 _CUT = 700  # bytes

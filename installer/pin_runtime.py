@@ -24,9 +24,9 @@ from urllib.parse import unquote, urldefrag, urljoin
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load  # noqa: E402 - the path
-from engine.weights import fetch  # noqa: E402
-from engine.weights.unpack import place_of  # noqa: E402
+from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load  # noqa: E402 - behind the path to it
+from engine.weights import fetch  # noqa: E402 - behind the path to it
+from engine.weights.unpack import place_of  # noqa: E402 - behind the path to it
 
 CATALOGUE = ROOT / "resources" / "runtime.toml"
 _TIMEOUT_S = 60.0

@@ -6,6 +6,7 @@ machine: neither its card nor its model files nor what it measured.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -274,7 +275,8 @@ def _choice(preset: Preset) -> str:
 
 def main() -> int:
     """Write the page to standard output."""
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]  # a real file
+    if isinstance(sys.stdout, io.TextIOWrapper):  # another kind where somebody captures the page
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     for line in page():
         sys.stdout.write(f"{line}\n")
     return 0

@@ -20,6 +20,7 @@ _CAPABILITY: dict[Generation, tuple[int, int]] = {
     "ada": (8, 9),
     "blackwell": (12, 0),
 }
+_GENERATIONS: dict[str, Generation] = {name: name for name in _CAPABILITY}
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
 # Of PCIe by generation, one lane, one way.
 LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
@@ -106,7 +107,7 @@ def pretended(name: str, memory_bytes: int = 0) -> Card:
 
 
 def _card(row: dict[str, int | str]) -> Card:
-    generation: Generation = row["generation"]  # type: ignore[assignment]  # checked by a test
+    generation = _GENERATIONS[str(row["generation"])]
     cores, clock = float(row["cores"]), float(row["boost_mhz"]) * 1e6
     return Card(
         name=str(row["name"]),

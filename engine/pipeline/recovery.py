@@ -56,7 +56,9 @@ def attempt(work: Callable[[], None]) -> Failure | None:
     failure = None
     try:
         work()
-    except Exception as err:
+    except (
+        Exception
+    ) as err:  # drivers and libraries say "no memory" in many classes: the text tells
         failure = reason_of(err)
         if failure is None:
             raise
@@ -154,7 +156,7 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
     for _ in range(2):
         try:
             return work()
-        except Exception as err:
+        except Exception as err:  # as in `attempt`; all others go on
             if not is_out_of_memory(err):
                 raise
             logger.warning("%s: %s\n%s", what, err, let_go(err))
