@@ -56,9 +56,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
     failure = None
     try:
         work()
-    except (
-        Exception
-    ) as err:  # drivers and libraries say "no memory" in many classes: the text tells
+    except Exception as err:  # "no memory" comes in many classes: the text tells
         failure = reason_of(err)
         if failure is None:
             raise
