@@ -62,7 +62,7 @@ class Recording:
     weights: list[events.Event] = field(default_factory=list)
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
-    presets: list[events.Event] = field(default_factory=list)
+    presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
     on_card: list[events.Event] = field(default_factory=list)  # planned for a card of the table
     too_much: list[events.Event] = field(default_factory=list)  # for a card that is too small
 
@@ -146,6 +146,8 @@ def record(folder: Path) -> Recording:
     _listen(sink, recording.frame, (events.PreviewReady,))
     engine.send(commands.ListWeights())
     _listen(sink, recording.weights, (events.WeightsListed,))
+    engine.send(commands.ListPresets())
+    _listen(sink, recording.presets, (events.PresetsListed,))
     engine.send(commands.StopQueue())
     planned = (events.PlanChosen, events.JobRejected)
     settings = JobSettings(model="seedvr2-3b", strength=80)
@@ -160,7 +162,7 @@ def record(folder: Path) -> Recording:
 
 
 def _pretend(recording: Recording, output: Path) -> None:
-    """What the engine plans for cards of the table, and the presets that it offers for one."""
+    """What the engine plans for cards of the table, behind the presets that it offers for them."""
     from engine.api import Engine, pretended
 
     source = paths.resource("samples", "upreel_sample.mp4")
@@ -171,9 +173,8 @@ def _pretend(recording: Recording, output: Path) -> None:
         sink = _Sink()
         engine = Engine(sink, pretend=pretended(card))
         engine.start()
-        if kept is recording.on_card:
-            engine.send(commands.ListPresets())
-            _listen(sink, recording.presets, (events.PresetsListed,))
+        engine.send(commands.ListPresets())
+        _listen(sink, kept, (events.PresetsListed,))
         add = commands.AddJob(job_id="card", source=source, settings=settings, output=output)
         engine.send(add)
         _listen(sink, kept, (events.PlanChosen, events.JobRejected))

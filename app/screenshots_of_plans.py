@@ -50,10 +50,9 @@ def _plan(said: list[events.Event]) -> Plan:
 
 
 def _as_if_here(plan: Plan) -> Plan:
-    """The same plan, as if card and model were there and measured."""
+    """The same plan, as if card and model were there; its time stays the guess that it is."""
     notices = tuple(n for n in plan.notices if n.code not in _OF_THIS_MACHINE)
-    off = 0.09 * plan.seconds
-    return replace(plan, notices=notices, is_pretended=False, is_measured=True, seconds_error=off)
+    return replace(plan, notices=notices, is_pretended=False)
 
 
 def _telemetry(player: Player, gpu: GpuReading) -> None:
@@ -62,6 +61,7 @@ def _telemetry(player: Player, gpu: GpuReading) -> None:
 
 
 def _show(player: Player, said: list[events.Event], settings: JobSettings, plan: Plan) -> None:
+    player.say([event for event in said if isinstance(event, events.PresetsListed)])
     player.add("sample", "upreel_sample.mp4", settings)
     changed = [replace(e, plan=plan) if isinstance(e, events.PlanChosen) else e for e in said]
     player.play(changed)
