@@ -25,8 +25,9 @@ def duration(seconds: float) -> str:
 def about(seconds: float, error: float) -> str:
     """An expected time with how far it may be off, in one unit: "45 ± 4 min"."""
     unit, length = ("s", 1) if seconds < 90 else ("min", 60) if seconds < 5400 else ("h", 3600)
-    value = f"{seconds / length:.1f}" if length == 3600 else f"{seconds / length:.0f}"
-    off = f"{error / length:.1f}" if length == 3600 else f"{max(1, round(error / length))}"
+    has_tenths = length == 3600 and seconds < 36000
+    value = f"{seconds / length:.1f}" if has_tenths else f"{seconds / length:.0f}"
+    off = f"{error / length:.1f}" if has_tenths else f"{max(1, round(error / length))}"
     if not error:
         return duration(seconds)
     texts = {
