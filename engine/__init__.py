@@ -2,4 +2,6 @@
 
 from engine import environment
 
+__version__ = "0.1.0"  # as in pyproject.toml; what an update is compared with
+
 environment.prepare()  # here, since whatever loads torch has imported this package first

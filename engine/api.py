@@ -40,6 +40,7 @@ __all__ = [
     "plan",
     "pretended",
     "probe",
+    "start_update",
     "unfinished",
     "verify",
 ]
@@ -144,6 +145,21 @@ def plan(
         pretend=pretend or pretending.from_environment(),
     )
     return make_plan(probe_source(source, settings), settings, output, machine)
+
+
+def start_update() -> Path:
+    """Start the setup of a newer version that was loaded; the program has to end then.
+
+    Returns:
+        The setup.
+
+    Raises:
+        UpdateNotInstallable: No setup can update this copy, or it does not start.
+        UpdateMissing, UpdateDamaged: It is not here, or was changed.
+    """
+    from engine.jobs import update_start
+
+    return update_start.start_update()
 
 
 def verify(source: Path, output: Path) -> Report:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["dit", "vae", "text", "wheel"]  # a wheel is a part of an NVIDIA runtime
+# a wheel is a part of an NVIDIA runtime, a setup that of a newer version of the program
+Kind = Literal["dit", "vae", "text", "wheel", "setup"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
 Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]

@@ -110,6 +110,10 @@ class Services(Protocol):
         """Jobs that can be resumed."""
         ...
 
+    def start_update(self) -> Path:
+        """Start the setup of a newer version that was loaded; this program has to end then."""
+        ...
+
     def doctor(self) -> Sequence[DoctorLine]:
         """Run the self-test."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from engine import __version__
 from engine.bench.options import DEVICES, DTYPES
 from engine.bench.vae_models import MODELS
 from engine.cli import (
@@ -20,6 +21,7 @@ from engine.cli import (
     probe,
     resume,
     runtime,
+    update,
     upscale,
     verify,
 )
@@ -49,6 +51,7 @@ def build() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"Upreel {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add = partial(_add, commands)
     _upscale(add)
@@ -57,6 +60,7 @@ def build() -> argparse.ArgumentParser:
     latents.register(add)
     models.register(add)
     runtime.register(add)
+    update.register(add)
     presets.register(add)
     _machine(add)
     return parser

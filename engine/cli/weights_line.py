@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeAlias
 
 from engine.events import RuntimeProgress, WeightsProgress
 from engine.units import duration_text
+from engine.updates.messages import UpdateProgress
 
 _WORDS = {"download": "downloading", "verify": "checking", "import": "copying", "remove": ""}
 _RUNTIME_WORDS = {
@@ -18,13 +19,16 @@ _RUNTIME_WORDS = {
     "remove": "removing",
     "use": "choosing",
 }
+_UPDATE_WORDS = {"check": "asking for", "download": "downloading", "install": "checking"}
 _LINE_EVERY_S = 10.0
+
+_Progress: TypeAlias = WeightsProgress | RuntimeProgress | UpdateProgress
 
 
 class WeightsLine(Protocol):
     """Takes the progress of one file after the other."""
 
-    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
+    def show(self, event: _Progress) -> None:
         """Tell how far it is."""
         ...
 
@@ -39,10 +43,12 @@ def line_on(stream: IO[str]) -> WeightsLine:
     return _Over(stream) if is_terminal else _Lines(stream)
 
 
-def progress_words(event: WeightsProgress | RuntimeProgress) -> str:
+def progress_words(event: _Progress) -> str:
     """How far a file is, in MB: "downloading x: 120 of 6780 MB (1 %), 23.4 MB/s, 4 min left"."""
     if isinstance(event, WeightsProgress):
         start = f"{_WORDS[event.phase]} {event.file}: "
+    elif isinstance(event, UpdateProgress):
+        start = f"{_UPDATE_WORDS[event.phase]} the update: "
     else:
         start = f"{_RUNTIME_WORDS[event.phase]} the NVIDIA runtime {event.runtime}: "
     if not event.done_mb and not event.total_mb:
@@ -55,7 +61,7 @@ def progress_words(event: WeightsProgress | RuntimeProgress) -> str:
     return start + ", ".join(words)
 
 
-def _amount(event: WeightsProgress | RuntimeProgress) -> str:
+def _amount(event: _Progress) -> str:
     digits = 0 if max(event.total_mb, event.done_mb) >= 10 else 1
     done = f"{event.done_mb:.{digits}f}"
     if not event.total_mb:
@@ -68,7 +74,7 @@ class _Over:
         self._stream = stream
         self._width = 0
 
-    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
+    def show(self, event: _Progress) -> None:
         self._write(progress_words(event))
 
     def clear(self) -> None:
@@ -87,7 +93,7 @@ class _Lines:
         self._stream = stream
         self._due = time.monotonic() + _LINE_EVERY_S
 
-    def show(self, event: WeightsProgress | RuntimeProgress) -> None:
+    def show(self, event: _Progress) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _LINE_EVERY_S
             self._stream.write(progress_words(event) + "\n")

@@ -28,11 +28,13 @@ from engine.jobs.preset_desk import PresetDesk
 from engine.jobs.runner import prepared, run
 from engine.jobs.runtime_desk import RuntimeDesk
 from engine.jobs.store import JobStore
+from engine.jobs.update_desk import UpdateDesk
 from engine.jobs.weights_worker import WeightsWorker
 from engine.memory import in_use
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.sources import decoded, described, probe_source
 from engine.plan import Notice
+from engine.updates import messages as m
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class EngineThread(threading.Thread):
         self._leaving = False
         self._weights = WeightsWorker(sink)
         self._runtimes = RuntimeDesk(sink)
+        self._updates = UpdateDesk(sink)
         self._latents = LatentDesk(sink)
         self._bench = BenchDesk(sink, lambda: self.send(_BenchEnded()))
         self._presets = PresetDesk(sink, machine.pretend)
@@ -103,6 +106,11 @@ class EngineThread(threading.Thread):
             c.UseRuntime: self._runtimes.answer,
             c.RemoveRuntime: self._runtimes.answer,
             c.StopRuntime: self._runtimes.answer,
+            m.ShowUpdate: self._updates.answer,
+            m.CheckUpdate: self._updates.answer,
+            m.DownloadUpdate: self._updates.answer,
+            m.InstallUpdate: self._updates.answer,
+            m.StopUpdate: self._updates.answer,
             c.ChangeEngine: self._change_engine,
             c.RunBench: self._run_bench,
             c.StopBench: self._stop_bench,
@@ -127,6 +135,7 @@ class EngineThread(threading.Thread):
         finally:
             self._weights.close(_LEAVE_S)
             self._runtimes.close(_LEAVE_S)
+            self._updates.close(_LEAVE_S)
             self._latents.close(_LEAVE_S)
             self._bench.close(_LEAVE_S)
             sampler.stop()

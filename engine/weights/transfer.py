@@ -107,7 +107,7 @@ class Transfer:
             failed = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failed + 1
             logger.info("%s from %s: %r, %d times", self._file.id, host(url), trouble, failed)
             if failed >= (self._patience.tries if has_come else self._patience.first_tries):
-                raise self._failed(url, _reason(trouble)) from trouble
+                raise self._failed(url, reason(trouble)) from trouble
             wait_s = self._patience.first_wait_s * 2 ** (failed - 1)
             self._wait(max(wait_s, getattr(trouble, "wait_s", 0.0)))
         return self._is_right
@@ -120,11 +120,8 @@ class Transfer:
         """Try once; what went wrong, if that may pass; None when there is no more to be had."""
         try:
             self._try(url)
-        except ssl.SSLCertVerificationError as err:
-            why = f"its certificate is not trusted ({err.verify_message})"
-            raise self._failed(url, why) from err
-        except fetch.Refused as err:
-            raise self._failed(url, str(err)) from err
+        except (ssl.SSLCertVerificationError, fetch.Refused) as err:
+            raise self._failed(url, reason(err)) from err
         except (OSError, http.client.HTTPException, _Later) as err:
             return err
         return None
@@ -236,10 +233,13 @@ def _retry_after(reply: fetch.Reply) -> float:
     return float(text) if text.isdecimal() else 0.0  # a date is as good as nothing said
 
 
-def _reason(trouble: Exception) -> str:
+def reason(trouble: Exception) -> str:
+    """Why a server gave nothing, as a part of a sentence."""
     match trouble:
-        case _Later():
+        case _Later() | fetch.Refused():
             return str(trouble)
+        case ssl.SSLCertVerificationError(verify_message=str(text)):
+            return f"its certificate is not trusted ({text})"
         case TimeoutError():
             return "it fell silent"
         case socket.gaierror():

@@ -1,0 +1,1 @@
+"""An update of the program: its signed description, and what is said about it. No network."""

@@ -1,0 +1,100 @@
+"""What this copy of the program is: where its updates are published, and how it was installed."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from engine.paths import resource
+from engine.plain import from_plain
+from engine.updates.errors import UpdateNotInBuild
+
+Install = Literal["setup", "portable", "sources"]
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where updates are published, and whose signatures count."""
+
+    address: str = ""  # of update.json; its signature and the setup lie beside it
+    keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this build can look for updates at all."""
+        return bool(self.address and self.keys)
+
+
+def source() -> Source:
+    """Where this build finds updates; empty in the sources, filled in by a release.
+
+    `UPREEL_UPDATES` names another address; the keys stay those of the build.
+
+    Raises:
+        UpdateNotInBuild: The program's own file is damaged, or the address is not encrypted.
+    """
+    found = read(resource("update.toml"))
+    found = Source(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
+    if found.address and not is_safe(found.address):
+        raise UpdateNotInBuild(
+            "The address of the updates is no https:// address.",
+            hint="Take UPREEL_UPDATES away, or name another address.",
+        )
+    return found
+
+
+def read(path: Path) -> Source:
+    """What such a file says.
+
+    Raises:
+        UpdateNotInBuild: It is damaged.
+    """
+    try:
+        found = from_plain(Source, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        raise _damaged(path) from err
+    if not all(_KEY.fullmatch(key) for key in found.keys):
+        raise _damaged(path)
+    return found
+
+
+def is_safe(address: str) -> bool:
+    """True for https, and for http on this very machine."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return (parts.scheme == "https" and bool(host)) or (parts.scheme == "http" and _is_local(host))
+
+
+def installed_as() -> Install:
+    """How this copy came here: by the setup, as an unpacked folder, or as sources."""
+    if not getattr(sys, "frozen", False):
+        return "sources"
+    folder = Path(sys.executable).parent
+    by_setup = sys.platform == "win32" and any(folder.glob("unins*.exe"))
+    return "setup" if by_setup else "portable"
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _damaged(path: Path) -> UpdateNotInBuild:
+    return UpdateNotInBuild(
+        "The file that says where updates are published is damaged.",
+        hint="Install Upreel again.",
+        path=str(path),
+    )

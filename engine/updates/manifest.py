@@ -1,0 +1,160 @@
+"""The description of an update: JSON, signed with Ed25519 over its very bytes.
+
+    {"product": "upreel", "format": 1, "version": "0.2.0", "date": "2026-12-01",
+     "notes": {"en": "...", "zh_CN": "..."},
+     "setup": {"name": "upreel-0.2.0-setup.exe", "bytes": 180000000, "sha256": "..."}}
+
+Nothing is read of bytes whose signature is not right. A later program may add fields; one that
+changes what these mean counts `format` up, and older programs then say that they cannot read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from engine.plain import from_plain
+from engine.updates.errors import UpdateTooNew, UpdateUntrusted
+
+PRODUCT, FORMAT = "upreel", 1
+NAME, SIGNATURE = "update.json", "update.json.sig"
+MOST_BYTES = 2**18
+"""Of a description or its signature; more is none."""
+_LARGEST_SETUP = 2**31 - 1  # bytes; what a setup can be
+_MOST_SIGNATURES = 8
+_VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,3}")
+_SETUP = re.compile(r"upreel-[0-9A-Za-z._-]{1,100}\.exe")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The program that installs an update."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One version of the program, as it was published."""
+
+    version: str
+    date: str  # "2026-12-01"
+    notes: dict[str, str]  # Markdown by language; "en" is always there
+    setup: Setup
+
+
+def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
+    """A description, once its signature is right.
+
+    Args:
+        content: The bytes as they came.
+        signatures: The text beside it: a signature in Base64 on each line, one by a known key is
+            enough, so that keys can be changed.
+        keys: Public keys, 64 hexadecimal digits each.
+
+    Raises:
+        UpdateUntrusted: Nobody we trust has signed these bytes, or they describe something else.
+        UpdateTooNew: A newer program is needed to read them.
+    """
+    if not is_signed(content, signatures, keys):
+        raise UpdateUntrusted(
+            "The description of the newest version is not signed by Upreel's key.",
+            hint="Nothing was loaded. Try again later, or another network: what came was changed "
+            "on its way, or is damaged.",
+        )
+    return parse(content)
+
+
+def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
+    """Whether one of the signatures is that of a known key."""
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    for line in signatures.split()[:_MOST_SIGNATURES]:
+        try:
+            signature = base64.b64decode(line, validate=True)
+        except binascii.Error:
+            continue
+        for key in keys:
+            try:
+                VerifyKey(bytes.fromhex(key)).verify(content, signature)
+            except (BadSignatureError, ValueError):
+                continue
+            return True
+    return False
+
+
+def parse(content: bytes) -> Manifest:
+    """What signed bytes say.
+
+    Raises:
+        UpdateUntrusted: They are no description of an Upreel; whoever signed them made a mistake.
+        UpdateTooNew: A newer program is needed to read them.
+    """
+    try:
+        found = json.loads(content)
+        if found["product"] != PRODUCT:
+            raise _no_description("it is of another program")
+        if found["format"] != FORMAT:
+            raise UpdateTooNew(
+                "The newest version describes itself in a way that this one cannot read.",
+                hint="Get the setup where you got Upreel.",
+            )
+        manifest = from_plain(Manifest, found)
+    except (ValueError, TypeError, KeyError) as err:
+        raise _no_description(f"{type(err).__name__}: {err}") from err
+    why_not = _wrong(manifest)
+    if why_not:
+        raise _no_description(why_not)
+    return manifest
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether a version comes after another: 0.10 after 0.9, and 0.2.0 is 0.2."""
+    return _numbers(version) > _numbers(than)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Raises ValueError for what is no version."""
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"{version!r} is no version")
+    found = [int(part) for part in version.split(".")]
+    return (*found, *[0] * (4 - len(found)))
+
+
+def _wrong(manifest: Manifest) -> str:
+    """What is impossible in a description; "" for nothing."""
+    setup = manifest.setup
+    checks: list[tuple[Any, str]] = [
+        (_VERSION.fullmatch(manifest.version), "version"),
+        (_is_date(manifest.date), "date"),
+        (manifest.notes.get("en"), "notes"),
+        (_SETUP.fullmatch(setup.name), "name of the setup"),
+        (0 < setup.bytes <= _LARGEST_SETUP, "size of the setup"),
+        (_SHA256.fullmatch(setup.sha256), "SHA-256 of the setup"),
+    ]
+    return next((f"the {what} is impossible" for is_right, what in checks if not is_right), "")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _no_description(why: str) -> UpdateUntrusted:
+    return UpdateUntrusted(
+        "What is published as the newest version is no description of an Upreel.",
+        hint="Nothing was loaded. Try again later; it has to be put right where it is published.",
+        why=why,
+    )
