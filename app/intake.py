@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.controller import Controller
 from app.i18n import tr
-from app.jobs.found_files import LATENT_ENDINGS, PICTURE_ENDINGS, VIDEO_ENDINGS
+from app.jobs.endings import LATENT_ENDINGS, PICTURE_ENDINGS, VIDEO_ENDINGS
 from app.ui_state import UiState
 
 

@@ -9,15 +9,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
-# Names without the dot, for reading.
-_VIDEO = (
-    "3gp asf avi divx dv flv m2ts m2v m4v mkv mov mp4 mpeg mpg mts mxf nut ogv rm rmvb ts vob "
-    "webm wmv y4m"
+from app.jobs.endings import (
+    LATENT_ENDINGS,
+    PICTURE_ENDINGS,
+    VIDEO_ENDINGS,
+    WHEEL_ENDINGS,
 )
-_PICTURE = "bmp exr jpeg jpg png tif tiff webp"
-VIDEO_ENDINGS = frozenset(f".{name}" for name in _VIDEO.split())
-PICTURE_ENDINGS = frozenset(f".{name}" for name in _PICTURE.split())
-LATENT_ENDINGS = frozenset({".latent"})
+
 _MOST_FILES = 2000  # of one folder; more is a mistake of the hand, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
 
@@ -25,6 +23,11 @@ _FEWEST_NUMBERED = 3  # pictures that count as a film
 def is_latent(path: Path) -> bool:
     """Whether a file is one of ComfyUI's latents, by its name."""
     return path.suffix.lower() in LATENT_ENDINGS
+
+
+def is_wheel(path: Path) -> bool:
+    """Whether a file could be of an NVIDIA runtime, by its name."""
+    return path.suffix.lower() in WHEEL_ENDINGS
 
 
 def media_files(paths: Sequence[Path]) -> list[Path]:
