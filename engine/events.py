@@ -284,6 +284,10 @@ class RuntimesListed(Event):
     advice: str  # what suits this machine's card: a sentence
     suited: str  # id of the runtime for the card and its driver; "" where there is none
     free_mb: float  # on the disk of our own folder
+    card: str = ""  # name of the card that torch would take; "" where there is none
+    driver: str = ""  # of the card
+    driver_needed: str = ""  # the oldest that would do, where the one of the card is too old
+    follows_choice: bool = True  # the next start of this program takes what is chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,6 +141,16 @@ class EngineBridge(QObject):
                 self.weights_failed.emit(event)
             case events.WeightsStopped():
                 self.weights_stopped.emit(event)
+            case events.RuntimeProgress():
+                self.runtime_progress.emit(event)
+            case events.RuntimesListed():
+                self.runtimes_listed.emit(event)
+            case events.RuntimeDone():
+                self.runtime_done.emit(event)
+            case events.RuntimeFailed():
+                self.runtime_failed.emit(event)
+            case events.RuntimeStopped():
+                self.runtime_stopped.emit(event)
             case events.PresetsListed():
                 self.presets_listed.emit(event)
             case events.PresetFailed():
@@ -166,6 +176,8 @@ def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:
             key: tuple[str, ...] = ("progress", event.job_id, event.stage)
         elif isinstance(event, events.WeightsProgress):
             key = ("weights", event.file)
+        elif isinstance(event, events.RuntimeProgress):
+            key = ("runtime", event.runtime, event.phase)
         elif isinstance(event, events.Telemetry | events.BenchProgress):
             key = (type(event).__name__,)
         else:

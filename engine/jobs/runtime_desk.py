@@ -80,7 +80,7 @@ class RuntimeDesk:
 
     def _begin(self, task: _Task, do: Callable[[_Task], str]) -> None:
         running = self._task
-        if running is not None and running.thread is not None and running.thread.is_alive():
+        if running is not None and not running.has_ended:
             refusal = RuntimeBusy(
                 f"Upreel is at work on the NVIDIA runtime {running.runtime} already.",
                 hint="Wait until that has finished, or stop it.",
@@ -89,14 +89,19 @@ class RuntimeDesk:
             task.end(refusal)
             return
         self._task = task
+        before = running.thread if running is not None else None
         task.thread = threading.Thread(
-            target=self._work, args=(task, do), name="runtime", daemon=True
+            target=self._work, args=(task, do, before), name="runtime", daemon=True
         )
         task.thread.start()
 
     # --- in the thread
 
-    def _work(self, task: _Task, do: Callable[[_Task], str]) -> None:
+    def _work(
+        self, task: _Task, do: Callable[[_Task], str], before: threading.Thread | None
+    ) -> None:
+        if before is not None:
+            before.join()  # it has ended but for its last words
         try:
             ended: str | EngineError | Cancelled = do(task)
         except (EngineError, Cancelled) as err:
@@ -161,6 +166,7 @@ class _Task:
         self.phase: Phase = phase
         self.control = Control()
         self.thread: threading.Thread | None = None
+        self.has_ended = False
         self._sink = sink
 
     @property
@@ -175,6 +181,7 @@ class _Task:
 
     def end(self, how: str | EngineError | Cancelled) -> None:
         """Say how it ended."""
+        self.has_ended = True  # before it is said: the answer to it may be the next wish
         event: e.RuntimeEvent
         match how:
             case str():
@@ -213,6 +220,10 @@ def listed(store: RuntimeStore) -> e.RuntimesListed:
         advice=found.text,
         suited=found.runtime,
         free_mb=store.wheels.free_bytes() / 1e6,
+        card=machine.card,
+        driver=machine.driver,
+        driver_needed=found.driver,
+        follows_choice=start.follows_choice(),
     )
 
 

@@ -63,12 +63,18 @@ def choice() -> Choice:
     wanted = os.environ.get("UPREEL_RUNTIME", "")
     if wanted == BUNDLED:
         return Choice(why="UPREEL_RUNTIME asks for the torch that came with the program.")
-    if not wanted and not getattr(sys, "frozen", False):
+    if not wanted and not follows_choice():
         return Choice(why="A checkout of the sources uses the torch of its own Python.")
     name = folders.chosen() if wanted in ("", INSTALLED) else _named(wanted)
     if not name:
         return Choice(why="No NVIDIA runtime is chosen.")
     return _checked(name)
+
+
+def follows_choice() -> bool:
+    """True where a start of this program, as it was started now, takes the chosen runtime."""
+    wanted = os.environ.get("UPREEL_RUNTIME", "")
+    return wanted == INSTALLED or (not wanted and bool(getattr(sys, "frozen", False)))
 
 
 def unusable(name: str, known: RuntimeCatalogue) -> str:

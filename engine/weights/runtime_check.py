@@ -29,6 +29,7 @@ class Advice:
 
     text: str
     runtime: str = ""  # id; "" where none does
+    driver: str = ""  # the oldest that would do, where the present one is too old
 
 
 def advice(machine: Machine, known: RuntimeCatalogue) -> Advice:
@@ -41,7 +42,8 @@ def advice(machine: Machine, known: RuntimeCatalogue) -> Advice:
         return Advice(text=f"{found.title} suits {name}.", runtime=found.id)
     newest = known.runtimes[0]
     if newest.runs_on(newest.driver, machine.capability):
-        return Advice(text=f"{name} needs driver {newest.driver} or newer first.")
+        text = f"{name} needs driver {newest.driver} or newer first."
+        return Advice(text=text, driver=newest.driver)
     return Advice(text=f"No runtime has code for {name}: the processor does the work.")
 
 

@@ -137,6 +137,31 @@ def test_one_at_a_time_and_stop(
     assert store.state("cu999").state == "partial"
 
 
+def test_the_end_of_one_wish_may_be_answered_by_the_next(
+    store: RuntimeStore, heard: Listener, server: FaultyServer
+) -> None:
+    """A window hears "stopped" while the last words of the thread are still to come."""
+    server.always = Fault(drip=1000)
+    desk = RuntimeDesk(heard, store, works)
+    emit, ended = heard.emit, []
+
+    def answer(event: e.Event) -> None:
+        emit(event)
+        if isinstance(event, e.RuntimeStopped) and not ended:
+            ended.append(event)
+            desk.answer(c.RemoveRuntime(runtime="cu999"))
+
+    heard.emit = answer  # type: ignore[method-assign] # a listener that talks back
+    desk.answer(c.InstallRuntime(runtime="cu999"))
+    while not (progress := heard.wait(e.RuntimeProgress)).done_mb:
+        assert progress.phase == "download"
+    desk.answer(c.StopRuntime())
+    assert isinstance(heard.wait(*ENDS), e.RuntimeStopped)
+    assert isinstance(heard.wait(*ENDS), e.RuntimeDone)
+    assert store.state("cu999").state == "missing"
+    desk.close(10.0)
+
+
 def test_back_to_the_programs_own_and_away(desk: RuntimeDesk, heard: Listener, wheel: Path) -> None:
     for command in (
         c.ImportRuntime(paths=(wheel,)),
@@ -172,6 +197,9 @@ def test_the_list_says_what_suits_the_card(
     listed = heard.wait(e.RuntimesListed)
     assert listed.suited == suited
     assert words in listed.advice
+    assert (listed.card, listed.driver) == (CARD.name, driver)
+    assert listed.driver_needed == ("" if suited else "580.0")
+    assert not listed.follows_choice, "a checkout has its own torch"
     assert listed.runtimes[0].suits_card is bool(suited)
 
 

@@ -92,6 +92,24 @@ def test_a_packed_program_takes_the_chosen_one(
     assert start.choice() == start.Choice(why="No NVIDIA runtime is chosen.")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "is_packed", "follows"),
+    [
+        ("", True, True),
+        ("", False, False),
+        ("installed", False, True),
+        ("bundled", True, False),
+        ("cu999", True, False),
+    ],
+)
+def test_who_takes_the_chosen_one(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, is_packed: bool, follows: bool
+) -> None:
+    monkeypatch.setattr(sys, "frozen", is_packed, raising=False)
+    monkeypatch.setenv("UPREEL_RUNTIME", wanted)
+    assert start.follows_choice() is follows
+
+
 @pytest.mark.parametrize("name", ["torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST])
 @pytest.mark.parametrize("content", [None, "cut"])
 def test_what_is_not_whole_is_not_used(
