@@ -40,6 +40,7 @@ class Program:
 
     def __init__(self, words: Sequence[str], folder: Path, *, windows_paths: bool) -> None:
         self.words = list(words)
+        self.folder = folder
         self.data = folder / "data"
         self._windows = windows_paths
         self._environment = os.environ | {
@@ -56,9 +57,12 @@ class Program:
         return str(PureWindowsPath(f"Z:{path}")) if self._windows else str(path)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start it with a command."""
+        """Start it with a command of `runtime`."""
+        return self._start("runtime", *words)
+
+    def _start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*self.words, "runtime", *words],
+            [*self.words, *words],
             env=self._environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -90,6 +94,16 @@ class Program:
         if says not in out + err:
             raise Failed(f"{words} does not say {says!r}\n{out}{err}")
         return out
+
+    def upscale(self) -> None:
+        """Let it make a second of film: with a torch that can do everything.
+
+        Raises:
+            Failed: It does not get to the end.
+        """
+        source = self.folder / "resources" / "samples" / "upreel_sample.mp4"
+        words = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
+        self.ended(self._start("upscale", self.path(source), *words))
 
     def state(self) -> tuple[str, str]:
         """How the runtime stands, and why this process has the torch that it has."""
@@ -147,6 +161,7 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     library = next(program.data.glob("runtimes/cu999-*/torch/lib/c10.dll"))
     library.write_bytes(b"cut")
     program.expect("broken", "c10.dll is missing or damaged")
+    program.upscale()
     program.run("install", "cu999")
     program.expect("here", "is installed and chosen")
     _say("back to its own torch, and away")

@@ -1,0 +1,8 @@
+/* Test only: body of a DLL that has nothing but forwarded exports (python3.dll). */
+#include <windows.h>
+
+BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)
+{
+    (void)self, (void)reason, (void)reserved;
+    return TRUE;
+}
