@@ -14,7 +14,7 @@ from types import TracebackType
 from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import desktop
+from app import desktop, restart
 from app.bench_link import BenchLink
 from app.bridge.engine_bridge import EngineBridge
 from app.controller import Controller, EngineFace, LeftOver
@@ -24,12 +24,15 @@ from app.i18n import Languages, system_language, tr
 from app.latents_link import LatentsLink
 from app.main_window import MainWindow
 from app.presets_link import PresetsLink
+from app.restart import Restart
+from app.runtime_link import RuntimeLink
 from app.settings_link import SettingsLink
 from app.stage_link import StageLink
 from app.state.bench_model import BenchModel
 from app.state.log_model import LogModel
 from app.state.presets_model import PresetsModel
 from app.state.queue_model import QueueModel
+from app.state.runtime_model import RuntimeModel
 from app.state.telemetry_model import TelemetryModel
 from app.state.weights_model import WeightsModel
 from app.theme import tokens
@@ -61,12 +64,14 @@ class Program(QObject):
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
         self.log, self.weights = LogModel(self), WeightsModel(self)
         self.presets, self.bench_model = PresetsModel(self), BenchModel(self)
+        self.runtime_model = RuntimeModel(self)
         for model in (
             self.queue,
             self.telemetry,
             self.weights,
             self.presets,
             self.bench_model,
+            self.runtime_model,
             self.log,
         ):
             self.bridge.event_seen.connect(model.on_event)
@@ -89,6 +94,12 @@ class Program(QObject):
             self.window, self.controller, self.queue, self.bench_model, self.bridge
         )
         self.settings = SettingsLink(self.window, self.controller, self.ui_state)
+        self.restart = Restart(self.window, self.controller, self.queue)
+        self.runtime = RuntimeLink(
+            self.window, self.controller, self.runtime_model, self.restart, self.ui_state
+        )
+        self.runtime.listen(self.bridge)
+        self.settings.add_part(self.runtime.settings_part)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -101,6 +112,7 @@ class Program(QObject):
         engine.send(Prepare())
         self._orders.look()
         self._presets.look()
+        self.runtime.look()
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
@@ -202,6 +214,8 @@ def run(argv: Sequence[str]) -> int:
     instance.stop_listening()
     program.close()
     instance.end()
+    if program.restart.is_due:
+        restart.start_again(restart.command())
     return status
 
 
@@ -246,7 +260,9 @@ def begin_work(program: Program, options: argparse.Namespace) -> None:
     card = pretended(options.pretend_gpu, options.pretend_vram)
     settings = program.ui_state.engine_settings
     program.attach(Engine(program.bridge, settings=settings, pretend=card))
-    program.offer_left_over(unfinished())
+    begun = unfinished()
+    program.offer_left_over(begun)
+    restart.take_over(program.controller, [job.job_id for job in begun])
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

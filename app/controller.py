@@ -12,7 +12,7 @@ from typing import Protocol
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EngineBridge
-from app.jobs.found_files import FileFinder, is_latent
+from app.jobs.found_files import FileFinder, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from engine import commands, events
@@ -64,6 +64,7 @@ class Controller(QObject):
 
     files_added = Signal()
     latents_found = Signal(list)  # list[Path]: somebody has to say how they are meant
+    wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # message
 
     def __init__(
@@ -112,13 +113,16 @@ class Controller(QObject):
     def add_files(self, files: Sequence[Path]) -> None:
         """Put files into the queue; latents wait for somebody who says how they are meant."""
         latents = [file for file in files if is_latent(file)]
-        films = [file for file in files if not is_latent(file)]
+        wheels = [file for file in files if is_wheel(file)]
+        films = [file for file in files if not is_latent(file) and not is_wheel(file)]
         for file in films:
             self.add_file(file)
         if films:
             self.files_added.emit()
         if latents:
             self.latents_found.emit(latents)
+        if wheels:
+            self.wheels_found.emit(wheels)
 
     def add_file(
         self,

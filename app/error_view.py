@@ -27,6 +27,7 @@ RETRY = mark("Try again")
 REMOVE = mark("Remove from the queue")
 LOG = mark("Show the log")
 MODELS = mark("Show the models")
+RUNTIME = mark("Show the NVIDIA runtime")
 CHOICES = mark("Change the choices")
 HELP = {
     "engine-error": Help(mark("Something went wrong"), "log", LOG),
@@ -78,12 +79,12 @@ HELP = {
     ),
     "wrong-shapes": Help(mark("The model file does not fit"), "models", MODELS),
     "unknown-keys": Help(mark("The model file does not fit"), "models", MODELS),
-    "runtime-error": Help(mark("Something about the NVIDIA runtime is wrong"), "log", LOG),
-    "unknown-runtime": Help(mark("There is no such NVIDIA runtime"), "log", LOG),
-    "runtime-not-in-build": Help(mark("Not in this build"), "log", LOG),
-    "runtime-busy": Help(mark("The NVIDIA runtime is in use"), "log", LOG),
-    "runtime-broken": Help(mark("The NVIDIA runtime does not work here"), "log", LOG),
-    "unsafe-archive": Help(mark("This archive will not be unpacked"), "log", LOG),
+    "runtime-error": Help(mark("Something about the NVIDIA runtime is wrong"), "runtime", RUNTIME),
+    "unknown-runtime": Help(mark("There is no such NVIDIA runtime"), "runtime", RUNTIME),
+    "runtime-not-in-build": Help(mark("Not in this build"), "runtime", RUNTIME),
+    "runtime-busy": Help(mark("The NVIDIA runtime is in use"), "runtime", RUNTIME),
+    "runtime-broken": Help(mark("The NVIDIA runtime does not work here"), "runtime", RUNTIME),
+    "unsafe-archive": Help(mark("This archive will not be unpacked"), "runtime", RUNTIME),
     "hardware-error": Help(mark("This machine lacks something"), "choices", CHOICES),
     "no-usable-gpu": Help(mark("No NVIDIA card can be used"), "choices", CHOICES),
     "pretended-card": Help(mark("Planned for a card that is not here"), "choices", CHOICES),

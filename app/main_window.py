@@ -45,7 +45,8 @@ from app.widgets.question import is_confirmed
 from engine import paths
 
 _LOG_HEIGHT = 160
-_PAGES = ("models", "weights", "bench", "settings")  # "weights": what a job was refused for
+# "weights": what a job was refused for
+_PAGES = ("models", "weights", "bench", "settings", "runtime")
 _NEED_CHOICES = ("rename", "folder", "choices")
 
 
@@ -67,7 +68,7 @@ class MainWindow(QMainWindow):
     ) -> None:
         super().__init__()
         self._controller, self._queue, self._ui_state = controller, queue, ui_state
-        self._is_painted = self._follows = False
+        self._is_painted = self._follows = self._is_leaving = False
         self._shown: object = None
         self._help_later = ("", "")  # job_id, what its error card offered
         self.setWindowTitle("Upreel")
@@ -157,6 +158,15 @@ class MainWindow(QMainWindow):
             desktop.open_file(row.report.output)
         else:
             desktop.show_in_folder(row.report.output)
+
+    def add_bar(self, bar: QWidget) -> None:
+        """Put a line below the top strip, over all columns; it shows and hides itself."""
+        self._body.insertWidget(self._body.count() - 1, bar)
+
+    def leave(self) -> None:
+        """Close without a question: somebody has answered it already."""
+        self._is_leaving = True
+        self.close()
 
     def hold_start(self, reason: str) -> None:
         """Let no film start, and say why; "" lets it."""
@@ -279,7 +289,8 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask while a job runs: it can go on at the next start."""
-        if self._queue.active is not None and not self.confirm_close():
+        is_asked = self._queue.active is not None and not self._is_leaving
+        if is_asked and not self.confirm_close():
             event.ignore()
             return
         self._ui_state.geometry = self.saveGeometry()
@@ -314,12 +325,15 @@ class MainWindow(QMainWindow):
         column.addWidget(scroll, 1)
         column.addWidget(self.decision)
         body = QWidget()
-        row = QHBoxLayout(body)
-        row.setContentsMargins(0, 0, 0, 0)
+        self._body = QVBoxLayout(body)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(0)
+        row = QHBoxLayout()
         row.setSpacing(0)
         row.addWidget(self.queue_column)
         row.addWidget(self.stage, 1)
         row.addWidget(right)
+        self._body.addLayout(row, 1)
         bar = QStatusBar()
         bar.setSizeGripEnabled(False)
         bar.setContentsMargins(0, 0, 0, 0)
@@ -374,14 +388,4 @@ class MainWindow(QMainWindow):
         self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())
 
 
-_MENU = (
-    "open_result",
-    "show_in_folder",
-    "report",
-    "",
-    "retry",
-    "move_up",
-    "move_down",
-    "",
-    "remove",
-)
+_MENU = "open_result", "show_in_folder", "report", "", "retry", "move_up", "move_down", "", "remove"

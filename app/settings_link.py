@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
 
 from app.controller import Controller
 from app.main_window import MainWindow
@@ -19,6 +22,7 @@ class SettingsLink(QObject):
         super().__init__(window)
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
+        self._parts: list[Callable[[], QWidget]] = []
         window.page_wanted.connect(self._open)
 
     @property
@@ -27,7 +31,13 @@ class SettingsLink(QObject):
         if self._dialog is None:
             self._dialog = SettingsDialog(self._ui_state.engine_settings, self._window)
             self._dialog.changed.connect(self._take)
+            for make in self._parts:
+                self._dialog.add_part(make())
         return self._dialog
+
+    def add_part(self, make: Callable[[], QWidget]) -> None:
+        """One more row of the dialog; made along with it."""
+        self._parts.append(make)
 
     def _open(self, page: str) -> None:
         if page == "settings":

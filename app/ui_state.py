@@ -82,6 +82,19 @@ class UiState:
     def engine_settings(self, value: EngineSettings) -> None:
         self._store.setValue("engine", json.dumps(dataclasses.asdict(value)))
 
+    @property
+    def runtime_hidden(self) -> tuple[str, ...]:
+        """Offers about the NVIDIA runtime that were waved away."""
+        try:
+            kept = json.loads(str(self._store.value("runtime_hidden", "[]")))
+        except ValueError:
+            return ()
+        return tuple(map(str, kept)) if isinstance(kept, list) else ()
+
+    @runtime_hidden.setter
+    def runtime_hidden(self, value: tuple[str, ...]) -> None:
+        self._store.setValue("runtime_hidden", json.dumps(value))
+
     def save(self) -> None:
         """Write the file now."""
         self._store.sync()

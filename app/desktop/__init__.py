@@ -22,6 +22,11 @@ def open_file(path: Path) -> bool:
     return QDesktopServices.openUrl(QUrl.fromLocalFile(winpaths.shown(path)))
 
 
+def open_page(address: str) -> bool:
+    """Open a page of the web in the user's browser; False when there is none."""
+    return QDesktopServices.openUrl(QUrl(address))
+
+
 def show_in_folder(path: Path) -> bool:
     """Open the folder of a file, with the file marked where the system can do that."""
     return system.show_in_folder(path)

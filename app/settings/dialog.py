@@ -50,6 +50,10 @@ class SettingsDialog(QDialog):
         self._show_values()
         self.retranslate_ui()
 
+    def add_part(self, part: QWidget) -> None:
+        """One more row below the settings, about something else of the program."""
+        self._parts.addWidget(part)
+
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.setWindowTitle(tr("Settings"))
@@ -98,6 +102,9 @@ class SettingsDialog(QDialog):
         column.setSpacing(16)
         column.addWidget(self._title)
         column.addLayout(rows)
+        self._parts = QVBoxLayout()
+        self._parts.setSpacing(14)
+        column.addLayout(self._parts)
         column.addWidget(self._foot)
         column.addStretch(1)
         column.addLayout(buttons)

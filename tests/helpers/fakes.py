@@ -16,6 +16,7 @@ from engine.settings.schema import JobSettings
 from tests.helpers.fake_bench import FakeBench
 from tests.helpers.fake_latents import FakeLatents, as_latent
 from tests.helpers.fake_presets import FakePresets
+from tests.helpers.fake_runtimes import FakeRuntimes
 from tests.helpers.fake_weights import FakeWeights
 
 GIB = 2**30
@@ -178,6 +179,7 @@ class FakeEngine:
         self.latents = FakeLatents(sink)
         self.presets = FakePresets(sink)
         self.bench = FakeBench(sink)
+        self.runtimes = FakeRuntimes(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -207,6 +209,8 @@ class FakeEngine:
                 self.sink.emit(events.EngineReady(seconds=0.4))
             case commands.WeightsCommand():
                 self.weights.answer(command)
+            case commands.RuntimeCommand():
+                self.runtimes.answer(command)
             case commands.ShowLatent():
                 here = {file.id for file in self.weights.files.values() if file.is_here}
                 self.latents.answer(command, here)

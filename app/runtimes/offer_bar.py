@@ -1,0 +1,170 @@
+"""One line across the window: what the card could do with a runtime, and how far that is."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.i18n import mark, tr
+from app.runtimes import words
+from app.runtimes.words import Message
+from app.state.runtime_model import RuntimeModel
+from app.state.runtime_standing import Situation, Standing, Task, is_known
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine
+
+_BAR_WIDTH = 420  # px at most
+_TEXTS = {
+    "download": mark("Download"),
+    "continue": mark("Continue"),
+    "pause": mark("Pause"),
+    "cancel": mark("Cancel"),
+    "file": mark("From a file …"),
+    "retry": mark("Try again"),
+    "repair": mark("Repair"),
+    "discard": mark("Delete it"),
+    "restart": mark("Start again now"),
+    "restart_now": mark("Now: the film goes on later"),
+    "stay": mark("Do not start again"),
+    "driver": mark("Get the driver"),
+    "details": mark("Details"),
+    "later": mark("Later"),
+    "hide": mark("Not now"),
+    "dismiss": mark("Close"),
+}
+_QUIET = ("hide", "later", "dismiss", "details")
+_STOPS = ("pause", "cancel")
+
+
+def offers(standing: Standing, task: Task | None, *, can_import: bool) -> tuple[str, ...]:
+    """Names of the buttons for a situation, the likely one first."""
+    file = ("file",) if can_import else ()
+    runtime = standing.runtime
+    match standing.situation:
+        case Situation.OFFER if runtime is not None:
+            return (*(("download",) if runtime.can_download else ()), *file, "hide")
+        case Situation.PARTIAL:
+            return "continue", "discard", "hide"
+        case Situation.BUSY if task is not None:
+            return {"download": _STOPS, "remove": (), "use": ()}.get(task.phase, ("cancel",))
+        case Situation.FAILED if task is not None:
+            again = file if task.phase == "import" else ("retry", *file)
+            return (*again, "dismiss")
+        case Situation.READY:
+            return "restart", "later"
+        case Situation.BROKEN if runtime is not None:
+            helps = ("restart",) if runtime.is_used else ("repair",) if is_known(runtime) else ()
+            return (*helps, "details", "hide")
+        case Situation.OLD_DRIVER:
+            return "driver", "hide"
+        case Situation.OLD_CARD:
+            return "details", "hide"
+        case Situation.NOT_IN_BUILD:
+            return (*file, "details", "hide")
+    return ()
+
+
+class OfferBar(QFrame):
+    """Shows the model's one situation; emits what the user wants. Never stands in the way."""
+
+    wanted = Signal(str)  # a name of `_TEXTS`
+
+    def __init__(self, model: RuntimeModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("runtimeBar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._model = model
+        self._waits = ""  # for which film the new start waits
+        self._notice, self._bar = NoticeLine(), ShareBar()
+        self._notice.setObjectName("runtimeSays")
+        self._bar.setObjectName("runtimeShare")
+        self._buttons = {name: QPushButton() for name in _TEXTS}
+        self._since = QElapsedTimer()  # the last press
+        self._lay_out()
+        model.changed.connect(self._show)
+        model.progressed.connect(self._say)
+        self.retranslate_ui()
+
+    def say_waiting(self, film: str) -> None:
+        """Upreel starts again when this film is done; "" for no more."""
+        self._waits = film
+        self._show()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        for name, button in self._buttons.items():
+            button.setText(tr(_TEXTS[name]))
+            button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr(_TEXTS[name])))
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def _show(self) -> None:
+        had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
+        shown = self._offered()
+        for name, button in self._buttons.items():
+            button.setVisible(name in shown)
+        self.setVisible(bool(self._waits) or not self._model.is_hidden)
+        self._say()
+        if had_focus and shown:
+            self._buttons[shown[0]].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _offered(self) -> tuple[str, ...]:
+        if self._waits:
+            return "restart_now", "stay"
+        model = self._model
+        return offers(model.standing, model.task, can_import=model.can_import)
+
+    def _say(self) -> None:
+        """Texts and figures: they come several times a second."""
+        said, task = self._message(), self._model.task
+        self._notice.say(said.severity, said.title, said.text)
+        self.setAccessibleName(f"{said.title}. {said.text}")
+        is_counted = task is not None and task.runs and bool(task.total_mb) and not self._waits
+        self._bar.setVisible(is_counted)
+        if task is not None and is_counted:
+            self._bar.set_shares(task.share)
+            self._bar.setAccessibleName(said.text)
+
+    def _message(self) -> Message:
+        if not self._waits:
+            return words.message(self._model)
+        return Message(
+            severity="info",
+            title=tr("Upreel starts again when {film} is done", film=self._waits),
+            text=tr("Other films wait until then and go on by themselves afterwards."),
+        )
+
+    def _act(self, name: str) -> None:
+        """The second half of a double click does not stop what the first has begun."""
+        is_double = self._since.isValid() and not self._since.hasExpired(
+            QApplication.doubleClickInterval()
+        )
+        self._since.start()
+        if not (is_double and name in _STOPS):
+            self.wanted.emit(name)
+
+    def _lay_out(self) -> None:
+        self._bar.setMaximumWidth(_BAR_WIDTH)
+        texts = QVBoxLayout()
+        texts.setSpacing(4)
+        texts.addWidget(self._notice)
+        inner = QHBoxLayout()
+        inner.setContentsMargins(24, 0, 0, 0)  # below the text, not below the icon
+        inner.addWidget(self._bar)
+        texts.addLayout(inner)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 10, 16, 10)
+        row.setSpacing(8)
+        row.addLayout(texts, 1)
+        row.addSpacing(16)
+        for name, button in self._buttons.items():
+            button.setObjectName(f"runtime-{name}")
+            if name in _QUIET:
+                button.setProperty("kind", "quiet")
+            button.clicked.connect(lambda _=False, name=name: self._act(name))
+            row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)

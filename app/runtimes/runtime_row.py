@@ -1,0 +1,194 @@
+"""One runtime of the page: what it is, where it stands, and what can be done with it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import mark, tr
+from app.runtimes import words
+from app.state.runtime_standing import Task
+from app.theme.icons import icon, pixmap
+from app.weights.words import progress
+from app.widgets.controls import ElidedLabel
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine, colour_of
+from engine.runtime.state import RuntimeState
+
+SIZE_WIDTH, STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH, GAP = 84, 168, 112, 36, 12
+_TEXTS = {
+    "download": mark("Download"),
+    "continue": mark("Continue"),
+    "use": mark("Use"),
+    "repair": mark("Repair"),
+    "pause": mark("Pause"),
+    "cancel": mark("Cancel"),
+    "remove": mark("Remove …"),
+    "folder": mark("Show in folder"),
+}
+
+
+def main_action(state: RuntimeState, task: Task | None) -> str:
+    """Name of the one button; "" where there is nothing to do."""
+    if task is not None and task.runs:
+        return {"download": "pause", "remove": "", "use": ""}.get(task.phase, "cancel")
+    if not state.suits_program or state.state in ("not-in-build", "busy"):
+        return ""
+    if state.state == "here":
+        return "" if state.is_chosen else "use"
+    if state.state == "broken":
+        return "repair" if words.is_known(state) else "remove"
+    if not state.can_download:
+        return ""
+    return "continue" if state.state == "partial" else "download"
+
+
+class RuntimeRow(QFrame):
+    """Shows one runtime; emits what the user wants done with it."""
+
+    wanted = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
+
+    def __init__(self, runtime: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.runtime = runtime
+        self.setObjectName(f"runtime-row-{runtime}")
+        self._action = ""
+        self._shown: tuple[RuntimeState, Task | None] | None = None
+        self._name, self._about = ElidedLabel(), ElidedLabel()
+        self._room, self._icon, self._state = QLabel(), QLabel(), ElidedLabel()
+        self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
+        self._entries = {name: QAction(self) for name in ("folder", "remove")}
+        self._bar, self._progress, self._problem = ShareBar(), QLabel(), NoticeLine()
+        self._busy = QWidget()
+        self._lay_out()
+        self._button.clicked.connect(lambda: self.wanted.emit(self._action, self.runtime))
+        for name, entry in self._entries.items():
+            entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.runtime))
+
+    def show_state(self, state: RuntimeState, task: Task | None, *, is_idle: bool) -> None:
+        """Show where a runtime stands.
+
+        Args:
+            state: What the engine said.
+            task: What is done to this one, or what it ended with.
+            is_idle: Nothing is done to any runtime: a wish would be taken.
+        """
+        self._shown = (state, task)
+        self._name.setText(words.title_of(state))
+        self._about.setText(words.about(state))
+        self._room.setText(words.room(state))
+        shape, severity, text = words.state_of(state, task)
+        self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
+        self._state.setText(text)
+        self._action = main_action(state, task)
+        self._button.setVisible(bool(self._action))
+        self._button.setEnabled(is_idle or self._action in ("pause", "cancel"))
+        if self._action:
+            text = tr(_TEXTS[self._action])
+            self._button.setText(text)
+            self._button.setAccessibleName(f"{text}: {words.title_of(state)}")
+        self._show_menu(state, is_idle=is_idle)
+        self.show_progress(task)
+        self._show_problem(state, task)
+
+    def show_progress(self, task: Task | None) -> None:
+        """Only the figures: they come several times a second."""
+        is_shown = task is not None and task.runs and not task.waits
+        self._busy.setVisible(is_shown)
+        if task is not None and is_shown:
+            self._bar.set_shares(task.share)
+            self._progress.setText(progress(task))
+            self._bar.setAccessibleName(self._progress.text())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the theme; texts come anew from the page."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._shown is not None:
+            shape, severity, _ = words.state_of(*self._shown)
+            self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
+            self._more.setIcon(icon("more"))
+
+    def _show_menu(self, state: RuntimeState, *, is_idle: bool) -> None:
+        has_some = state.path is not None or state.done_bytes > 0
+        able = {
+            "folder": state.path is not None,
+            "remove": is_idle and has_some and not state.is_used,
+        }
+        for name, entry in self._entries.items():
+            entry.setText(tr(_TEXTS[name]))
+            entry.setEnabled(able[name])
+        self._more.setEnabled(any(able.values()))
+        self._more.setIcon(icon("more"))
+        self._more.setToolTip(tr("More for {name}", name=words.title_of(state)))
+        self._more.setAccessibleName(self._more.toolTip())
+
+    def _show_problem(self, state: RuntimeState, task: Task | None) -> None:
+        """An error with its hint, or why an installed one is not used."""
+        error = task.error if task is not None else None
+        is_broken = state.state == "broken" and task is None
+        self._problem.setVisible(error is not None or is_broken)
+        if error is not None:
+            self._problem.say("refusal", *words.problem(error))
+        elif is_broken:
+            self._problem.say("warning", words.reason(state))
+
+    def _lay_out(self) -> None:
+        self._name.setProperty("kind", "strong")
+        for label in (self._about, self._progress):
+            label.setProperty("kind", "secondary")
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        self._room.setAlignment(right)
+        self._room.setFixedWidth(SIZE_WIDTH)
+        self._more.setProperty("kind", "more")
+        self._more.setFixedWidth(MORE_WIDTH)
+        self._more.setObjectName(f"runtime-more-{self.runtime}")
+        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._menu.addActions(list(self._entries.values()))
+        self._more.setMenu(self._menu)
+        self._button.setObjectName(f"runtime-do-{self.runtime}")
+        texts = QVBoxLayout()
+        texts.setSpacing(1)
+        texts.addWidget(self._name)
+        texts.addWidget(self._about)
+        head = QHBoxLayout()
+        head.setSpacing(GAP)
+        head.addLayout(texts, 1)
+        head.addWidget(self._room)
+        head.addWidget(_fixed(STATE_WIDTH, self._icon, self._state))
+        head.addWidget(_fixed(BUTTON_WIDTH, self._button))
+        head.addWidget(self._more)
+        busy = QHBoxLayout(self._busy)
+        busy.setContentsMargins(0, 0, 0, 0)
+        busy.setSpacing(GAP)
+        busy.addWidget(self._bar, 1)
+        busy.addWidget(self._progress)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 10, 8, 10)
+        column.setSpacing(8)
+        column.addLayout(head)
+        for part in (self._busy, self._problem):
+            column.addWidget(part)
+            part.setVisible(False)
+
+
+def _fixed(width: int, *parts: QWidget) -> QWidget:
+    """Parts side by side in a column of one width; the last one takes what is left."""
+    holder = QWidget()
+    holder.setFixedWidth(width)
+    row = QHBoxLayout(holder)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(6)
+    for part in parts[:-1]:
+        row.addWidget(part)
+    row.addWidget(parts[-1], 1)
+    return holder

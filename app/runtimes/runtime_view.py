@@ -1,0 +1,212 @@
+"""The page of NVIDIA runtimes: which torch is in use and why, the others, files, removal."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.engine_words import said
+from app.i18n import tr
+from app.runtimes import words
+from app.runtimes.runtime_row import GAP, RuntimeRow
+from app.state.runtime_model import RuntimeModel
+from app.state.runtime_standing import Situation, Task, find
+from app.theme.icons import icon
+from app.widgets.notice_line import NoticeLine
+from engine.runtime.state import RuntimeState
+from engine.units import bytes_text
+
+
+class RuntimeView(QDialog):
+    """Shows the model; emits what the user wants. Stays open while films run."""
+
+    wanted = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
+    file_wanted = Signal()
+    look_wanted = Signal()
+    restart_wanted = Signal()
+
+    def __init__(self, model: RuntimeModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("runtimeDialog")
+        self.setMinimumSize(720, 420)
+        self.resize(820, 520)
+        self._model = model
+        self._ids: tuple[str, ...] | None = None
+        self._rows: dict[str, RuntimeRow] = {}
+        self._title, self._room, self._lead, self._foot = (QLabel() for _ in range(4))
+        self._now, self._trouble = NoticeLine(), NoticeLine()
+        self._now.setObjectName("runtimeNow")
+        self._trouble.setObjectName("runtimeTrouble")
+        self._file, self._again, self._restart, self._close = (QPushButton() for _ in range(4))
+        self._file.setObjectName("runtimeFile")
+        self._again.setObjectName("runtimeLook")
+        self._restart.setObjectName("runtimeRestart")
+        self._close.setObjectName("closeRuntimes")
+        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
+        self._list = QFrame()
+        self._list.setProperty("kind", "card")
+        self._lay_out()
+        self._file.clicked.connect(self.file_wanted)
+        self._again.clicked.connect(self.look_wanted)
+        self._restart.clicked.connect(self.restart_wanted)
+        self._close.clicked.connect(self.close)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show_progress)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.setWindowTitle(tr("NVIDIA runtime"))
+        self._title.setText(tr("NVIDIA runtime"))
+        self._lead.setText(
+            tr(
+                "The NVIDIA runtime lets Upreel compute on the card; without it the processor "
+                "does the work. It is the official build of PyTorch for NVIDIA cards, taken only "
+                "when it is, byte for byte, what was published."
+            )
+        )
+        self._foot.setText(
+            tr(
+                "Without a network: fetch the file on another machine and take it from there. "
+                "One that is in use can be removed after a start without it."
+            )
+        )
+        self._file.setText(tr("From a file …"))
+        self._file.setIcon(icon("folder", size=16))
+        self._again.setText(tr("Look again"))
+        self._again.setIcon(icon("retry", size=16))
+        self._restart.setText(tr("Start again now"))
+        self._close.setText(tr("Close"))
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    # Showing
+
+    def _show(self) -> None:
+        model, listed = self._model, self._model.listed
+        free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
+        self._room.setText(tr("{size} free on the disk", size=free) if free else "")
+        self._file.setVisible(model.can_import)
+        self._file.setEnabled(not model.is_busy)
+        self._restart.setVisible(self._needs_restart())
+        self._say_now()
+        self._say_trouble()
+        shown = (words.own(model), *model.runtimes) if listed is not None else ()
+        self._list.setVisible(bool(shown))
+        ids = tuple(state.id for state in shown)
+        if ids != self._ids:
+            self._build(ids)
+        for state in shown:
+            task = self._task_of(state)
+            self._rows[state.id].show_state(state, task, is_idle=not model.is_busy)
+
+    def _needs_restart(self) -> bool:
+        standing = self._model.standing
+        about = standing.runtime
+        is_broken = standing.situation is Situation.BROKEN and about is not None and about.is_used
+        return standing.situation is Situation.READY or is_broken
+
+    def _say_now(self) -> None:
+        listed = self._model.listed
+        if listed is None:
+            self._now.say("info", tr("Looking at this machine …"))
+        else:
+            self._now.say("info", said(listed.used), said(listed.advice))
+
+    def _say_trouble(self) -> None:
+        """What concerns no row: an import that fails or runs, and good news."""
+        model, task = self._model, self._model.task
+        about = find(model.listed, task.runtime) if task is not None else None
+        is_shown = (task is not None and about is None) or bool(model.done)
+        self._trouble.setVisible(is_shown)
+        if task is not None and about is None:
+            said_ = words.message(model)
+            self._trouble.say(said_.severity, said_.title, said_.text)
+        elif model.done:
+            self._trouble.say("good", said(model.done))
+
+    def _task_of(self, state: RuntimeState) -> Task | None:
+        task = self._model.task
+        return task if task is not None and task.runtime == state.id else None
+
+    def _show_progress(self) -> None:
+        """Only what the progress changes."""
+        task = self._model.task
+        row = self._rows.get(task.runtime) if task is not None else None
+        if row is not None:
+            row.show_progress(task)
+        else:
+            self._say_trouble()
+
+    def _build(self, ids: tuple[str, ...]) -> None:
+        """New rows: the engine knows other runtimes than before."""
+        self._ids = ids
+        while self._inside.count():
+            widget = self._inside.takeAt(0).widget()
+            widget.hide()
+            widget.deleteLater()
+        self._rows = {}
+        for name in ids:
+            if self._rows:
+                rule = QFrame()
+                rule.setProperty("kind", "rule")
+                self._inside.addWidget(rule)
+            row = self._rows[name] = RuntimeRow(name)
+            row.wanted.connect(self.wanted)
+            self._inside.addWidget(row)
+
+    def _lay_out(self) -> None:
+        self._title.setProperty("kind", "headline")
+        for label in (self._room, self._lead, self._foot):
+            label.setProperty("kind", "secondary")
+        for label in (self._lead, self._foot):
+            label.setWordWrap(True)
+        head = QHBoxLayout()
+        head.setSpacing(GAP)
+        head.addWidget(self._title)
+        head.addWidget(self._room, 0, Qt.AlignmentFlag.AlignBottom)
+        head.addStretch(1)
+        head.addWidget(self._again)
+        head.addWidget(self._file)
+        self._inside = QVBoxLayout(self._list)
+        self._inside.setContentsMargins(0, 2, 0, 2)
+        self._inside.setSpacing(0)
+        scrolled = QWidget()
+        scrolled.setObjectName("scrolled")
+        inner = QVBoxLayout(scrolled)
+        inner.setContentsMargins(0, 0, 12, 0)
+        inner.setSpacing(GAP)
+        inner.addWidget(self._list)
+        inner.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setWidget(scrolled)
+        foot = QHBoxLayout()
+        foot.setSpacing(GAP)
+        foot.addWidget(self._foot, 1)
+        foot.addWidget(self._restart, 0, Qt.AlignmentFlag.AlignBottom)
+        foot.addWidget(self._close, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(10)
+        column.addLayout(head)
+        for part in (self._lead, self._now, self._trouble):
+            column.addWidget(part)
+        column.addWidget(self._scroll, 1)
+        column.addLayout(foot)
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs

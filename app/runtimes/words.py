@@ -1,0 +1,280 @@
+"""NVIDIA runtimes and where they stand, in words and in the current language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.engine_words import said
+from app.error_view import help_of
+from app.i18n import mark, tr
+from app.state.runtime_model import RuntimeModel
+from app.state.runtime_standing import Situation, Standing, Task, is_known, size_of
+from app.weights.words import progress
+from engine.errors import ErrorInfo
+from engine.runtime.state import RuntimeState
+from engine.units import bytes_text
+
+_PHASES = {
+    "download": mark("Downloading the NVIDIA runtime"),
+    "import": mark("Checking the file"),
+    "unpack": mark("Unpacking the NVIDIA runtime"),
+    "try": mark("Trying the NVIDIA runtime"),
+    "use": mark("Changing the NVIDIA runtime"),
+    "remove": mark("Removing the NVIDIA runtime"),
+}
+_SHORT_PHASES = {
+    "download": mark("Downloading"),
+    "import": mark("Checking"),
+    "unpack": mark("Unpacking"),
+    "try": mark("Being tried"),
+    "use": mark("Being changed"),
+    "remove": mark("Removing"),
+}
+_TRYING = mark("This may take minutes: virus scanners read every new file once.")
+_TITLES = {  # of errors that elsewhere are about models
+    "download-failed": mark("The NVIDIA runtime could not be downloaded"),
+    "hash-mismatch": mark("This is not a file that was published"),
+    "output-unwritable": mark("The folder of the NVIDIA runtime cannot be written to"),
+    "weights-missing": mark("There is no such file"),
+    "weights-damaged": mark("What came is damaged"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A sentence, and smaller what it means."""
+
+    severity: str  # of app.widgets.notice_line
+    title: str
+    text: str = ""
+
+
+def card_name(name: str) -> str:
+    """A card as its owner calls it."""
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def message(model: RuntimeModel) -> Message:
+    """What the bar says."""
+    standing = model.standing
+    match standing.situation:
+        case Situation.OFFER:
+            return _offer(model, standing)
+        case Situation.PARTIAL:
+            return _partial(standing)
+        case Situation.BUSY:
+            return _busy(model.task)
+        case Situation.FAILED:
+            return _failed(model.task)
+        case Situation.READY:
+            return _ready(model, standing)
+        case Situation.BROKEN:
+            return _broken(standing)
+        case Situation.OLD_DRIVER | Situation.OLD_CARD | Situation.NOT_IN_BUILD:
+            return _no_way(model, standing)
+        case Situation.QUIET:
+            return Message(severity="info", title="")
+
+
+def _offer(model: RuntimeModel, standing: Standing) -> Message:
+    listed, runtime = model.listed, standing.runtime
+    assert listed is not None
+    assert runtime is not None
+    card, size = card_name(listed.card), bytes_text(size_of(runtime))
+    if standing.outdated:
+        title = tr("This version of Upreel needs a newer NVIDIA runtime for your {card}", card=card)
+    elif runtime.can_download:
+        title = tr(
+            "Your {card} can be used after a download of {size} (NVIDIA runtime)",
+            card=card,
+            size=size,
+        )
+    else:
+        title = tr("Your {card} can be used with the NVIDIA runtime, from a file", card=card)
+    text = tr(
+        "It takes about {size} on the disk, {free} are free. Films go on meanwhile, and until "
+        "then the processor does the work. It can be done later in the settings too.",
+        size=bytes_text(runtime.disk_bytes),
+        free=bytes_text(listed.free_mb * 1e6),
+    )
+    if standing.outdated and runtime.can_download:
+        text = f"{tr('A download of {size}.', size=size)} {text}"
+    return Message(severity="info", title=title, text=text)
+
+
+def _partial(standing: Standing) -> Message:
+    runtime = standing.runtime
+    assert runtime is not None
+    done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
+    return Message(
+        severity="info",
+        title=tr("{done} of {size} of the NVIDIA runtime are here", done=done, size=size),
+        text=tr("The download goes on where it ended."),
+    )
+
+
+def _busy(task: Task | None) -> Message:
+    if task is None:
+        return Message(severity="good", title="")
+    if task.phase in ("try", "use"):
+        text = tr(_TRYING)
+    else:
+        text = tr("One moment …") if task.waits else progress(task)
+    return Message(severity="good", title=tr(_PHASES[task.phase]), text=text)
+
+
+def _failed(task: Task | None) -> Message:
+    if task is None or task.error is None:
+        return Message(severity="refusal", title="")
+    title, text = problem(task.error)
+    return Message(severity="refusal", title=title, text=text)
+
+
+def problem(error: ErrorInfo) -> tuple[str, str]:
+    """Title of an error, and below it the engine's sentence and what to do, a line each."""
+    lines = (said(error.message), said(error.hint))
+    title = _TITLES.get(error.code) or help_of(error).title
+    return tr(title), "\n".join(line for line in lines if line)
+
+
+def _ready(model: RuntimeModel, standing: Standing) -> Message:
+    if standing.runtime is None:
+        title = tr("From the next start on the processor does the work again")
+    else:
+        title = tr("The NVIDIA runtime is here: it is used from the next start on")
+    text = said(model.done) if model.done else tr("Films that wait in the queue are kept.")
+    return Message(severity="good", title=title, text=text)
+
+
+def reason(state: RuntimeState) -> str:
+    """Why an installed runtime is not used; "" where nobody knows."""
+    return tr("The reason: {why}.", why=said(state.why).rstrip(".。")) if state.why else ""
+
+
+def _broken(standing: Standing) -> Message:
+    runtime = standing.runtime
+    assert runtime is not None
+    own = tr("The processor does the work until it is repaired.")
+    if runtime.is_used:
+        own = tr("After a new start the processor does the work, until it is repaired.")
+    return Message(
+        severity="warning",
+        title=tr("The NVIDIA runtime is installed, but it cannot be used"),
+        text=" ".join(part for part in (reason(runtime), own) if part),
+    )
+
+
+def _no_way(model: RuntimeModel, standing: Standing) -> Message:
+    listed = model.listed
+    assert listed is not None
+    card, lite = card_name(listed.card), tr("Until then the processor does the work, with Lite.")
+    if standing.situation is Situation.OLD_DRIVER:
+        return Message(
+            severity="warning",
+            title=tr(
+                "Your {card} needs a newer NVIDIA driver: {needed} or newer, {driver} is here",
+                card=card,
+                needed=listed.driver_needed,
+                driver=listed.driver,
+            ),
+            text=" ".join((tr("Update the driver, then start Upreel again."), lite)),
+        )
+    if standing.situation is Situation.OLD_CARD:
+        return Message(
+            severity="info",
+            title=tr("Your {card} cannot be used: no NVIDIA runtime knows it", card=card),
+            text=tr("The processor does the work. Lite is made for that."),
+        )
+    return Message(
+        severity="info",
+        title=tr("The NVIDIA runtime for your {card} is not in this build of Upreel", card=card),
+        text=" ".join((tr("A released Upreel knows where to get it."), lite)),
+    )
+
+
+# --- the page
+
+
+OWN = ""  # id of the torch that came with the program
+
+
+def own(model: RuntimeModel) -> RuntimeState:
+    """The torch that came with the program, as if it was one of the runtimes."""
+    return RuntimeState(
+        id=OWN,
+        title="",
+        torch="",
+        cuda="",
+        state="here",
+        is_chosen=not any(state.is_chosen for state in model.runtimes),
+        is_used=not any(state.is_used for state in model.runtimes),
+    )
+
+
+def title_of(state: RuntimeState) -> str:
+    """Name of a runtime."""
+    if state.id == OWN:
+        return tr("Built in, for the processor")
+    return tr("CUDA {version}", version=state.cuda) if state.cuda else state.title
+
+
+def about(state: RuntimeState) -> str:
+    """What a runtime holds and needs."""
+    if state.id == OWN:
+        return tr("Comes with Upreel and is always there")
+    parts = [f"torch {state.torch.partition('+')[0]}"] if state.torch else []
+    if state.driver:
+        parts.append(tr("driver {version} or newer", version=state.driver))
+    if not is_known(state):
+        parts.append(tr("from another version of Upreel"))
+    return " · ".join(parts)
+
+
+def room(state: RuntimeState) -> str:
+    """What it takes on the disk, or would."""
+    if state.id == OWN:
+        return ""
+    if state.path is not None:
+        return bytes_text(state.done_bytes)
+    return f"≈ {bytes_text(state.disk_bytes)}" if state.disk_bytes else "–"
+
+
+def state_of(state: RuntimeState, task: Task | None) -> tuple[str, str, str]:
+    """Icon, severity and words for where a runtime stands."""
+    if task is not None:
+        if task.runs:
+            return "download", "good", tr(_SHORT_PHASES[task.phase])
+        return "error", "refusal", tr("Stopped by an error")
+    if state.state == "broken":
+        return "warning", "warning", tr("Cannot be used")
+    if state.is_used:
+        return "check", "good", tr("In use") if state.is_chosen else tr("In use until the end")
+    if state.is_chosen:
+        return "check", "good", tr("From the next start on")
+    return _at_rest(state)
+
+
+def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
+    match state.state:
+        case "here":
+            return "check", "info", tr("Here, not chosen")
+        case "busy":
+            return "info", "info", tr("Another program is at it")
+        case "not-in-build":
+            return "info", "info", tr("Not in this build")
+    if not state.suits_program:
+        return "info", "info", tr("For another system")
+    if state.state == "partial":
+        percent = min(99, int(100 * state.done_bytes / max(1, size_of(state))))
+        return "pause", "info", tr("{percent} % here", percent=percent)
+    return "download", "info", tr("Not here")
+
+
+def summary(model: RuntimeModel) -> str:
+    """Which torch is in use and why, in a sentence or two."""
+    listed = model.listed
+    if listed is None:
+        return tr("Looking at this machine …")
+    is_used = any(state.is_used for state in listed.runtimes)
+    sentences = (listed.used,) if is_used else (listed.used, listed.advice)
+    return " ".join(said(sentence) for sentence in sentences if sentence)
