@@ -1,0 +1,291 @@
+; Functions of Upreel's setup. SHARED is inserted twice: for the installer, and with "un." for the
+; uninstaller. $0 to $9 are free for every function; what others shall know has a name.
+
+!macro OPENER KIND
+  WriteRegStr HKCU "${CLASSES}\${KIND}\DefaultIcon" "" "$INSTDIR\upreel.exe,0"
+  WriteRegStr HKCU "${CLASSES}\${KIND}\shell\open" "MultiSelectModel" "Player" ; more than 15 files
+  WriteRegStr HKCU "${CLASSES}\${KIND}\shell\open\command" "" '"$INSTDIR\upreel.exe" "%1"'
+!macroend
+
+!macro OPENED_BY TYPE KIND
+  WriteRegStr HKCU "${CLASSES}\${TYPE}\OpenWithProgids" "${KIND}" ""
+  WriteRegStr HKCU "${CLASSES}\Applications\upreel.exe\SupportedTypes" "${TYPE}" ""
+!macroend
+
+!macro NOT_OPENED_BY TYPE KIND
+  DeleteRegValue HKCU "${CLASSES}\${TYPE}\OpenWithProgids" "${KIND}"
+  DeleteRegKey /ifempty HKCU "${CLASSES}\${TYPE}\OpenWithProgids"
+  DeleteRegKey /ifempty HKCU "${CLASSES}\${TYPE}"
+!macroend
+
+!macro REMOVE_TREE UN PATH
+  Push "${PATH}"
+  Call ${UN}RemoveTree
+!macroend
+
+!macro LOOK_FOR NAME
+  System::Call 'kernel32::CreateFileW(w "$Folder\${NAME}", i 0x40000000, i 7, p 0, i 3, i 0, p 0) p .r1 ?e'
+  Pop $2
+  ${If} $1 = -1
+    ${If} $2 = 32 ; a sharing violation: Windows lets nobody write a program that runs
+      StrCpy $0 1
+    ${EndIf}
+  ${Else}
+    System::Call 'kernel32::CloseHandle(p r1)'
+  ${EndIf}
+!macroend
+
+!macro SHARED UN
+
+; Read the switches of the command line, taken apart as every program of Windows does it.
+Function ${UN}ReadSwitches
+  System::Call 'kernel32::GetCommandLineW() p .r0'
+  System::Call 'shell32::CommandLineToArgvW(p r0, *i .r1) p .r2'
+  IntOp $1 $1 - 1
+  ${For} $3 1 $1
+    IntOp $4 $3 * 8
+    IntPtrOp $4 $2 + $4
+    System::Call '*$4(w .r5)'
+    Call ${UN}TakeSwitch
+  ${Next}
+  System::Call 'kernel32::LocalFree(p r2)'
+FunctionEnd
+
+; One switch, in $5.
+Function ${UN}TakeSwitch
+  StrCpy $6 $5 6
+  StrCpy $7 $5 "" 6
+  ${Select} $5
+  ${Case} "/CLOSE"
+    StrCpy $AsksToClose 1
+  ${Case} "/RUN"
+    StrCpy $RunsAfter 1
+  ${Case} "/PURGE"
+    StrCpy $Purges 1
+  ${Case} "/UPDATE"
+    StrCpy $RunsAfter 1
+    StrCpy $Wait 120
+    ${IfNot} ${Silent}
+      StrCpy $Mode "update"
+      SetAutoClose true
+    ${EndIf}
+  ${Case} "/LANG=en"
+    StrCpy $LANGUAGE ${LANG_ENGLISH}
+  ${Case} "/LANG=zh"
+    StrCpy $LANGUAGE ${LANG_SIMPCHINESE}
+  ${Case2} "/STARTMENU=0" "/STARTMENU=1"
+    StrCpy $WantsStartMenu $5 1 -1
+  ${Case2} "/DESKTOP=0" "/DESKTOP=1"
+    StrCpy $WantsDesktop $5 1 -1
+  ${Case2} "/OPENWITH=0" "/OPENWITH=1"
+    StrCpy $WantsOpenWith $5 1 -1
+  ${EndSelect}
+  ${If} $6 == "/WAIT="
+    StrCpy $Wait $7
+  ${EndIf}
+  StrCpy $6 $5 5
+  ${If} $6 == "/DIR="
+    StrCpy $INSTDIR $5 "" 5
+  ${EndIf}
+FunctionEnd
+
+; What counts before a switch says otherwise.
+Function ${UN}Begin
+  StrCpy $Status 0
+  StrCpy $Phase 0
+  StrCpy $Mode "ask"
+  StrCpy $Wait 30
+  ${If} ${Silent}
+    StrCpy $Mode "silent"
+    StrCpy $Wait 10
+  ${EndIf}
+  System::Call 'kernel32::CreateMutexW(p 0, i 0, w "Local\Upreel.Setup") p .r0 ?e'
+  Pop $0
+  ${If} $0 = 183 ; it is there already
+    StrCpy $Status 15
+    StrCpy $Problem "$(PROBLEM_TWICE)"
+  ${EndIf}
+FunctionEnd
+
+; End here, before any page, when $Status says so.
+Function ${UN}QuitIfFailed
+  ${If} $Status <> 0
+    SetErrorLevel $Status
+    MessageBox MB_OK|MB_ICONSTOP "$Problem" /SD IDOK
+    Quit
+  ${EndIf}
+FunctionEnd
+
+; Push 1 when Upreel runs out of $Folder, else 0.
+Function ${UN}LookForPrograms
+  StrCpy $0 0
+  !insertmacro LOOK_FOR "upreel.exe"
+  !insertmacro LOOK_FOR "upreel-cli.exe"
+  Push $0
+FunctionEnd
+
+; Do to the windows of $Folder\upreel.exe what a click on their X does.
+Function ${UN}AskToClose
+  StrCpy $0 0
+  ${For} $4 1 5000 ; windows may come and go meanwhile
+    System::Call 'user32::FindWindowExW(p 0, p r0, p 0, p 0) p .r0'
+    ${If} $0 P= 0
+      ${Break}
+    ${EndIf}
+    System::Call 'user32::IsWindowVisible(p r0) i .r1'
+    System::Call 'user32::GetWindow(p r0, i 4) p .r2' ; its owner
+    ${If} $1 <> 0
+    ${AndIf} $2 P= 0
+      System::Call 'user32::GetWindowThreadProcessId(p r0, *i .r1)'
+      System::Call 'kernel32::OpenProcess(i 0x1000, i 0, i r1) p .r2'
+      System::Call 'kernel32::QueryFullProcessImageNameW(p r2, i 0, w .r3, *i ${NSIS_MAX_STRLEN})'
+      System::Call 'kernel32::CloseHandle(p r2)'
+      ${If} $3 == "$Folder\upreel.exe"
+        System::Call 'user32::AllowSetForegroundWindow(i r1)'
+        System::Call 'user32::PostMessageW(p r0, i 0x10, p 0, p 0)' ; WM_CLOSE
+      ${EndIf}
+    ${EndIf}
+  ${Next}
+FunctionEnd
+
+; See to it that Upreel does not run out of $Folder; $Status says when it still does.
+Function ${UN}EnsureClosed
+  Call ${UN}LookForPrograms
+  Pop $9
+  ${If} $9 = 0
+    Return
+  ${EndIf}
+  ${If} $Mode == "ask"
+    MessageBox MB_OKCANCEL|MB_ICONQUESTION "$(ASK_CLOSE)" IDOK again
+    StrCpy $Status 1
+    Return
+  ${EndIf}
+again:
+  ${If} $Mode == "ask"
+  ${OrIf} $AsksToClose = 1
+    Call ${UN}AskToClose
+  ${EndIf}
+  ${If} $Mode == "ask"
+    Banner::show "$(WAITING)"
+  ${EndIf}
+  IntOp $8 $Wait * 4
+  ${For} $7 1 $8
+    Sleep 250
+    Call ${UN}LookForPrograms
+    Pop $9
+    ${If} $9 = 0
+      ${Break}
+    ${EndIf}
+  ${Next}
+  ${If} $Mode == "ask"
+    Banner::destroy
+  ${EndIf}
+  ${If} $9 = 0
+    Return
+  ${EndIf}
+  StrCpy $Status 10
+  StrCpy $Problem "$(PROBLEM_RUNNING)"
+  ${If} $Mode != "silent"
+    MessageBox MB_RETRYCANCEL|MB_ICONEXCLAMATION "$(STILL_OPEN)" IDCANCEL given_up
+    StrCpy $Status 0
+    Goto again
+given_up:
+    StrCpy $Status 1
+  ${EndIf}
+FunctionEnd
+
+; Remove the file or folder whose path is on the stack. A link goes, what it leads to stays.
+Function ${UN}RemoveTree
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  System::Call 'kernel32::GetFileAttributesW(w r0) i .r3'
+  ${If} $3 <> -1
+    IntOp $1 $3 & 0x10 ; a folder
+    IntOp $2 $3 & 0x400 ; a link
+    ${If} $1 = 0
+      System::Call 'kernel32::SetFileAttributesW(w r0, i 0x80)'
+      System::Call 'kernel32::DeleteFileW(w r0) i .r3'
+    ${Else}
+      ${If} $2 = 0
+        FindFirst $1 $2 "$0\*.*"
+        ${DoUntil} $2 == ""
+          ${If} $2 != "."
+          ${AndIf} $2 != ".."
+            !insertmacro REMOVE_TREE "${UN}" "$0\$2"
+          ${EndIf}
+          FindNext $1 $2
+        ${Loop}
+        FindClose $1
+      ${EndIf}
+      System::Call 'kernel32::RemoveDirectoryW(w r0) i .r3'
+    ${EndIf}
+    ${If} $3 = 0
+    ${AndIf} $Failed == ""
+      StrCpy $Failed $0
+    ${EndIf}
+  ${EndIf}
+  Pop $3
+  Pop $2
+  Pop $1
+  Pop $0
+FunctionEnd
+
+; Remove what $ListFile names, below $From; what is not there is no mistake.
+Function ${UN}DeleteListed
+  ClearErrors
+  FileOpen $0 $ListFile r
+  ${If} ${Errors}
+    Return
+  ${EndIf}
+  ${Do}
+    Call ${UN}ReadEntry
+    ${If} $1 == ""
+      ${Break}
+    ${EndIf}
+    ${If} $1 == "="
+      ${If} ${FileExists} "$From\$2"
+        ClearErrors
+        SetFileAttributes "$From\$2" NORMAL
+        Delete "$From\$2"
+        ${If} ${FileExists} "$From\$2"
+        ${AndIf} $Failed == ""
+          StrCpy $Failed "$From\$2"
+        ${EndIf}
+      ${EndIf}
+    ${ElseIf} $1 == "-"
+      RMDir "$From\$2"
+    ${EndIf}
+  ${Loop}
+  FileClose $0
+FunctionEnd
+
+; The next line of the list $0: its sign in $1 ("" at the end), its path in $2.
+Function ${UN}ReadEntry
+  FileReadUTF16LE $0 $2
+  StrCpy $1 $2 1
+  StrCpy $2 $2 -2 1 ; without the sign and the end of the line
+FunctionEnd
+
+; Take the entries out of the Start menu, off the desktop and from the types of files.
+Function ${UN}Unregister
+  Delete "$SMPROGRAMS\Upreel.lnk"
+  Delete "$DESKTOP\Upreel.lnk"
+  DeleteRegKey HKCU "${CLASSES}\Applications\upreel.exe"
+  DeleteRegKey HKCU "${CLASSES}\Upreel.Film"
+  DeleteRegKey HKCU "${CLASSES}\Upreel.Latent"
+  !insertmacro EACH_FILM_TYPE NOT_OPENED_BY Upreel.Film
+  !insertmacro NOT_OPENED_BY .latent Upreel.Latent
+FunctionEnd
+
+; Take away what Windows and the program have written about a program in $From.
+Function ${UN}ForgetPrograms
+  DeleteRegValue HKCU "${GPU_KEY}" "$From\upreel.exe"
+  DeleteRegKey /ifempty HKCU "${GPU_KEY}"
+  StrCpy $0 "${CLASSES}\Local Settings\Software\Microsoft\Windows\Shell\MuiCache"
+  DeleteRegValue HKCU $0 "$From\upreel.exe.FriendlyAppName"
+  DeleteRegValue HKCU $0 "$From\upreel.exe.ApplicationCompany"
+FunctionEnd
+
+!macroend
