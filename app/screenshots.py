@@ -26,6 +26,7 @@ from app import (
     screenshots_of_latents,
     screenshots_of_models,
     screenshots_of_plans,
+    screenshots_of_runtime,
 )
 from app.screenshots_player import Player
 from engine import commands, events, paths
@@ -343,6 +344,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **screenshots_of_plans.STATES,
     **screenshots_of_bench.STATES,
     **screenshots_of_latents.STATES,
+    **screenshots_of_runtime.STATES,
 }
 
 

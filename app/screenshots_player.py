@@ -87,6 +87,7 @@ class Player:
             program.latents.sheet,
             program.bench.view,
             program.settings.dialog,
+            program.runtime.view,
         )
         return next((view for view in views if view.isVisible()), None)
 
