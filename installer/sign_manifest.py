@@ -84,8 +84,10 @@ def make_key(path: Path) -> str:
     """Write a new private key that only this user may read; the public one, 64 digits.
 
     Raises:
-        FileExistsError: A key is never written over.
+        SignError: Something is there: a key is never written over.
     """
+    if path.exists():
+        raise SignError(f"{path} is there already, and a key is never written over")
     key = SigningKey.generate()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

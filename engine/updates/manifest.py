@@ -11,7 +11,6 @@ changes what these mean counts `format` up, and older programs then say that the
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Sequence
@@ -82,7 +81,7 @@ def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
     for line in signatures.split()[:_MOST_SIGNATURES]:
         try:
             signature = base64.b64decode(line, validate=True)
-        except binascii.Error:
+        except ValueError:
             continue
         for key in keys:
             try:
@@ -110,7 +109,7 @@ def parse(content: bytes) -> Manifest:
                 hint="Get the setup where you got Upreel.",
             )
         manifest = from_plain(Manifest, found)
-    except (ValueError, TypeError, KeyError) as err:
+    except (ValueError, TypeError, KeyError, AttributeError) as err:
         raise _no_description(f"{type(err).__name__}: {err}") from err
     why_not = _wrong(manifest)
     if why_not:

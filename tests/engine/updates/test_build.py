@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from engine import __version__
+from engine.updates import build, manifest
+from engine.updates.errors import UpdateNotInBuild
+
+ROOT = Path(__file__).parents[3]
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def resources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
+    monkeypatch.delenv("UPREEL_UPDATES", raising=False)
+    return tmp_path
+
+
+def fill(resources: Path, address: str, *keys: str) -> None:
+    words = ", ".join(f'"{key}"' for key in keys)
+    text = f'address = "{address}"\nkeys = [{words}]\n'
+    (resources / "update.toml").write_text(text, encoding="utf-8")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert __version__ == project["version"]
+    assert not manifest.is_newer(__version__, __version__)  # it can be compared
+
+
+def test_the_sources_look_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UPREEL_UPDATES", raising=False)
+    assert not build.source().is_here
+    monkeypatch.setenv("UPREEL_UPDATES", "https://example.org/update.json")
+    assert not build.source().is_here  # without a key nothing could be verified
+
+
+def test_a_release_names_address_and_keys(resources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(resources, "https://example.org/update.json", KEY)
+    assert build.source() == build.Source(address="https://example.org/update.json", keys=(KEY,))
+    monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:8000/update.json")
+    assert build.source().address == "http://127.0.0.1:8000/update.json"
+    assert build.source().keys == (KEY,)  # whoever sets the environment brings no key along
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://example.org/a", "ftp://example.org/a", "file:///a", "/a", "https:///a", "http://[:"],
+)
+def test_the_address_has_to_be_encrypted(resources: Path, address: str) -> None:
+    fill(resources, address, KEY)
+    with pytest.raises(UpdateNotInBuild, match="no https:// address"):
+        build.source()
+
+
+@pytest.mark.parametrize("text", ["address =", "keys = 3", 'keys = ["ab"]', 'keys = ["ABAB"]'])
+def test_a_damaged_file_is_told(resources: Path, text: str) -> None:
+    (resources / "update.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UpdateNotInBuild, match="damaged"):
+        build.source()
+
+
+def test_a_missing_file_is_told(resources: Path) -> None:
+    with pytest.raises(UpdateNotInBuild):
+        build.source()
+
+
+def test_only_what_a_setup_installed_is_updated_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build.installed_as() == "sources"
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "upreel.exe"))
+    assert build.installed_as() == "portable"
+    (tmp_path / "uninstall.exe").touch()
+    assert build.installed_as() == "portable"  # not on this system
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert build.installed_as() == "setup"

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nacl.signing import SigningKey
+
+from engine.updates import manifest
+from engine.updates.errors import UpdateTooNew, UpdateUntrusted
+from tests.helpers.updates import NEWER, SETUP, description, signed
+
+KEY, OTHER = SigningKey(b"a" * 32), SigningKey(b"b" * 32)
+PUBLIC, PUBLIC_OTHER = (key.verify_key.encode().hex() for key in (KEY, OTHER))
+CONTENT = json.dumps(description()).encode()
+
+
+def read(content: bytes, signatures: bytes, *keys: str) -> manifest.Manifest:
+    return manifest.read(content, signatures.decode(), keys or (PUBLIC,))
+
+
+def test_what_was_signed_is_read() -> None:
+    found = read(CONTENT, signed(CONTENT, KEY))
+    assert (found.version, found.date, found.setup.bytes) == (NEWER, "2026-12-01", len(SETUP))
+    assert found.notes == {"en": "- Faster.", "zh_CN": "- 更快。"}
+
+
+def test_the_signature_is_that_of_the_standard() -> None:
+    """RFC 8032, section 7.1, test 2: so that another tool can sign, and this one can be judged."""
+    public = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+    signature = bytes.fromhex(
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    )
+    assert manifest.is_signed(b"\x72", base64.b64encode(signature).decode(), [public])
+    assert not manifest.is_signed(b"\x73", base64.b64encode(signature).decode(), [public])
+
+
+@given(st.integers(0, 8 * len(CONTENT) - 1))
+def test_no_bit_of_it_can_be_changed(bit: int) -> None:
+    changed = bytearray(CONTENT)
+    changed[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(UpdateUntrusted, match="not signed by Upreel's key"):
+        read(bytes(changed), signed(CONTENT, KEY))
+
+
+@given(st.integers(0, 511))
+def test_no_bit_of_the_signature_can_be_changed(bit: int) -> None:
+    signature = bytearray(KEY.sign(CONTENT).signature)
+    signature[bit // 8] ^= 1 << bit % 8
+    assert not manifest.is_signed(CONTENT, base64.b64encode(signature).decode(), [PUBLIC])
+
+
+@pytest.mark.parametrize("signatures", [b"", b"\n", b"no Base64!", b"QUJD", "ключ".encode()])
+def test_what_is_no_signature_signs_nothing(signatures: bytes) -> None:
+    with pytest.raises(UpdateUntrusted):
+        read(CONTENT, signatures)
+
+
+def test_another_key_signs_nothing_here() -> None:
+    with pytest.raises(UpdateUntrusted):
+        read(CONTENT, signed(CONTENT, OTHER))
+    assert not manifest.is_signed(CONTENT, signed(CONTENT, KEY).decode(), [])
+
+
+def test_keys_can_be_changed_while_old_versions_are_in_use() -> None:
+    both = signed(CONTENT, KEY, OTHER)
+    assert read(CONTENT, both, PUBLIC).version == NEWER  # an old version
+    assert read(CONTENT, both, PUBLIC_OTHER).version == NEWER  # a new one
+    assert read(CONTENT, signed(CONTENT, OTHER), PUBLIC, PUBLIC_OTHER).version == NEWER
+
+
+def parsed(**changes: Any) -> manifest.Manifest:
+    return manifest.parse(json.dumps(description() | changes).encode())
+
+
+def test_a_description_of_another_program_is_refused() -> None:
+    with pytest.raises(UpdateUntrusted) as refused:
+        parsed(product="uproot")
+    assert refused.value.params["why"] == "it is of another program"
+
+
+def test_one_for_a_later_program_says_so() -> None:
+    with pytest.raises(UpdateTooNew):
+        parsed(format=2)
+    with pytest.raises(UpdateTooNew):  # also when nothing else of it can be understood
+        manifest.parse(b'{"product": "upreel", "format": 7}')
+
+
+def test_later_fields_are_left_alone() -> None:
+    assert parsed(windows="10.0.22000").version == NEWER
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "1"},
+        {"version": "1.0-rc1"},
+        {"version": "../1.0"},
+        {"version": 2},
+        {"date": "yesterday"},
+        {"date": "20261201"},
+        {"notes": {}},
+        {"notes": {"zh_CN": "."}},
+        {"notes": "faster"},
+        {"setup": {"name": "upreel-1.0.0-setup.exe"}},
+    ],
+)
+def test_impossible_values_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UpdateUntrusted):
+        parsed(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../upreel-1.exe"},
+        {"name": "upreel-..\\..\\x.exe"},
+        {"name": "upreel-1.msi"},
+        {"name": "setup.exe"},
+        {"bytes": 0},
+        {"bytes": 2**31},
+        {"bytes": "12"},
+        {"sha256": "ab"},
+        {"sha256": "Z" * 64},
+    ],
+)
+def test_impossible_setups_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UpdateUntrusted):
+        parsed(setup=description()["setup"] | changes)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[]", b"{}", b"\xff\xfe", b"<html>"])
+def test_signed_nonsense_is_refused_too(content: bytes) -> None:
+    with pytest.raises(UpdateUntrusted, match="no description of an Upreel"):
+        manifest.parse(content)
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "is_newer"),
+    [
+        ("0.10.0", "0.9.9", True),
+        ("0.2.0", "0.2", False),
+        ("0.2", "0.2.0", False),
+        ("0.2.0.1", "0.2.0", True),
+        ("0.1.0", "0.1.0", False),
+        ("0.0.9", "0.1.0", False),
+        ("1.0.0", "0.99.99", True),
+    ],
+)
+def test_versions_are_compared_as_numbers(version: str, than: str, is_newer: bool) -> None:
+    assert manifest.is_newer(version, than) is is_newer
+
+
+def test_what_is_no_version_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="no version"):
+        manifest.is_newer("next", "0.1.0")
