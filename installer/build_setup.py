@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "installer"))
 
 import setup_parts  # noqa: E402 - behind the path to it
+import setup_pictures  # noqa: E402 - as above
 import sign  # noqa: E402 - behind the path to it
 
 _LONGEST_PATH = 259  # characters, without the zero at the end
@@ -145,7 +146,7 @@ def words(order: Order, work: Path) -> list[str]:
     setup_parts.write_list(listed, work / "payload.files")
     setup_parts.write_types(work / "types.nsh")
     setup_parts.write_licences(work)
-    setup_parts.paint(work)
+    setup_pictures.paint(work)
     defined = {
         "VERSION": order.version,
         "VERSION4": four_numbers(order.version),

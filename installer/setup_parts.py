@@ -1,9 +1,8 @@
-"""What the setup is made of beside its script: lists, types, licence pages, pictures, zip."""
+"""What the setup is made of beside its script: lists, types, licence pages, zip."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
 import zipfile
@@ -19,17 +18,12 @@ from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - behind the path to it
 SUMS = "SHA256SUMS"
 _SETUPS_OWN = re.compile(r"uninstall\.(exe|files)|~upreel-(new|old)", re.IGNORECASE)
 
-# Height and width of the pictures, in pixels of a screen at 100 %; they are painted larger.
-_SIDE = (191, 362)
-_HEADER = (150, 57)
-_SHARPER = 2
-
 _LICENCE = {
     "en": (
         "Upreel's own code, drawings and Lite weights are under the Apache License 2.0.\n\n"
         "The program as it is packed here also holds FFmpeg with x264 and x265, Qt, PyTorch and "
         "others. As a whole it may be passed on only under the GNU General Public License, version "
-        "3, which follows. You may use it for whatever you like; what you make with it is yours.\n\n"
+        "3, which follows. You may use it for whatever you like; what you make is yours.\n\n"
         "All licences lie in the program's folder: LICENSE, THIRD_PARTY_NOTICES.md and "
         "_internal\\resources\\licences."
     ),
@@ -115,44 +109,6 @@ def write_licences(folder: Path) -> None:
     for language, words in _LICENCE.items():
         text = f"{words}\n\n{'-' * 60}\n\n{gpl}".replace("\n", "\r\n")
         (folder / f"licence_{language}.txt").write_bytes(text.encode("utf-8-sig"))
-
-
-def paint(folder: Path) -> None:
-    """Paint `side.bmp` and `header.bmp` of the pages, from the drawing of the icon."""
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from PySide6.QtGui import QColor, QGuiApplication, QImage, QLinearGradient, QPainter
-
-    app = QGuiApplication.instance() or QGuiApplication([])
-    icon = QImage(str(ROOT / "resources" / "icons" / "upreel-512.png"))
-    for name, (width, height), edge in (("side", _SIDE, 96), ("header", _HEADER, 44)):
-        picture = QImage(width * _SHARPER, height * _SHARPER, QImage.Format.Format_RGB32)
-        picture.setDevicePixelRatio(_SHARPER)
-        painter = QPainter(picture)
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        if name == "side":
-            shade = QLinearGradient(0, 0, width / 2, height)
-            shade.setColorAt(0, QColor("#1B2A2C"))
-            shade.setColorAt(1, QColor("#0E1013"))
-            painter.fillRect(0, 0, width, height, shade)
-            left, top = (width - edge) // 2, height // 4
-        else:
-            painter.fillRect(0, 0, width, height, QColor("#FFFFFF"))
-            left, top = width - edge - 8, (height - edge) // 2
-        side = edge * _SHARPER
-        small = icon.scaled(side, side, mode=_smooth())
-        small.setDevicePixelRatio(_SHARPER)
-        painter.drawImage(left, top, small)
-        painter.end()
-        picture.setDevicePixelRatio(1)
-        if not picture.save(str(folder / f"{name}.bmp"), "BMP"):
-            raise OSError(f"{name}.bmp could not be written")
-    del app
-
-
-def _smooth():  # type: ignore[no-untyped-def] # Qt is imported where it is used
-    from PySide6.QtCore import Qt
-
-    return Qt.TransformationMode.SmoothTransformation
 
 
 def write_zip(payload: Path, target: Path) -> None:

@@ -74,6 +74,7 @@ class Wine:
             self._must("wineboot", "-i")
             self._must("winecfg", "-v", "win10")
             self.settle()
+            self._keep_inside()
 
     @property
     def drive(self) -> Path:
@@ -155,6 +156,13 @@ class Wine:
         for hive in hives:
             registry |= _registry(self.prefix / hive)
         return Snapshot(files=files, registry=registry)
+
+    def _keep_inside(self) -> None:
+        """Desktop, Documents and such are links to the folders of this machine's user: no longer."""
+        for link in (self.drive / "users").glob("*/*"):
+            if link.is_symlink():
+                link.unlink()
+                link.mkdir()
 
     def _must(self, program: str, *arguments: str) -> None:
         done = self.run(program, *arguments, timeout=_START_LIMIT_S)
