@@ -1,0 +1,185 @@
+"""The hashed locks for Windows, as far as they can be checked without an index."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from installer import check_lock as lock
+
+ROOT = Path(__file__).parents[2]
+HASHES = " \\\n    --hash=sha256:" + "a" * 64
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copies of the locks, to damage."""
+    for name in lock.TOOLS:
+        text = (ROOT / "installer" / name).read_text("utf-8")
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.setattr(lock, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, status: int, words: str) -> list[list[str]]:
+    """Let uv answer this and write the versions that the lock has; its calls."""
+    calls: list[list[str]] = []
+
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        calls.append(command)
+        if "--output-file" in command:
+            output = Path(command[command.index("--output-file") + 1])
+            pins = lock.parse((lock.FOLDER / output.with_suffix(".lock").name).read_text("utf-8"))
+            output.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins), "utf-8")
+        return subprocess.CompletedProcess(command, status, "", words)
+
+    monkeypatch.setattr(lock.subprocess, "run", run)
+    return calls
+
+
+def test_the_locks_are_right() -> None:
+    locks = lock.check_files()
+    program = {pin.name: pin for pin in locks["windows.lock"]}
+    assert program["torch"].version == "2.13.0"
+    assert program["pywin32-ctypes"].hashes >= 1, "what PyInstaller needs on Windows only"
+    assert min(pin.hashes for pins in locks.values() for pin in pins) >= 1
+    assert not {"pytest", "hypothesis"} & set(program), "tools for tests stay out of a release"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--index-url https://packages.invalid/simple", "is no pin"),
+        ("--extra-index-url https://packages.invalid/simple", "is no pin"),
+        ("left @ https://packages.invalid/left.whl", "is no pin"),
+        ("left==1.0 # https://packages.invalid", "is no pin"),
+        ("left==1.0", "is no pin with hashes"),
+        ("left>=1.0 \\", "is no pin"),
+        ("left==1.0 ; sys_platform == 'linux' \\", "is no pin"),
+        ("left==1.0 \\", "in the middle"),
+        ("left==1.0 \\\n    --hash=md5:" + "a" * 32, "is no hash"),
+        ("left==1.0 \\\n    --hash=sha256:" + "a" * 63, "is no hash"),
+        ("left==1.0 \\\nright==1.0" + HASHES, "is no hash"),
+        ("    --hash=sha256:" + "a" * 64, "is no pin"),
+        ("triton==3.4.0" + HASHES, "triton cannot be on Windows"),
+        ("nvidia-nccl-cu12==2.27" + HASHES, "nvidia-nccl-cu12 cannot be on Windows"),
+        ("torch==2.13.0" + HASHES, "stands there twice"),
+    ],
+)
+def test_what_may_not_be_in_a_lock(
+    copies: Path, line: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (copies / "windows.lock").open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    assert lock.main([]) == lock.WRONG
+    said = capsys.readouterr().err
+    assert "windows.lock: " in said
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("check_lock.py --write", "--index-url https://packages.invalid", "our header"),
+        ("torch==2.13.0", "torch==2.13.1", "torch is 2.13.1, asked for: ==2.13.0"),
+        ("\ntorch==", "\ntorch-of-another==", "torch is missing"),
+        ("\npyinstaller==", "\nanother==", "pyinstaller is missing"),
+    ],
+)
+def test_a_lock_that_is_not_what_pyproject_asks_for(
+    copies: Path, old: str, new: str, says: str
+) -> None:
+    replace(copies / "windows.lock", old, new)
+    with pytest.raises(lock.Wrong, match=says):
+        lock.check_files()
+
+
+def test_both_locks_have_the_same_version_of_what_they_share(copies: Path) -> None:
+    version = next(p.version for p in lock.check_files()["windows.lock"] if p.name == "packaging")
+    replace(copies / "windows-tests.lock", f"packaging=={version}", "packaging==1.0")
+    with pytest.raises(lock.Wrong, match="packaging is another one"):
+        lock.check_files()
+
+
+def test_a_lock_that_is_not_there(copies: Path) -> None:
+    (copies / "windows.lock").unlink()
+    assert lock.main([]) == lock.WRONG
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("error: Failed to fetch: `https://packages.invalid/simple/torch/`", 3),
+        ("  Caused by: error sending request for url", 3),
+        ("Because torch was not found in the cache and network was disabled", 3),
+        ("error: Hash mismatch for `numpy==2.4.1`", 1),
+        ("No solution found: torch==2.13.0 has no wheels with a matching platform tag", 1),
+        ("No module named uv", 1),
+    ],
+)
+def test_no_index_is_told_apart_from_a_wrong_lock(
+    copies: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    status: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answering(monkeypatch, 2, words)
+    assert lock.main([]) == status
+    said = capsys.readouterr().err
+    assert said.startswith("not checked: no index" if status == 3 else "wrong: ")
+    assert "packages.invalid" not in said, "no address of an index in a log"
+
+
+def test_an_index_that_never_answers(copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(command, 1)
+
+    monkeypatch.setattr(lock.subprocess, "run", run)
+    assert lock.main([]) == lock.NOT_CHECKED
+
+
+def test_the_index_is_asked_for_windows_and_for_development(
+    copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = answering(monkeypatch, 0, "")
+    assert lock.main([]) == lock.ALL_RIGHT
+    installs = [" ".join(call) for call in calls if "install" in call]
+    assert all("--dry-run --require-hashes" in call for call in installs)
+    assert "x86_64-pc-windows-msvc --python-version 3.12" in installs[0]
+    assert "--python-version 3.11" in installs[1]
+    assert all(call[-2:] == ["--only-binary", ":all:"] for call in calls)
+    compiled = [call for call in calls if "compile" in call]
+    assert not any(str(copies) in call[call.index("--output-file") + 1] for call in compiled)
+
+
+def test_what_pyproject_would_give_now_is_compared(copies: Path) -> None:
+    pins = lock.parse((copies / "windows.lock").read_text("utf-8"))
+    lines = [f"{pin.name}=={pin.version}" for pin in pins]
+    lock._compare("windows.lock", "\n".join(lines))
+    with pytest.raises(lock.Wrong, match=r"added - -> 1\.0; "):
+        lock._compare("windows.lock", "\n".join([*lines, "added==1.0"]))
+    fewer = [line for line in lines if not line.startswith("rich==")]
+    with pytest.raises(lock.Wrong, match=r"rich \S+ -> -; "):
+        lock._compare("windows.lock", "\n".join(fewer))
+
+
+def test_other_versions_that_are_installed_here_are_said() -> None:
+    pins = [lock.Pin("packaging", "0.1", 1), lock.Pin("not-installed-anywhere", "1", 1)]
+    (line,) = lock.differences(pins)
+    assert line.startswith("differs here: packaging ")
+    assert line.endswith(", locked 0.1")
+
+
+def test_names_are_compared_as_the_index_spells_them() -> None:
+    pins = [lock.Pin("pyside6-essentials", "6.11.0", 1)]
+    assert lock.problems(pins, [Requirement("PySide6_Essentials>=6.9,<6.12")]) == []
