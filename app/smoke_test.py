@@ -31,7 +31,7 @@ SAMPLE_FRAMES = 96
 WANTED_SIZE = (640, 360)  # px, of the sample clip at twice its size
 FEWEST_COLOURS = 64  # a window that did not paint has one
 PAINT_LIMIT_S, LOAD_LIMIT_S, JOB_LIMIT_S, TELEMETRY_LIMIT_S = 60.0, 120.0, 240.0, 10.0
-LIBRARIES = ("torch", "av", "safetensors", "numpy", "PySide6", "psutil", "pynvml")
+LIBRARIES = ("torch", "av", "numpy", "PySide6", "psutil", "pynvml")
 RESOURCES = (
     ("icons", "upreel.ico"),
     ("icons", "play.svg"),
