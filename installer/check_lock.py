@@ -3,6 +3,7 @@
     python installer/check_lock.py             check
     python installer/check_lock.py --write     follow pyproject.toml with as few changes as possible
     python installer/check_lock.py --upgrade   take the newest versions that pyproject.toml allows
+    python installer/check_lock.py --print NAME...     these packages of both, with hashes, for pip
 
 `windows.lock` is what the program is packed from, `windows-tests.lock` what its tests need besides.
 Both hold one version of each package with the SHA-256 of all its files. They are for Python 3.12,
@@ -75,8 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="follow pyproject.toml")
     what.add_argument("--upgrade", action="store_true", help="follow it with the newest versions")
+    what.add_argument("--print", nargs="+", metavar="NAME", help="these with their hashes, for pip")
     args = parser.parse_args(arguments)
     try:
+        if args.print:
+            print(excerpt(args.print), end="")
+            return ALL_RIGHT
         if args.write or args.upgrade:
             for name in TOOLS:
                 write(name, upgrade=args.upgrade)
@@ -97,10 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_files() -> dict[str, list[Pin]]:
-    """Everything that can be seen without an index.
-
-    Returns:
-        The pins of each lock.
+    """Look at all that can be seen without an index; the pins of each lock.
 
     Raises:
         Wrong: All that is wrong, a line each.
@@ -155,6 +157,23 @@ def parse(text: str) -> list[Pin]:
     if goes_on:
         raise Wrong("ends in the middle of a package")
     return pins
+
+
+def excerpt(names: Iterable[str]) -> str:
+    """These packages as they stand in the locks: for machines that need no more of them.
+
+    Raises:
+        Wrong: One is in neither.
+    """
+    blocks: dict[str, str] = {}
+    for lock in TOOLS:
+        text = (FOLDER / lock).read_text(encoding="utf-8")
+        parse(text)
+        for block in re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]:
+            blocks[block.partition("==")[0]] = block
+    if missing := [name for name in names if name not in blocks]:
+        raise Wrong(f"not locked: {', '.join(missing)}")
+    return "".join(blocks[name] for name in names)
 
 
 def problems(pins: Sequence[Pin], requirements: Iterable[Requirement]) -> list[str]:
@@ -222,8 +241,7 @@ def write(name: str, *, upgrade: bool) -> None:
         upgrade: Take the newest versions instead.
 
     Raises:
-        Wrong: There is no solution.
-        NoIndex: There is no index.
+        Wrong, NoIndex: There is no solution; no index.
     """
     with tempfile.TemporaryDirectory() as place:
         new = Path(place, name)
@@ -248,10 +266,9 @@ def write(name: str, *, upgrade: bool) -> None:
 
 
 def _compile(path: Path, *options: str) -> None:
-    """Write the versions for a lock that is named as `path` into it, without hashes.
+    """Write versions without hashes, for the lock of this name; uv keeps to what its output has.
 
-    uv keeps to the versions that its output has. What tests need takes the versions of the lock of
-    the program beside it.
+    What tests need takes the versions of the program's lock beside it.
     """
     asked = "\n".join(map(str, wanted(path.name)))
     words = ["pip", "compile", "-", *WINDOWS, "--no-annotate", "--no-header", *options]

@@ -183,3 +183,11 @@ def test_other_versions_that_are_installed_here_are_said() -> None:
 def test_names_are_compared_as_the_index_spells_them() -> None:
     pins = [lock.Pin("pyside6-essentials", "6.11.0", 1)]
     assert lock.problems(pins, [Requirement("PySide6_Essentials>=6.9,<6.12")]) == []
+
+
+def test_some_packages_for_machines_that_need_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lock.main(["--print", "pynacl", "pytest"]) == lock.ALL_RIGHT
+    pins = lock.parse(lock.HEADER + capsys.readouterr().out)
+    assert [pin.name for pin in pins] == ["pynacl", "pytest"]
+    assert lock.main(["--print", "left-pad"]) == lock.WRONG
+    assert "not locked: left-pad" in capsys.readouterr().err
