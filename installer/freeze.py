@@ -21,6 +21,7 @@ BUILD = ROOT / "build"
 PACKED = ROOT / "dist" / "upreel"
 SUFFIX = ".exe" if sys.platform == "win32" else ""
 SMOKE_TEST_LIMIT_S = 300
+FOLDER_LIMIT_MB = 900  # 10^6 bytes
 
 
 def build() -> None:
@@ -42,9 +43,16 @@ def build() -> None:
 
 
 def describe(folder: Path) -> str:
-    """Size and number of files of a folder, in words."""
+    """Size and number of files of a folder, in words.
+
+    Raises:
+        SystemExit: It is larger than a download should be.
+    """
     sizes = [path.lstat().st_size for path in folder.rglob("*") if not path.is_dir()]
-    return f"{folder.relative_to(ROOT)}: {sum(sizes) / 1e6:.0f} MB in {len(sizes)} files"
+    text = f"{folder.relative_to(ROOT)}: {sum(sizes) / 1e6:.0f} MB in {len(sizes)} files"
+    if sum(sizes) > FOLDER_LIMIT_MB * 1e6:
+        raise SystemExit(f"{text}: more than {FOLDER_LIMIT_MB} MB")
+    return text
 
 
 def smoke_test() -> None:
