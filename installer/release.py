@@ -1,7 +1,7 @@
 """What a release has to fulfil beside its tests; the release workflow calls these.
 
     python installer/release.py version v1.2.3      the tag, pyproject.toml and the changelog agree
-    python installer/release.py notes --out FILE    the changelog's section of this version
+    python installer/release.py notes --out FILE.md    the changelog's section of this version
     python installer/release.py sums FOLDER         sizes are within limits; write SHA256SUMS
 
 One clear line and exit status 1 when something is not so.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one = parts.add_parser("version", help="the tag, pyproject.toml and the changelog agree")
     one.add_argument("tag", help="as v1.2.3")
     one = parts.add_parser("notes", help="the changelog's section of this version")
-    one.add_argument("--out", type=Path, required=True, metavar="FILE")
+    one.add_argument("--out", type=Path, required=True, metavar="FILE.md")
     one = parts.add_parser("sums", help="sizes are within limits; write SHA256SUMS")
     one.add_argument("folder", type=Path)
     args = parser.parse_args(arguments)
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(check_version(args.tag, version(), known_tags()))
             notes(changelog(), version())
         elif args.part == "notes":
-            args.out.write_text(notes(changelog(), version()) + "\n", encoding="utf-8")
+            write_notes(args.out)
         else:
             check_sizes(args.folder)
             print(write_sums(args.folder), end="")
@@ -104,6 +105,18 @@ def numbers_of(text: str) -> tuple[int, int, int] | None:
     """Three numbers of a version, or None where it is not such a one."""
     match = _VERSION.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def write_notes(english: Path) -> None:
+    """Write this version's notes; beside them the Chinese ones, where somebody has written them.
+
+    Raises:
+        Unfit: As `notes`.
+    """
+    english.write_text(notes(changelog(), version()) + "\n", encoding="utf-8")
+    chinese = ROOT / "docs" / "notes" / f"{version()}.zh_CN.md"
+    if chinese.is_file():
+        shutil.copyfile(chinese, english.with_suffix(".zh_CN.md"))
 
 
 def notes(text: str, ours: str) -> str:

@@ -63,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if sys.platform != "win32":
         parser.error("this is for Windows; elsewhere there is check_setup.py")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         places = Places(Path(os.environ["LOCALAPPDATA"], "Programs", _FOLDER), Path(work))
         if found := places.ours():

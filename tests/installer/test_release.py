@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from installer import release
+from installer import release, sign_manifest
 
 CHANGELOG = """# Changelog
 
@@ -75,6 +75,24 @@ def test_notes_are_the_section_of_this_version() -> None:
 def test_a_changelog_that_is_not_ready(old: str, new: str, says: str) -> None:
     with pytest.raises(release.Unfit, match=says):
         release.notes(CHANGELOG.replace(old, new), "1.10.0")
+
+
+def test_chinese_notes_lie_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.10.0"\n', encoding="utf-8")
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
+    words = ["notes", "--out", str(tmp_path / "NOTES.md")]
+    assert release.main(words) == 0
+    assert not (tmp_path / "NOTES.zh_CN.md").exists()
+    (tmp_path / "docs" / "notes").mkdir(parents=True)
+    (tmp_path / "docs" / "notes" / "1.10.0.zh_CN.md").write_text("- 新功能。\n", encoding="utf-8")
+    assert release.main(words) == 0
+    assert sign_manifest.notes(tmp_path / "NOTES.md") == {
+        "en": "### Added\n- A thing.",
+        "zh_CN": "- 新功能。",
+    }
 
 
 def test_sums_as_sha256sum_writes_them(assets: Path) -> None:

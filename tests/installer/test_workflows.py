@@ -1,0 +1,239 @@
+"""The workflows of the repository: nobody runs them here, so what they call is looked at."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".github" / "workflows"
+NAMES = ("checks", "release")
+MADE_ON_THE_WAY = ("dist/", "build/", "assets", "older", ".venv/")
+ENDS_OF_A_COMMAND = {"&&", "||", "|", ";", ">", "then", "fi"}
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / f"{name}.yml").read_text(encoding="utf-8")
+
+
+@functools.cache
+def workflow(name: str) -> dict[Any, Any]:
+    return dict(yaml.safe_load(text_of(name)))
+
+
+def steps(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All steps with their job."""
+    for job, content in workflow(name)["jobs"].items():
+        for step in content.get("steps", []):
+            yield job, step
+
+
+def scripts(name: str) -> list[str]:
+    return [step["run"] for _, step in steps(name) if "run" in step]
+
+
+def commands(name: str) -> Iterator[list[str]]:
+    """Words of every command, as far as a shell's words can be seen without running it."""
+    for script in scripts(name):
+        for line in script.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            ends = [i for i, word in enumerate(words) if word in ENDS_OF_A_COMMAND]
+            for begin, end in zip([-1, *ends], [*ends, len(words)], strict=True):
+                if words[begin + 1 : end]:
+                    yield words[begin + 1 : end]
+
+
+def calls_of_ours() -> list[tuple[str, ...]]:
+    """Every call of a script of ours: its path and what follows."""
+    found = set()
+    for name in NAMES:
+        for words in commands(name):
+            for place, word in enumerate(words):
+                if re.fullmatch(r"installer/\w+\.py", word):
+                    found.add((word, *words[place + 1 :]))
+    return sorted(found)
+
+
+@functools.cache
+def help_of(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *words, "--help"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout
+
+
+def test_there_are_calls_to_look_at() -> None:
+    called = {call[0] for call in calls_of_ours()}
+    needed = ("pin_runtime", "freeze", "build_setup", "sign", "sign_manifest", "try_setup")
+    assert {f"installer/{name}.py" for name in (*needed, "defender", "release")} <= called
+
+
+@pytest.mark.parametrize("call", calls_of_ours(), ids=" ".join)
+def test_every_script_and_option_is_there(call: tuple[str, ...]) -> None:
+    script, *words = call
+    assert (ROOT / script).is_file()
+    if not words:
+        return
+    said = help_of(script)
+    parts = re.search(r"\{([\w,-]+)\}", said)
+    if parts is not None and not words[0].startswith("-"):
+        assert words[0] in parts[1].split(",")
+        said = help_of(script, words[0])
+    options = [word.split()[0] for word in words if re.match(r"--\w", word)]
+    for option in options:
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", said), f"{script} has no {option}"
+
+
+def test_options_that_a_script_needs_are_given() -> None:
+    for script, *words in calls_of_ours():
+        if script == "installer/sign_manifest.py":
+            usage = help_of(script, words[0]).partition("\n\n")[0]
+            needed = re.findall(r"(--\w+)", re.sub(r"\[[^]]*\]", "", usage))
+            given = " ".join(words) + ("--key" if "${keys[@]}" in words else "")
+            assert all(option in given for option in needed), words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_they_name_is_there(name: str) -> None:
+    named = [word for words in commands(name) for word in words]
+    named += [str(step["with"].get("path", "")) for _, step in steps(name) if "with" in step]
+    named = [line for word in named for line in word.splitlines()]
+    paths = [w for w in named if re.fullmatch(r"\.?[\w.-]+(/[\w.-]+)+", w)]
+    assert any(path.startswith(("installer/", ".ci/")) for path in paths)
+    for path in paths:
+        if not path.startswith(MADE_ON_THE_WAY) and not path.startswith("NOTES"):
+            assert (ROOT / path).exists(), path
+
+
+def test_names_out_of_our_modules() -> None:
+    (line,) = re.findall(r'python -c "(.+)"', text_of("checks"))
+    done = subprocess.run(
+        [sys.executable, "-c", line], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    files = done.stdout.split()
+    assert len(files) > 5
+    assert all((ROOT / file).exists() for file in files)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_script_is_valid_bash(name: str) -> None:
+    assert workflow(name)["defaults"]["run"]["shell"] == "bash"
+    for script in scripts(name):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_from_outside_is_pasted_into_a_script(name: str) -> None:
+    assert not [script for script in scripts(name) if "${{" in script]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_address_stands_in_them(name: str) -> None:
+    text = text_of(name)
+    assert "://" not in text
+    assert not re.search(r"\b[\w-]+\.(org|com|io|net|dev)\b", text)
+    assert not re.search(r"pypi|index-url|choco|npm ", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_are_of_github_and_pinned_by_their_commit(name: str) -> None:
+    used = re.findall(r"uses: (.+)", text_of(name))
+    assert used
+    for line in used:
+        is_ours = re.fullmatch(r"\./\.github/workflows/\w+\.yml", line)
+        assert is_ours or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+        if is_ours:
+            assert (ROOT / line).is_file()
+
+
+def test_one_commit_of_each_action() -> None:
+    used = {line for name in NAMES for line in re.findall(r"uses: (actions/.+)", text_of(name))}
+    assert len(used) == len({line.partition("@")[0] for line in used})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packages_come_by_their_hashes(name: str) -> None:
+    installs = [words for words in commands(name) if "pip" in words]
+    assert installs
+    for words in installs:
+        assert "--require-hashes" in words
+        assert "--only-binary" in words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jobs_may_do_no_more_than_they_need(name: str) -> None:
+    assert workflow(name)["permissions"] == {"contents": "read"}
+    for job, content in workflow(name)["jobs"].items():
+        may = {"contents": "write"} if job == "publish" else None
+        assert content.get("permissions") == may
+        assert "timeout-minutes" in content or "uses" in content
+    checkouts = [s for _, s in steps(name) if s.get("uses", "").startswith("actions/checkout")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_only_the_packing_of_a_release_sees_secrets() -> None:
+    assert not re.search(r"secrets\.\w|secrets: ", text_of("checks"))
+    jobs = workflow("release")["jobs"]
+    assert {name for name, job in jobs.items() if "secrets." in str(job)} == {"package"}
+    assert jobs["package"]["environment"] == "release"
+    assert "secrets: inherit" not in text_of("release")
+
+
+def test_a_release_is_made_by_a_tag_only() -> None:
+    assert workflow("release")[True] == {"push": {"tags": ["v*"]}}  # YAML 1.1 reads "on" as true
+
+
+def ancestors(jobs: dict[str, Any], name: str) -> set[str]:
+    """All jobs that have passed before this one begins."""
+    needs = jobs[name].get("needs", [])
+    direct = {needs} if isinstance(needs, str) else set(needs)
+    return direct.union(*(ancestors(jobs, job) for job in direct))
+
+
+def test_nothing_is_published_before_all_else_has_passed() -> None:
+    jobs = workflow("release")["jobs"]
+    assert ancestors(jobs, "publish") == set(jobs) - {"publish"}
+
+
+def test_files_go_from_one_job_to_later_ones() -> None:
+    jobs = workflow("release")["jobs"]
+    made = {
+        step["with"]["name"]: job
+        for job, step in steps("release")
+        if step.get("uses", "").startswith("actions/upload-artifact")
+    }
+    taken = [
+        (job, step["with"]["name"])
+        for job, step in steps("release")
+        if step.get("uses", "").startswith("actions/download-artifact")
+    ]
+    assert {name for _, name in taken} == set(made), "made for nobody, or by nobody"
+    for job, name in taken:
+        assert made[name] in ancestors(jobs, job)
+
+
+def test_an_unpinned_runtime_ends_a_release() -> None:
+    freeze = [step.get("run", "") for job, step in steps("release") if job == "freeze"]
+    places = [next(i for i, run in enumerate(freeze) if word in run) for word in ORDER]
+    assert places == sorted(places)
+
+
+ORDER = ("pin_runtime.py --check", "sign_manifest.py fill --check", "freeze.py")
+
+
+def test_the_document_names_all_secrets_and_variables() -> None:
+    text = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:secrets|vars)\.(\w+)", text_of("release")))
+    assert named == set(re.findall(r"^\| `([A-Z_]+)` \|", text, flags=re.MULTILINE))
