@@ -223,7 +223,7 @@ def _in_use(player: Player) -> None:
 
 def _no_card(player: Player) -> None:
     advice = "There is no NVIDIA card here: no runtime is needed."
-    _say(player, suited="", card="", driver="", advice=advice)
+    _say(player, {"suits_card": False}, suited="", card="", driver="", advice=advice)
     player.say_telemetry()
 
 

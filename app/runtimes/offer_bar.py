@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
-from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.i18n import mark, tr
 from app.runtimes import words
@@ -13,15 +13,15 @@ from app.state.runtime_standing import Situation, Standing, Task, is_known
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 
-_BAR_WIDTH = 420  # px at most
+_BAR_WIDTH = 260  # px
 _TEXTS = {
     "download": mark("Download"),
     "continue": mark("Continue"),
+    "retry": mark("Try again"),
+    "repair": mark("Repair"),
     "pause": mark("Pause"),
     "cancel": mark("Cancel"),
     "file": mark("From a file …"),
-    "retry": mark("Try again"),
-    "repair": mark("Repair"),
     "discard": mark("Delete it"),
     "restart": mark("Start again now"),
     "restart_now": mark("Now: the film goes on later"),
@@ -149,18 +149,12 @@ class OfferBar(QFrame):
             self.wanted.emit(name)
 
     def _lay_out(self) -> None:
-        self._bar.setMaximumWidth(_BAR_WIDTH)
-        texts = QVBoxLayout()
-        texts.setSpacing(4)
-        texts.addWidget(self._notice)
-        inner = QHBoxLayout()
-        inner.setContentsMargins(24, 0, 0, 0)  # below the text, not below the icon
-        inner.addWidget(self._bar)
-        texts.addLayout(inner)
+        self._bar.setFixedWidth(_BAR_WIDTH)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 10, 16, 10)
         row.setSpacing(8)
-        row.addLayout(texts, 1)
+        row.addWidget(self._notice, 1)
+        row.addWidget(self._bar)
         row.addSpacing(16)
         for name, button in self._buttons.items():
             button.setObjectName(f"runtime-{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QFrame,
@@ -25,7 +25,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
 from engine.runtime.state import RuntimeState
 
-SIZE_WIDTH, STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH, GAP = 84, 168, 112, 36, 12
+STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH, GAP = 172, 112, 36, 12
 _TEXTS = {
     "download": mark("Download"),
     "continue": mark("Continue"),
@@ -48,7 +48,7 @@ def main_action(state: RuntimeState, task: Task | None) -> str:
         return "" if state.is_chosen else "use"
     if state.state == "broken":
         return "repair" if words.is_known(state) else "remove"
-    if not state.can_download:
+    if not (state.can_download and state.suits_card):
         return ""
     return "continue" if state.state == "partial" else "download"
 
@@ -65,7 +65,7 @@ class RuntimeRow(QFrame):
         self._action = ""
         self._shown: tuple[RuntimeState, Task | None] | None = None
         self._name, self._about = ElidedLabel(), ElidedLabel()
-        self._room, self._icon, self._state = QLabel(), QLabel(), ElidedLabel()
+        self._icon, self._state = QLabel(), ElidedLabel()
         self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
         self._entries = {name: QAction(self) for name in ("folder", "remove")}
         self._bar, self._progress, self._problem = ShareBar(), QLabel(), NoticeLine()
@@ -86,7 +86,6 @@ class RuntimeRow(QFrame):
         self._shown = (state, task)
         self._name.setText(words.title_of(state))
         self._about.setText(words.about(state))
-        self._room.setText(words.room(state))
         shape, severity, text = words.state_of(state, task)
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(text)
@@ -127,6 +126,7 @@ class RuntimeRow(QFrame):
         for name, entry in self._entries.items():
             entry.setText(tr(_TEXTS[name]))
             entry.setEnabled(able[name])
+        self._more.setVisible(state.id != words.OWN)
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
         self._more.setToolTip(tr("More for {name}", name=words.title_of(state)))
@@ -146,11 +146,7 @@ class RuntimeRow(QFrame):
         self._name.setProperty("kind", "strong")
         for label in (self._about, self._progress):
             label.setProperty("kind", "secondary")
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        self._room.setAlignment(right)
-        self._room.setFixedWidth(SIZE_WIDTH)
         self._more.setProperty("kind", "more")
-        self._more.setFixedWidth(MORE_WIDTH)
         self._more.setObjectName(f"runtime-more-{self.runtime}")
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._menu.addActions(list(self._entries.values()))
@@ -163,10 +159,9 @@ class RuntimeRow(QFrame):
         head = QHBoxLayout()
         head.setSpacing(GAP)
         head.addLayout(texts, 1)
-        head.addWidget(self._room)
         head.addWidget(_fixed(STATE_WIDTH, self._icon, self._state))
         head.addWidget(_fixed(BUTTON_WIDTH, self._button))
-        head.addWidget(self._more)
+        head.addWidget(_fixed(MORE_WIDTH, self._more))
         busy = QHBoxLayout(self._busy)
         busy.setContentsMargins(0, 0, 0, 0)
         busy.setSpacing(GAP)

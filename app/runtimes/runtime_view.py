@@ -38,7 +38,7 @@ class RuntimeView(QDialog):
         super().__init__(parent)
         self.setObjectName("runtimeDialog")
         self.setMinimumSize(720, 420)
-        self.resize(820, 520)
+        self.resize(880, 540)
         self._model = model
         self._ids: tuple[str, ...] | None = None
         self._rows: dict[str, RuntimeRow] = {}
@@ -121,11 +121,8 @@ class RuntimeView(QDialog):
         return standing.situation is Situation.READY or is_broken
 
     def _say_now(self) -> None:
-        listed = self._model.listed
-        if listed is None:
-            self._now.say("info", tr("Looking at this machine …"))
-        else:
-            self._now.say("info", said(listed.used), said(listed.advice))
+        now = words.in_use(self._model)
+        self._now.say(now.severity, now.title, now.text)
 
     def _say_trouble(self) -> None:
         """What concerns no row: an import that fails or runs, and good news."""

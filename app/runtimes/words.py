@@ -92,13 +92,13 @@ def _offer(model: RuntimeModel, standing: Standing) -> Message:
     else:
         title = tr("Your {card} can be used with the NVIDIA runtime, from a file", card=card)
     text = tr(
-        "It takes about {size} on the disk, {free} are free. Films go on meanwhile, and until "
-        "then the processor does the work. It can be done later in the settings too.",
+        "Until then the processor does the work. It takes about {size} of the {free} free on the "
+        "disk; films go on meanwhile. Later: in the settings.",
         size=bytes_text(runtime.disk_bytes),
         free=bytes_text(listed.free_mb * 1e6),
     )
     if standing.outdated and runtime.can_download:
-        text = f"{tr('A download of {size}.', size=size)} {text}"
+        text = _joined(tr("A download of {size}.", size=size), text)
     return Message(severity="info", title=title, text=text)
 
 
@@ -115,12 +115,12 @@ def _partial(standing: Standing) -> Message:
 
 def _busy(task: Task | None) -> Message:
     if task is None:
-        return Message(severity="good", title="")
+        return Message(severity="info", title="")
     if task.phase in ("try", "use"):
         text = tr(_TRYING)
     else:
         text = tr("One moment …") if task.waits else progress(task)
-    return Message(severity="good", title=tr(_PHASES[task.phase]), text=text)
+    return Message(severity="info", title=tr(_PHASES[task.phase]), text=text)
 
 
 def _failed(task: Task | None) -> Message:
@@ -154,13 +154,13 @@ def reason(state: RuntimeState) -> str:
 def _broken(standing: Standing) -> Message:
     runtime = standing.runtime
     assert runtime is not None
-    own = tr("The processor does the work until it is repaired.")
+    without = tr("The processor does the work until it is repaired.")
     if runtime.is_used:
-        own = tr("After a new start the processor does the work, until it is repaired.")
+        without = tr("After a new start the processor does the work, until it is repaired.")
     return Message(
         severity="warning",
         title=tr("The NVIDIA runtime is installed, but it cannot be used"),
-        text=" ".join(part for part in (reason(runtime), own) if part),
+        text=_joined(reason(runtime), without),
     )
 
 
@@ -177,7 +177,7 @@ def _no_way(model: RuntimeModel, standing: Standing) -> Message:
                 needed=listed.driver_needed,
                 driver=listed.driver,
             ),
-            text=" ".join((tr("Update the driver, then start Upreel again."), lite)),
+            text=_joined(tr("Update the driver, then start Upreel again."), lite),
         )
     if standing.situation is Situation.OLD_CARD:
         return Message(
@@ -188,7 +188,7 @@ def _no_way(model: RuntimeModel, standing: Standing) -> Message:
     return Message(
         severity="info",
         title=tr("The NVIDIA runtime for your {card} is not in this build of Upreel", card=card),
-        text=" ".join((tr("A released Upreel knows where to get it."), lite)),
+        text=_joined(tr("A released Upreel knows where to get it."), lite),
     )
 
 
@@ -199,44 +199,46 @@ OWN = ""  # id of the torch that came with the program
 
 
 def own(model: RuntimeModel) -> RuntimeState:
-    """The torch that came with the program, as if it was one of the runtimes."""
+    """The torch that came with the program, as if it was one of the runtimes.
+
+    Also what a start falls back to when the chosen one cannot be used.
+    """
+    is_packed = model.listed is None or model.listed.follows_choice
+    title = tr("Built in, for the processor") if is_packed else tr("The torch of this Python")
     return RuntimeState(
         id=OWN,
-        title="",
+        title=title,
         torch="",
         cuda="",
         state="here",
-        is_chosen=not any(state.is_chosen for state in model.runtimes),
+        is_chosen=not any(s.is_chosen and s.state == "here" for s in model.runtimes),
         is_used=not any(state.is_used for state in model.runtimes),
     )
 
 
 def title_of(state: RuntimeState) -> str:
     """Name of a runtime."""
-    if state.id == OWN:
-        return tr("Built in, for the processor")
-    return tr("CUDA {version}", version=state.cuda) if state.cuda else state.title
+    if not state.cuda:
+        return state.title
+    torch = f" · torch {state.torch.partition('+')[0]}" if state.torch else ""
+    return f"CUDA {state.cuda}{torch}"
 
 
 def about(state: RuntimeState) -> str:
-    """What a runtime holds and needs."""
+    """What a runtime needs."""
     if state.id == OWN:
         return tr("Comes with Upreel and is always there")
-    parts = [f"torch {state.torch.partition('+')[0]}"] if state.torch else []
+    parts = []
     if state.driver:
         parts.append(tr("driver {version} or newer", version=state.driver))
     if not is_known(state):
         parts.append(tr("from another version of Upreel"))
-    return " · ".join(parts)
-
-
-def room(state: RuntimeState) -> str:
-    """What it takes on the disk, or would."""
-    if state.id == OWN:
-        return ""
     if state.path is not None:
-        return bytes_text(state.done_bytes)
-    return f"≈ {bytes_text(state.disk_bytes)}" if state.disk_bytes else "–"
+        parts.append(tr("{size} on the disk", size=bytes_text(state.done_bytes)))
+    elif size_of(state):
+        size, disk = bytes_text(size_of(state)), bytes_text(state.disk_bytes)
+        parts.append(tr("{size} to download, about {disk} on the disk", size=size, disk=disk))
+    return " · ".join(parts)
 
 
 def state_of(state: RuntimeState, task: Task | None) -> tuple[str, str, str]:
@@ -248,7 +250,7 @@ def state_of(state: RuntimeState, task: Task | None) -> tuple[str, str, str]:
     if state.state == "broken":
         return "warning", "warning", tr("Cannot be used")
     if state.is_used:
-        return "check", "good", tr("In use") if state.is_chosen else tr("In use until the end")
+        return "check", "good", tr("In use") if state.is_chosen else tr("In use for now")
     if state.is_chosen:
         return "check", "good", tr("From the next start on")
     return _at_rest(state)
@@ -267,6 +269,8 @@ def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
     if state.state == "partial":
         percent = min(99, int(100 * state.done_bytes / max(1, size_of(state))))
         return "pause", "info", tr("{percent} % here", percent=percent)
+    if not state.suits_card:
+        return "info", "info", tr("Not for this machine")
     return "download", "info", tr("Not here")
 
 
@@ -276,5 +280,22 @@ def summary(model: RuntimeModel) -> str:
     if listed is None:
         return tr("Looking at this machine …")
     is_used = any(state.is_used for state in listed.runtimes)
-    sentences = (listed.used,) if is_used else (listed.used, listed.advice)
-    return " ".join(said(sentence) for sentence in sentences if sentence)
+    return _joined(said(listed.used), "" if is_used else said(listed.advice))
+
+
+def in_use(model: RuntimeModel) -> Message:
+    """Which torch this program has, why, and what would suit the card."""
+    listed = model.listed
+    if listed is None:
+        return Message(severity="info", title=tr("Looking at this machine …"))
+    used = next((state for state in listed.runtimes if state.is_used), own(model))
+    why = "\n".join((said(listed.used), said(listed.advice)))
+    return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)
+
+
+def _joined(*sentences: str) -> str:
+    """One after the other, with a space where the language has one."""
+    text = ""
+    for sentence in filter(None, sentences):
+        text += sentence if not text or text.endswith("。") else f" {sentence}"
+    return text

@@ -7,6 +7,7 @@ import dataclasses
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
+    QFrame,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -52,6 +53,10 @@ class SettingsDialog(QDialog):
 
     def add_part(self, part: QWidget) -> None:
         """One more row below the settings, about something else of the program."""
+        if not self._parts.count():
+            rule = QFrame()
+            rule.setProperty("kind", "rule")
+            self._parts.addWidget(rule)
         self._parts.addWidget(part)
 
     def retranslate_ui(self) -> None:
@@ -102,10 +107,10 @@ class SettingsDialog(QDialog):
         column.setSpacing(16)
         column.addWidget(self._title)
         column.addLayout(rows)
+        column.addWidget(self._foot)
         self._parts = QVBoxLayout()
         self._parts.setSpacing(14)
         column.addLayout(self._parts)
-        column.addWidget(self._foot)
         column.addStretch(1)
         column.addLayout(buttons)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)

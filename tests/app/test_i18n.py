@@ -52,6 +52,7 @@ def test_sentences_of_the_engine_are_said_by_the_engine() -> None:
     that nobody looks after.
     """
     places = [*(ROOT / "engine").rglob("*.py"), *(ROOT / "resources" / "presets").glob("*.toml")]
+    places.append(ROOT / "resources" / "runtime.toml")
     code = "".join(place.read_text("utf-8") for place in places)
     joined = re.sub(r'"\s*f?"', "", code).replace("\\'", "'")  # literals over two lines are one
     sentences = read_engine_sentences("zh_CN")
