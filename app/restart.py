@@ -16,6 +16,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
 
 from app.controller import Controller
+from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
@@ -85,7 +86,7 @@ class Restart(QObject):
     def _leave(self, *, starts: bool) -> None:
         if self.is_due:
             return
-        self.waits_for, self.is_due = "", True
+        self.waits_for = ""
         films = tuple(
             WaitingFilm(
                 job_id=row.job_id, source=row.source, settings=row.settings, output=row.output
@@ -93,12 +94,17 @@ class Restart(QObject):
             for row in self._queue.rows
             if row.state in (JobState.READING, JobState.WAITING)
         )
-        write(Waiting(films=films, starts=starts))
+        problem = write(Waiting(films=films, starts=starts))
+        if problem:  # rather no new start than a queue that is gone
+            self._controller.command_failed.emit(problem)
+            self.changed.emit()
+            return
+        self.is_due = True
         self._window.leave()
 
 
-def write(waiting: Waiting) -> None:
-    """Keep a queue for the next start; where that fails the log says so."""
+def write(waiting: Waiting) -> str:
+    """Keep a queue for the next start; what is wrong where that fails, else ""."""
     file = paths.data_folder() / _FILE
     try:
         if waiting.films:
@@ -107,7 +113,8 @@ def write(waiting: Waiting) -> None:
         else:
             file.unlink(missing_ok=True)
     except OSError as err:
-        _log.warning("%s: %s", file, err)
+        return tr("The queue cannot be kept for a new start: {why}.", why=err.strerror or err)
+    return ""
 
 
 def read() -> Waiting:
@@ -156,7 +163,8 @@ def start_again(words: Sequence[str]) -> bool:
     environment = QProcessEnvironment.systemEnvironment()
     environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")  # else it takes itself for a helper
     process.setProcessEnvironment(environment)
-    is_started, _ = process.startDetached()
+    answer = process.startDetached()  # with the process number in some versions of PySide6
+    is_started = bool(answer[0] if isinstance(answer, tuple) else answer)
     if not is_started:
         _log.warning("%s could not be started: %s", words[0], process.errorString())
     return is_started
