@@ -148,12 +148,12 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
 def test_one_that_ends_the_program_twice_is_not_tried_again(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     module = folder / "torch/__init__.py"
-    length, good = module.stat().st_size, module.read_text()
-    module.write_text("import os; os._exit(3)".ljust(length))
+    good = module.read_bytes()
+    module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
     for _ in range(2):
         assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3
     assert "ended twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
-    module.write_text(good)
+    module.write_bytes(good)
     folders.forgive(folder)
     assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION
     assert not list(folder.glob(".loading-*"))
