@@ -34,12 +34,14 @@ from app.state.presets_model import PresetsModel
 from app.state.queue_model import QueueModel
 from app.state.runtime_model import RuntimeModel
 from app.state.telemetry_model import TelemetryModel
+from app.state.update_model import UpdateModel
 from app.state.weights_model import WeightsModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.palette import palette_of
 from app.theme.qss import style_sheet
 from app.ui_state import UiState
+from app.updates_link import UpdatesLink
 from app.weights.orders import WeightsOrders
 from app.weights_link import WeightsLink
 from engine import paths, winpaths
@@ -64,7 +66,7 @@ class Program(QObject):
         self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
         self.log, self.weights = LogModel(self), WeightsModel(self)
         self.presets, self.bench_model = PresetsModel(self), BenchModel(self)
-        self.runtime_model = RuntimeModel(self)
+        self.runtime_model, self.update_model = RuntimeModel(self), UpdateModel(self)
         for model in (
             self.queue,
             self.telemetry,
@@ -72,6 +74,7 @@ class Program(QObject):
             self.presets,
             self.bench_model,
             self.runtime_model,
+            self.update_model,
             self.log,
         ):
             self.bridge.event_seen.connect(model.on_event)
@@ -99,7 +102,11 @@ class Program(QObject):
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state
         )
         self.runtime.listen(self.bridge)
-        self.settings.add_part(self.runtime.settings_part)
+        self.updates = UpdatesLink(
+            self.window, self.controller, self.queue, self.update_model, self.restart
+        )
+        for part in (self.runtime.settings_part, self.updates.settings_part):
+            self.settings.add_part(part)
         self._left_over: tuple[LeftOver, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -214,7 +221,8 @@ def run(argv: Sequence[str]) -> int:
     instance.stop_listening()
     program.close()
     instance.end()
-    if program.restart.is_due:
+    is_updated = program.updates.starts_setup and program.updates.start_setup()
+    if program.restart.is_due and not is_updated:  # the setup starts the new version itself
         restart.start_again(restart.command())
     return status
 

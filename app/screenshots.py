@@ -27,6 +27,7 @@ from app import (
     screenshots_of_models,
     screenshots_of_plans,
     screenshots_of_runtime,
+    screenshots_of_updates,
 )
 from app.screenshots_player import Player
 from engine import commands, events, paths
@@ -345,6 +346,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **screenshots_of_bench.STATES,
     **screenshots_of_latents.STATES,
     **screenshots_of_runtime.STATES,
+    **screenshots_of_updates.STATES,
 }
 
 

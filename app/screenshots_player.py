@@ -88,6 +88,7 @@ class Player:
             program.bench.view,
             program.settings.dialog,
             program.runtime.view,
+            program.updates.view,
         )
         return next((view for view in views if view.isVisible()), None)
 

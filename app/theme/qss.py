@@ -165,6 +165,11 @@ QListView {{ background: transparent; border: none; outline: none; }}
 QPlainTextEdit {{
   background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QTextBrowser {{
+  background: {t.surface_1}; color: {t.text_1}; border: 1px solid {t.line};
+  border-radius: {tokens.RADIUS}px; padding: 8px 12px;
+  selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+QTextBrowser:focus {{ border: 1px solid {t.accent}; }}
 QMenu {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line}; padding: 4px; }}
 QMenu::item {{ padding: 6px 24px 6px 12px; border-radius: 6px; }}

@@ -13,10 +13,12 @@ from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePla
 from engine.readings import GpuReading
 from engine.report import Check, Report
 from engine.settings.schema import JobSettings
+from engine.updates.messages import UpdateCommand
 from tests.helpers.fake_bench import FakeBench
 from tests.helpers.fake_latents import FakeLatents, as_latent
 from tests.helpers.fake_presets import FakePresets
 from tests.helpers.fake_runtimes import FakeRuntimes
+from tests.helpers.fake_updates import FakeUpdates
 from tests.helpers.fake_weights import FakeWeights
 
 GIB = 2**30
@@ -176,6 +178,7 @@ class FakeEngine:
         self.queue: list[str] = []
         self.running: str | None = None
         self.weights = FakeWeights(sink)
+        self.updates = FakeUpdates(sink)
         self.latents = FakeLatents(sink)
         self.presets = FakePresets(sink)
         self.bench = FakeBench(sink)
@@ -209,6 +212,8 @@ class FakeEngine:
                 self.sink.emit(events.EngineReady(seconds=0.4))
             case commands.WeightsCommand():
                 self.weights.answer(command)
+            case UpdateCommand():
+                self.updates.answer(command)
             case commands.RuntimeCommand():
                 self.runtimes.answer(command)
             case commands.ShowLatent():

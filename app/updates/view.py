@@ -1,0 +1,212 @@
+"""The page of updates: is there a newer version, what is new in it, get and install it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
+from PySide6.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import tr
+from app.state.update_model import UpdateModel
+from app.theme.icons import icon
+from app.updates import words
+from app.weights.words import problem
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine
+
+_SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
+_INDENT = 20  # px, of a list
+_NOT_OFFERED = ("update-untrusted", "update-too-new")  # after these nothing is pressed lightly
+_MARKDOWN = (
+    QTextDocument.MarkdownFeature.MarkdownDialectGitHub
+    | QTextDocument.MarkdownFeature.MarkdownNoHTML
+)
+
+
+class UpdateView(QDialog):
+    """Shows the model; emits what the user wants."""
+
+    wanted = Signal(str)  # "check", "download", "install", "stop"
+
+    def __init__(self, model: UpdateModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("updateDialog")
+        self.setMinimumSize(_SMALL)
+        self.resize(_SMALL)
+        self._model = model
+        self._shown_notes = ""
+        self._title, self._about, self._never = QLabel(), QLabel(), QLabel()
+        self._notice = NoticeLine()
+        self._notes = QTextBrowser()
+        self._bar, self._doing = ShareBar(), QLabel()
+        self._check, self._act, self._stop, self._close = (QPushButton() for _ in range(4))
+        self._action = "check"
+        self._name_parts()
+        self._lay_out()
+        self._check.clicked.connect(lambda: self.wanted.emit("check"))
+        self._act.clicked.connect(lambda: self.wanted.emit(self._action))
+        self._stop.clicked.connect(lambda: self.wanted.emit("stop"))
+        self._close.clicked.connect(self.close)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show_progress)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.setWindowTitle(tr("Updates"))
+        self._never.setText(
+            tr("Upreel looks for a newer version only when you ask here, never by itself.")
+        )
+        self._stop.setText(tr("Stop"))
+        self._close.setText(tr("Close"))
+        self._notes.setAccessibleName(tr("What is new"))
+        self._show()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self._shown_notes = ""  # headings and links have the theme's colours
+            self.retranslate_ui()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A narrower page needs more lines."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Fonts are known now."""
+        super().showEvent(event)
+        self._fit()
+
+    # Showing
+
+    def _show(self) -> None:
+        state = self._model.state
+        self._title.setText(words.headline(state))
+        self._about.setText(words.about(state))
+        self._about.setVisible(bool(state.version))
+        self._show_notes(words.notes(state))
+        self._show_notice()
+        self._show_buttons()
+        self._show_progress()
+        self._fit()
+
+    def _fit(self) -> None:
+        """Room for every line: Qt gives wrapped sentences one line where a page is low."""
+        needed = self.layout().totalHeightForWidth(self.width())
+        if self.isVisible() and needed > self.height():
+            self.resize(self.width(), needed)
+
+    def _show_notes(self, text: str) -> None:
+        self._notes.setVisible(bool(text))
+        self._filler.setVisible(not text)
+        if text != self._shown_notes:
+            self._shown_notes = text
+            self._notes.document().setMarkdown(text, _MARKDOWN)
+            if text:
+                self.resize(self.size().expandedTo(_LARGE))
+
+    def _show_notice(self) -> None:
+        model, state = self._model, self._model.state
+        says: tuple[str, ...] = ()
+        if not state.is_in_build:
+            sentence = tr("This build of Upreel cannot look for updates.")
+            says = ("info", sentence, tr("Get a released Upreel where you got this one."))
+        elif model.is_running:
+            pass
+        elif model.error is not None:
+            says = ("refusal", *problem(model.error))
+        elif state.newer and words.instead(state):
+            says = ("info", words.instead(state))
+        elif state.is_ready:
+            says = (
+                "good",
+                tr("The setup is here, and it is the one that was published."),
+                tr(
+                    "Upreel closes, the setup runs, and the new version opens. Films that are not "
+                    "finished go on there."
+                ),
+            )
+        elif state.was_checked and not state.newer:
+            says = ("good", tr("Upreel {version} is the newest version.", version=state.version))
+        self._notice.setVisible(bool(says))
+        if says:
+            self._notice.say(*says)
+
+    def _show_buttons(self) -> None:
+        model, state = self._model, self._model.state
+        rests = state.is_in_build and not model.is_running
+        is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
+        is_theirs = bool(state.newer) and not words.instead(state)
+        again = state.newer or state.was_checked or model.error is not None
+        self._check.setText(tr("Look again") if again else tr("Look for updates"))
+        self._check.setIcon(icon("retry", size=16))
+        self._check.setVisible(rests)
+        self._act.setVisible(rests and is_theirs and not is_doubtful)
+        self._action = "install" if state.is_ready else "download"
+        if state.is_ready:
+            self._act.setText(tr("Close Upreel and install"))
+        else:
+            self._act.setText(tr("Continue") if state.done_bytes else tr("Download"))
+        self._stop.setVisible(model.is_running)
+
+    def _show_progress(self) -> None:
+        model = self._model
+        self._bar.setVisible(model.phase == "download")
+        self._doing.setVisible(model.is_running)
+        if model.phase is not None:
+            self._bar.set_shares(model.share)
+            self._doing.setText(words.doing(model.phase, model.progress))
+            self._bar.setAccessibleName(self._doing.text())
+
+    def _name_parts(self) -> None:
+        self._title.setProperty("kind", "headline")
+        for label in (self._about, self._never, self._doing):
+            label.setProperty("kind", "secondary")
+        for label in (self._title, self._about, self._never):
+            label.setWordWrap(True)
+        self._notes.setOpenLinks(False)
+        self._notes.document().setIndentWidth(_INDENT)
+        self._notes.setObjectName("updateNotes")
+        self._notice.setObjectName("updateNotice")
+        self._doing.setObjectName("updateDoing")
+        self._check.setObjectName("updateCheck")
+        self._act.setObjectName("updateAct")
+        self._stop.setObjectName("updateStop")
+        self._close.setObjectName("updateClose")
+        self._close.setDefault(True)  # else Enter would end the program
+
+    def _lay_out(self) -> None:
+        running = QHBoxLayout()
+        running.setSpacing(12)
+        running.addWidget(self._bar, 1)
+        running.addWidget(self._doing)
+        foot = QHBoxLayout()
+        foot.setSpacing(12)
+        foot.addWidget(self._check)
+        foot.addStretch(1)
+        for button in (self._stop, self._act, self._close):
+            foot.addWidget(button)
+        self._filler = QWidget()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(12)
+        column.addWidget(self._title)
+        column.addWidget(self._about)
+        column.addWidget(self._notes, 1)
+        column.addWidget(self._notice)
+        column.addLayout(running)
+        column.addWidget(self._filler, 1)
+        column.addWidget(self._never)
+        column.addLayout(foot)
+        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs

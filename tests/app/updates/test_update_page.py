@@ -1,0 +1,254 @@
+"""The page of updates: asked for by the user alone, from the settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QTextBrowser, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.application import Program
+from app.error_view import HELP
+from app.updates.view import UpdateView
+from engine import paths
+from engine.jobs import update_start
+from engine.updates import errors
+from engine.updates import messages as m
+from engine.updates.errors import UpdateDamaged, UpdateError, UpdateUnreachable, UpdateUntrusted
+from tests.app.conftest import Bench
+from tests.helpers.fake_updates import NEWER, OWN
+from tests.helpers.faulty_server import faulty_server
+from tests.helpers.updates import Release
+
+
+def opened(bench: Bench) -> UpdateView:
+    """As a user goes there: settings, then the button."""
+    bench.do("settings")
+    button = bench.program.settings.dialog.findChild(QPushButton, "openUpdates")
+    assert button is not None
+    button.click()
+    bench.hear()
+    return bench.program.updates.view
+
+
+def shown(view: UpdateView) -> str:
+    labels = [label.text() for label in view.findChildren(QLabel) if label.isVisible()]
+    notes = view.findChild(QTextBrowser)
+    return "\n".join([*labels, notes.toPlainText() if notes.isVisible() else ""])
+
+
+def buttons(view: UpdateView) -> list[str]:
+    found = [button for button in view.findChildren(QPushButton) if button.isVisible()]
+    return [button.text() for button in found if button.objectName() != "updateClose"]
+
+
+def press(bench: Bench, name: str) -> None:
+    button = bench.program.updates.view.findChild(QPushButton, name)
+    assert button is not None
+    assert button.isVisible()
+    button.click()
+    bench.hear()
+
+
+def unreachable() -> UpdateUnreachable:
+    return UpdateUnreachable("example.org does not answer.", hint="Check the connection.")
+
+
+def test_every_error_of_updates_has_a_title_and_a_button() -> None:
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UpdateError)]
+    assert len(kinds) > 5
+    assert {kind.code for kind in kinds} <= set(HELP)
+
+
+def test_nothing_is_asked_before_the_button_is_pressed(bench: Bench) -> None:
+    bench.do("settings")
+    bench.hear()
+    assert bench.engine.asked(m.UpdateCommand) == []
+    summary = bench.program.settings.dialog.findChild(QLabel, "updateSummary")
+    assert "never by itself" in summary.text()
+    opened(bench)
+    assert bench.engine.asked(m.UpdateCommand) == [m.CheckUpdate()]
+
+
+def test_from_the_button_to_the_setup(bench: Bench) -> None:
+    view = opened(bench)
+    assert "Upreel 0.2.0 is available" in shown(view)
+    assert "2026-12-01 · 182 MB · you have Upreel 0.1.0" in shown(view)
+    assert "Faster.\nSmaller." in shown(view)
+    assert buttons(view) == ["Look again", "Download"]
+    press(bench, "updateAct")
+    assert "61 of 182 MB · 12.0 MB/s · 10 s left" in shown(view)
+    assert buttons(view) == ["Stop"]
+    bench.engine.updates.finish("download")
+    bench.hear()
+    assert "it is the one that was published" in shown(view)
+    assert buttons(view) == ["Look again", "Close Upreel and install"]
+    press(bench, "updateAct")
+    assert bench.program.updates.starts_setup
+    assert bench.program.restart.is_due  # if the setup fails this version comes back
+    assert not bench.window.isVisible()
+
+
+def test_the_newest_version(bench: Bench) -> None:
+    bench.engine.updates.found = replace(OWN, was_checked=True)
+    view = opened(bench)
+    assert "Upreel 0.1.0 is the newest version." in shown(view)
+    assert buttons(view) == ["Look again"]
+
+
+def test_while_it_looks_and_stop(bench: Bench) -> None:
+    bench.engine.updates.waits = True
+    view = opened(bench)
+    assert "Asking which version is the newest" in shown(view)
+    assert buttons(view) == ["Stop"]
+    bench.program.updates.open_view()  # once more while it runs
+    assert bench.engine.asked(m.CheckUpdate) == [m.CheckUpdate()]
+    press(bench, "updateStop")
+    assert buttons(view) == ["Look for updates"]
+
+
+def test_a_download_that_was_stopped_goes_on(bench: Bench) -> None:
+    view = opened(bench)
+    press(bench, "updateAct")
+    press(bench, "updateStop")
+    assert buttons(view) == ["Look again", "Continue"]
+
+
+def test_not_in_this_build(bench: Bench) -> None:
+    bench.engine.updates.found = replace(OWN, is_in_build=False)
+    view = opened(bench)
+    assert "This build of Upreel cannot look for updates." in shown(view)
+    assert buttons(view) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "what"), [("portable", "unpack it in the place"), ("sources", "runs from its sources")]
+)
+def test_copies_that_no_setup_made_are_told_what_to_do(bench: Bench, how: str, what: str) -> None:
+    bench.engine.updates.found = replace(NEWER, installed_as=how)
+    view = opened(bench)
+    assert "Upreel 0.2.0 is available" in shown(view)
+    assert what in shown(view)
+    assert buttons(view) == ["Look again"]
+
+
+def test_a_failure_says_why_and_can_be_tried_again(bench: Bench) -> None:
+    bench.engine.updates.error = unreachable()
+    view = opened(bench)
+    for words in ("The place of the updates does not answer", "example.org does not answer."):
+        assert words in shown(view)
+    assert buttons(view) == ["Look again"]
+    press(bench, "updateCheck")
+    assert "0.2.0" in shown(view)
+    assert "does not answer" not in shown(view)
+
+
+def test_what_was_loaded_can_be_installed_without_a_network(bench: Bench) -> None:
+    bench.engine.updates.state = replace(NEWER, is_ready=True)
+    bench.engine.updates.error = unreachable()
+    assert buttons(opened(bench)) == ["Look again", "Close Upreel and install"]
+
+
+def test_after_a_wrong_signature_nothing_is_offered(bench: Bench) -> None:
+    bench.engine.updates.state = NEWER
+    bench.engine.updates.error = UpdateUntrusted("It is not signed.", hint="Try again later.")
+    view = opened(bench)
+    assert "This update is not from us" in shown(view)
+    assert buttons(view) == ["Look again"]
+
+
+def test_a_setup_that_is_wrong_at_the_last_moment_keeps_the_window(bench: Bench) -> None:
+    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    view = opened(bench)
+    bench.engine.updates.error = UpdateDamaged("It was changed.", hint="Download it again.")
+    press(bench, "updateAct")
+    assert "The setup is damaged" in shown(view)
+    assert bench.window.isVisible()
+    assert not bench.program.updates.starts_setup
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_running_film_is_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    bench.add()
+    bench.do("start")
+    bench.add("waits.mp4")
+    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    opened(bench)
+    monkeypatch.setattr(bench.window, "confirm_close", lambda: leaves)
+    press(bench, "updateAct")
+    assert bench.window.isVisible() is not leaves
+    assert bench.program.updates.starts_setup is leaves
+    kept = paths.data_folder() / "restart.json"
+    assert kept.exists() is leaves
+    if leaves:  # the film that waits comes along into the new version
+        films = json.loads(kept.read_text("utf-8"))["films"]
+        assert [Path(film["source"]).name for film in films] == ["waits.mp4"]
+
+
+def test_a_setup_that_does_not_start_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(QMessageBox, "exec", lambda box: told.append(box.informativeText()))
+    assert not bench.program.updates.start_setup()  # this is a checkout
+    assert "was not installed by its setup" in told[0]
+
+
+def test_in_chinese(bench: Bench) -> None:
+    bench.program.use_language("zh_CN")
+    view = opened(bench)
+    for words in ("有新版本 Upreel 0.2.0", "更快。", "当前版本为 Upreel 0.1.0"):
+        assert words in shown(view)
+    assert buttons(view) == ["重新查看", "下载"]
+    bench.program.use_language("en")
+    bench.hear()
+    assert "Faster." in shown(view)
+
+
+def test_every_line_has_room(bench: Bench) -> None:
+    bench.engine.updates.error = UpdateUnreachable("a " * 300, hint="b " * 200)
+    view = opened(bench)
+    for label in view.findChildren(QLabel):
+        if label.isVisible() and label.wordWrap():
+            assert label.height() >= label.heightForWidth(label.width()), label.text()
+
+
+def test_every_control_can_be_reached_by_keyboard(bench: Bench) -> None:
+    view = opened(bench)
+    reached: set[str] = set()
+    widget: QWidget = view.focusWidget() or view
+    for _ in range(20):
+        widget = widget.nextInFocusChain()
+        if widget.isVisible() and widget.focusPolicy().value & 1:
+            reached.add(widget.objectName())
+    assert {"updateCheck", "updateAct", "updateClose", "updateNotes"} <= reached
+
+
+def test_the_real_engine_from_the_button_to_the_start(
+    program: Program, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Path] = []
+    monkeypatch.setattr(update_start, "_start", started.append)
+    for name in ("engine.updates.build.installed_as", "engine.jobs.update_start.installed_as"):
+        monkeypatch.setattr(name, lambda: "setup")
+    with faulty_server() as server:
+        release = Release(server)
+        release.publish()
+        folder = release.build(tmp_path / "resources")
+        monkeypatch.setattr("engine.updates.build.resource", lambda name: folder / name)
+        program.updates.open_view()
+        view, model = program.updates.view, program.update_model
+        for wanted in ("", "download", "install"):
+            if wanted:
+                view.wanted.emit(wanted)
+            qtbot.waitUntil(
+                lambda: not model.is_running and bool(model.state.newer), timeout=60_000
+            )
+            assert model.error is None
+        assert program.updates.starts_setup
+        program.close()
+        assert program.updates.start_setup()
+    assert [path.name for path in started] == ["upreel-99.1.0-setup.exe"]
