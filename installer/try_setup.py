@@ -12,6 +12,7 @@ exit status is 0 when all went as it should. Only on Windows (a Windows Python u
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
@@ -49,7 +50,7 @@ class Places:
 
     def ours(self) -> list[str]:
         """Everything of ours that is here, in words."""
-        links = self.menu.rglob("*upreel*.lnk") if self.menu.is_dir() else []
+        links = [path for path in self.menu.rglob("*.lnk") if "upreel" in path.name.lower()]
         places = [self.folder, self.data, *links]
         keys = [f"the key {key}" for key in OUR_KEYS if registered(key) is not None]
         return [*(str(place) for place in places if place.exists()), *keys]
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform != "win32":
         parser.error("this is for Windows; elsewhere there is check_setup.py")
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         places = Places(Path(os.environ["LOCALAPPDATA"], "Programs", _FOLDER), Path(work))
         if found := places.ours():

@@ -77,9 +77,7 @@ def test_a_changelog_that_is_not_ready(old: str, new: str, says: str) -> None:
         release.notes(CHANGELOG.replace(old, new), "1.10.0")
 
 
-def test_chinese_notes_lie_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_chinese_notes_lie_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.10.0"\n', encoding="utf-8")
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
