@@ -12,14 +12,15 @@ from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.error_view import HELP
+from app.state.update_model import UpdateModel
 from app.updates.view import UpdateView
-from engine import paths
+from engine import events, paths
 from engine.jobs import update_start
 from engine.updates import errors
 from engine.updates import messages as m
 from engine.updates.errors import UpdateDamaged, UpdateError, UpdateUnreachable, UpdateUntrusted
 from tests.app.conftest import Bench
-from tests.helpers.fake_updates import NEWER, OWN
+from tests.helpers.fake_updates import NEWER, OWN, FakeUpdates
 from tests.helpers.faulty_server import faulty_server
 from tests.helpers.updates import Release
 
@@ -51,6 +52,42 @@ def press(bench: Bench, name: str) -> None:
     assert button.isVisible()
     button.click()
     bench.hear()
+
+
+class Page:
+    """The page without a window around it."""
+
+    def __init__(self, qtbot: QtBot) -> None:
+        self.model = UpdateModel()
+        self.updates = FakeUpdates(self)
+        self.view = UpdateView(self.model)
+        self.view.wanted.connect(self._do)
+        qtbot.addWidget(self.view)
+
+    def emit(self, event: events.Event) -> None:
+        self.model.on_event(event)
+
+    def open(self) -> UpdateView:
+        self.view.show()
+        self._do("check")
+        return self.view
+
+    def press(self, name: str) -> None:
+        button = self.view.findChild(QPushButton, name)
+        assert button is not None
+        assert button.isVisible()
+        button.click()
+
+    def _do(self, what: str) -> None:
+        kinds = {"check": m.CheckUpdate, "download": m.DownloadUpdate, "stop": m.StopUpdate}
+        if what != "stop":
+            self.model.begin(what)
+        self.updates.answer(kinds[what]())
+
+
+@pytest.fixture
+def page(qtbot: QtBot) -> Page:
+    return Page(qtbot)
 
 
 def unreachable() -> UpdateUnreachable:
@@ -92,9 +129,9 @@ def test_from_the_button_to_the_setup(bench: Bench) -> None:
     assert not bench.window.isVisible()
 
 
-def test_the_newest_version(bench: Bench) -> None:
-    bench.engine.updates.found = replace(OWN, was_checked=True)
-    view = opened(bench)
+def test_the_newest_version(page: Page) -> None:
+    page.updates.found = replace(OWN, was_checked=True)
+    view = page.open()
     assert "Upreel 0.1.0 is the newest version." in shown(view)
     assert buttons(view) == ["Look again"]
 
@@ -110,16 +147,16 @@ def test_while_it_looks_and_stop(bench: Bench) -> None:
     assert buttons(view) == ["Look for updates"]
 
 
-def test_a_download_that_was_stopped_goes_on(bench: Bench) -> None:
-    view = opened(bench)
-    press(bench, "updateAct")
-    press(bench, "updateStop")
+def test_a_download_that_was_stopped_goes_on(page: Page) -> None:
+    view = page.open()
+    page.press("updateAct")
+    page.press("updateStop")
     assert buttons(view) == ["Look again", "Continue"]
 
 
-def test_not_in_this_build(bench: Bench) -> None:
-    bench.engine.updates.found = replace(OWN, is_in_build=False)
-    view = opened(bench)
+def test_not_in_this_build(page: Page) -> None:
+    page.updates.found = replace(OWN, is_in_build=False)
+    view = page.open()
     assert "This build of Upreel cannot look for updates." in shown(view)
     assert buttons(view) == []
 
@@ -127,35 +164,35 @@ def test_not_in_this_build(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("how", "what"), [("portable", "unpack it in the place"), ("sources", "runs from its sources")]
 )
-def test_copies_that_no_setup_made_are_told_what_to_do(bench: Bench, how: str, what: str) -> None:
-    bench.engine.updates.found = replace(NEWER, installed_as=how)
-    view = opened(bench)
+def test_copies_that_no_setup_made_are_told_what_to_do(page: Page, how: str, what: str) -> None:
+    page.updates.found = replace(NEWER, installed_as=how)
+    view = page.open()
     assert "Upreel 0.2.0 is available" in shown(view)
     assert what in shown(view)
     assert buttons(view) == ["Look again"]
 
 
-def test_a_failure_says_why_and_can_be_tried_again(bench: Bench) -> None:
-    bench.engine.updates.error = unreachable()
-    view = opened(bench)
+def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
+    page.updates.error = unreachable()
+    view = page.open()
     for words in ("The place of the updates does not answer", "example.org does not answer."):
         assert words in shown(view)
     assert buttons(view) == ["Look again"]
-    press(bench, "updateCheck")
+    page.press("updateCheck")
     assert "0.2.0" in shown(view)
     assert "does not answer" not in shown(view)
 
 
-def test_what_was_loaded_can_be_installed_without_a_network(bench: Bench) -> None:
-    bench.engine.updates.state = replace(NEWER, is_ready=True)
-    bench.engine.updates.error = unreachable()
-    assert buttons(opened(bench)) == ["Look again", "Close Upreel and install"]
+def test_what_was_loaded_can_be_installed_without_a_network(page: Page) -> None:
+    page.updates.state = replace(NEWER, is_ready=True)
+    page.updates.error = unreachable()
+    assert buttons(page.open()) == ["Look again", "Close Upreel and install"]
 
 
-def test_after_a_wrong_signature_nothing_is_offered(bench: Bench) -> None:
-    bench.engine.updates.state = NEWER
-    bench.engine.updates.error = UpdateUntrusted("It is not signed.", hint="Try again later.")
-    view = opened(bench)
+def test_after_a_wrong_signature_nothing_is_offered(page: Page) -> None:
+    page.updates.state = NEWER
+    page.updates.error = UpdateUntrusted("It is not signed.", hint="Try again later.")
+    view = page.open()
     assert "This update is not from us" in shown(view)
     assert buttons(view) == ["Look again"]
 
@@ -208,16 +245,16 @@ def test_in_chinese(bench: Bench) -> None:
     assert "Faster." in shown(view)
 
 
-def test_every_line_has_room(bench: Bench) -> None:
-    bench.engine.updates.error = UpdateUnreachable("a " * 300, hint="b " * 200)
-    view = opened(bench)
+def test_every_line_has_room(page: Page) -> None:
+    page.updates.error = UpdateUnreachable("a " * 300, hint="b " * 200)
+    view = page.open()
     for label in view.findChildren(QLabel):
         if label.isVisible() and label.wordWrap():
             assert label.height() >= label.heightForWidth(label.width()), label.text()
 
 
-def test_every_control_can_be_reached_by_keyboard(bench: Bench) -> None:
-    view = opened(bench)
+def test_every_control_can_be_reached_by_keyboard(page: Page) -> None:
+    view = page.open()
     reached: set[str] = set()
     widget: QWidget = view.focusWidget() or view
     for _ in range(20):
