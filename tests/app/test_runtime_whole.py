@@ -1,0 +1,141 @@
+"""From the offer to the next start: window, engine, a server and a stand-in for the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.application import Program
+from app.state.runtime_standing import Situation
+from app.ui_state import UiState
+from engine import paths
+from engine.api import Engine
+from engine.jobs import runtime_desk
+from engine.runtime import folder as folders
+from engine.runtime.catalogue import catalogue
+from engine.weights.runtime_check import Machine
+from tests.helpers import runtimes
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+
+MACHINE = Machine(card="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    return runtimes.wheel(tmp_path / "published")
+
+
+@pytest.fixture
+def server(wheel: Path) -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
+        yield server
+
+
+@pytest.fixture
+def program(
+    qapp: QApplication,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wheel: Path,
+    server: FaultyServer,
+) -> Iterator[Program]:
+    """A window with an engine, on a machine with a card, in a build that knows the stand-in."""
+    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    for path in paths.resources().iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "runtime.toml").unlink()
+    (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
+    monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
+    monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
+    monkeypatch.setattr(runtime_desk, "this_machine", lambda: MACHINE)
+    catalogue.cache_clear()
+    ui_state = UiState(tmp_path / "window.ini")
+    ui_state.language = "en"
+    made = Program(qapp, ui_state=ui_state)
+    made.window.show()
+    made.attach(Engine(made.bridge))
+    yield made
+    made.close()
+    made.window.hide()
+    made.window.deleteLater()
+    made.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    catalogue.cache_clear()
+
+
+def until(qtbot: QtBot, program: Program, situation: Situation) -> None:
+    qtbot.waitUntil(
+        lambda: program.runtime_model.standing.situation is situation, timeout=PATIENCE_MS
+    )
+
+
+def is_coming(program: Program) -> bool:
+    task = program.runtime_model.task
+    return task is not None and task.done_mb > 0
+
+
+def press(program: Program, name: str) -> None:
+    button = program.runtime.bar.findChild(QPushButton, f"runtime-{name}")
+    assert button is not None
+    assert button.isVisible(), name
+    button.click()
+
+
+def test_download_cut_continue_and_the_next_start(
+    program: Program, server: FaultyServer, qtbot: QtBot
+) -> None:
+    until(qtbot, program, Situation.OFFER)
+    assert "RTX 5070 Ti" in program.runtime.bar.accessibleName()
+    server.always = Fault(drip=100)
+    press(program, "download")
+    qtbot.waitUntil(lambda: is_coming(program), timeout=PATIENCE_MS)
+    qtbot.wait(QApplication.doubleClickInterval() + 50)
+    press(program, "pause")
+    until(qtbot, program, Situation.PARTIAL)
+    server.always = Fault()
+    press(program, "continue")
+    until(qtbot, program, Situation.READY)
+    assert any(text.startswith("bytes=") and text != "bytes=0-" for text in server.ranges)
+    assert runtimes.VERSION in program.runtime.bar.accessibleName()
+    assert folders.chosen().startswith("cu999-9.9.9-")
+    press(program, "restart")
+    assert program.restart.is_due
+    assert not program.window.isVisible()
+
+
+def test_a_wheel_from_a_file_then_back_and_away(
+    program: Program, wheel: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.runtime_link.is_confirmed", lambda *_, **__: True)
+    until(qtbot, program, Situation.OFFER)
+    program.controller.add_files([wheel])
+    until(qtbot, program, Situation.READY)
+    program.runtime.act_on("use", "")
+    until(qtbot, program, Situation.BUSY)
+    qtbot.waitUntil(lambda: not program.runtime_model.is_busy, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not program.runtime.bar.isVisible(), timeout=PATIENCE_MS)
+    assert folders.chosen() == "", "here, and not wanted: nothing to offer"
+    program.runtime.act_on("remove", "cu999")
+    until(qtbot, program, Situation.OFFER)
+    assert not list(paths.runtimes_folder().glob("cu999-*"))
+
+
+def test_a_server_that_breaks_off_is_a_sentence(
+    program: Program, server: FaultyServer, qtbot: QtBot
+) -> None:
+    server.always = Fault(status=404)
+    until(qtbot, program, Situation.OFFER)
+    press(program, "download")
+    until(qtbot, program, Situation.FAILED)
+    assert "The NVIDIA runtime could not be downloaded" in program.runtime.bar.accessibleName()
+    press(program, "dismiss")
+    until(qtbot, program, Situation.OFFER)
