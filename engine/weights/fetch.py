@@ -7,24 +7,76 @@ cut, a hash, a lock) no client brings in the way that we want it.
 from __future__ import annotations
 
 import base64
-import contextlib
 import http.client
+import io
 import re
 import socket
 import ssl
+import time
 import urllib.request
 from dataclasses import dataclass, field
 from email.message import Message
-from typing import Self
+from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 PIECE_BYTES = 2**20  # most of one read
+_LOOK_S = 0.1  # how often a read that waits looks whether it still has to
 _MOST_REDIRECTS = 8
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Refused(Exception):
     """An answer that we do not follow: a strange or unsafe redirect, or too many of them."""
+
+
+class _Wire(io.RawIOBase):
+    """What a socket receives, for readers that may be told to stop waiting.
+
+    A socket that is shut down wakes the thread that reads it under Linux, but not everywhere.
+    """
+
+    def __init__(self, inner: io.RawIOBase, wire: socket.socket) -> None:
+        """`inner` keeps the socket open until it is closed."""
+        self.is_over = False
+        self.silence_s = 0.0  # 0: as long as the socket itself waits
+        self._inner, self._socket = inner, wire
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Receive what there is.
+
+        Raises:
+            TimeoutError: It fell silent.
+            ConnectionAbortedError: It is over.
+        """
+        end = time.monotonic() + self.silence_s
+        if self.silence_s:
+            self._socket.settimeout(_LOOK_S)
+        while not self.is_over:
+            try:
+                return self._socket.recv_into(buffer)
+            except TimeoutError:
+                if time.monotonic() >= end:
+                    raise
+        raise ConnectionAbortedError("nobody waits for more")
+
+    def close(self) -> None:
+        """Let the socket go."""
+        super().close()
+        self._inner.close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose content comes through a `_Wire`."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        buffered: Any = self.fp
+        self.wire = _Wire(buffered.detach(), sock)
+        self.fp = io.BufferedReader(self.wire)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,9 +92,8 @@ class Reply:
     headers: Message
     announced_sha256: str = ""
     announced_bytes: int = 0
-    _response: http.client.HTTPResponse = field(repr=False)
+    _response: _Response = field(repr=False)
     _connection: http.client.HTTPConnection = field(repr=False)
-    _socket: socket.socket = field(repr=False)
 
     @property
     def content_bytes(self) -> int:
@@ -65,9 +116,8 @@ class Reply:
         return self._response.read1(PIECE_BYTES)
 
     def abort(self) -> None:
-        """Wake a `read` that waits in another thread; nothing can be read afterwards."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """End a `read` that waits in another thread; nothing can be read afterwards."""
+        self._response.wire.is_over = True
 
     def close(self) -> None:
         """Let the connection go."""
@@ -122,21 +172,21 @@ def _ask(parts: SplitResult, headers: dict[str, str], timeout_s: float) -> Reply
         connection, target, more = _connection(parts, timeout_s)
     except ValueError as err:  # a port that is no number
         raise Refused(f"{_place(parts)} is no address on the web") from err
+    connection.response_class = _Response
     try:
         connection.connect()
-        wire: socket.socket = connection.sock
         connection.request("GET", target, headers=headers | more)
-        response = connection.getresponse()
+        response: Any = connection.getresponse()
     except BaseException:
         connection.close()
         raise
+    response.wire.silence_s = timeout_s
     return Reply(
         url=parts.geturl(),
         status=response.status,
         headers=response.headers,
         _response=response,
         _connection=connection,
-        _socket=wire,
     )
 
 
