@@ -5,8 +5,10 @@
 For a machine without Upreel, such as that of the release workflow: where there is one, or anything
 of its data, nothing is touched. The program goes into a folder with spaces and Chinese letters, it
 tests itself, upscales its sample, and is removed with all its data; then nothing may be left. With
---older that version is installed first and upgraded. One line for each step with its seconds; the
-exit status is 0 when all went as it should. Only on Windows (a Windows Python under Wine will do).
+--older that version is installed first and upgraded; with --signed Windows has to take the
+signatures of the setup and of what it installed. One line for each step with its seconds; the exit
+status is 0 when all went as it should. Only on Windows (a Windows Python under Wine will do, but
+knows no signatures).
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Install, try and uninstall a setup.")
     parser.add_argument("setup", type=Path)
     parser.add_argument("--older", type=Path, metavar="SETUP", help="install this one first")
+    parser.add_argument("--signed", action="store_true", help="look at signatures")
     args = parser.parse_args(arguments)
     if sys.platform != "win32":
         parser.error("this is for Windows; elsewhere there is check_setup.py")
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"FAILED: not touched, Upreel is here: {', '.join(found)}", file=sys.stderr)
             return 1
         try:
-            for title, step in steps(places, args.setup.resolve(), args.older):
+            for title, step in steps(places, args.setup.resolve(), args.older, args.signed):
                 _timed(title, step)
         except (Failed, OSError, subprocess.TimeoutExpired) as err:
             print(f"FAILED: {err}", file=sys.stderr)
@@ -83,13 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def steps(
-    places: Places, setup: Path, older: Path | None
+    places: Places, setup: Path, older: Path | None = None, is_signed: bool = False
 ) -> list[tuple[str, Callable[[], object]]]:
     """What is done, one after the other, with a title for each."""
     before = [("the older version", lambda: install(places, older.resolve()))] if older else []
+    signed = [("signed", lambda: check_signatures(places, setup))] if is_signed else []
     return [
         *before,
         (f"installed by {setup.name}", lambda: install(places, setup)),
+        *signed,
         ("its own test", lambda: smoke_test(places)),
         ("the sample upscaled and compared", lambda: upscale(places)),
         ("installed over itself", lambda: install(places, setup)),
@@ -113,6 +118,19 @@ def install(places: Places, setup: Path) -> None:
         raise Failed(f"Windows' list says version {listed.get('DisplayVersion')} of {setup.name}")
     if not listed.get("EstimatedSize"):
         raise Failed("Windows' list has no size")
+
+
+def check_signatures(places: Places, setup: Path) -> None:
+    """Windows takes the signatures; a certificate that it does not know is none.
+
+    Raises:
+        Failed: One is missing, wrong or not trusted.
+    """
+    installed = [places.folder / f"{name}.exe" for name in ("upreel", "upreel-cli", "uninstall")]
+    for path in (setup, *installed):
+        status = signature_status(path)
+        if status != "Valid":
+            raise Failed(f"the signature of {path.name} is: {status}")
 
 
 def smoke_test(places: Places) -> None:
@@ -171,6 +189,21 @@ def run(command: Sequence[str | Path] | str) -> None:
         words = command if isinstance(command, str) else " ".join(map(str, command))
         said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise Failed(f"{words}: status {done.returncode}\n{said}")
+
+
+def signature_status(path: Path) -> str:
+    """What Windows says of a file's signature: "Valid", "NotSigned", "HashMismatch" and others."""
+    command = "(Get-AuthenticodeSignature -LiteralPath $env:UPREEL_FILE).Status"
+    done = subprocess.run(
+        ["powershell", "-NoProfile", "-NonInteractive", "-Command", command],
+        env=os.environ | {"UPREEL_FILE": str(path)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    return done.stdout.strip() or done.stderr.strip()
 
 
 def registered(key: str) -> dict[str, object] | None:

@@ -62,9 +62,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def try_all(machine: Machine, older: Path | None = None) -> None:
-    for _, step in try_setup.steps(machine.places, Path("upreel-1.2.3-setup.exe"), older):
+def try_all(machine: Machine) -> None:
+    older, setup = Path("upreel-1.2.2-setup.exe"), Path("upreel-1.2.3-setup.exe")
+    for _, step in try_setup.steps(machine.places, setup):
         step()
+    assert try_setup.steps(machine.places, setup, older)[0][0] == "the older version"
 
 
 def test_all_as_it_should_be(machine: Machine) -> None:
@@ -99,6 +101,22 @@ def test_a_fault_is_found(machine: Machine, fault: Callable[[Machine], None], sa
     fault(machine)
     with pytest.raises(Failed, match=says):
         try_all(machine)
+
+
+@pytest.mark.parametrize("bad", ["", "upreel-1.2.3-setup.exe", "upreel.exe", "uninstall.exe"])
+def test_windows_has_to_take_every_signature(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    def status(path: Path) -> str:
+        return "NotTrusted" if path.name == bad else "Valid"
+
+    monkeypatch.setattr(try_setup, "signature_status", status)
+    steps = dict(try_setup.steps(machine.places, Path("upreel-1.2.3-setup.exe"), is_signed=True))
+    if not bad:
+        steps["signed"]()
+        return
+    with pytest.raises(Failed, match=f"signature of {bad} is: NotTrusted"):
+        steps["signed"]()
 
 
 def test_links_and_keys_of_ours_are_seen(machine: Machine) -> None:

@@ -75,7 +75,7 @@ def help_of(*words: str) -> str:
 
 def test_there_are_calls_to_look_at() -> None:
     called = {call[0] for call in calls_of_ours()}
-    needed = ("pin_runtime", "freeze", "build_setup", "sign", "sign_manifest", "try_setup")
+    needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "try_setup")
     assert {f"installer/{name}.py" for name in (*needed, "defender", "release")} <= called
 
 
