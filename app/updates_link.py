@@ -7,6 +7,7 @@ import logging
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMessageBox
 
+from app import desktop
 from app.controller import Controller
 from app.main_window import MainWindow
 from app.restart import Restart
@@ -96,5 +97,6 @@ class UpdatesLink(QObject):
         if self._queue.active is not None and not self._window.confirm_close():
             return
         self.starts_setup = True
+        desktop.let_come_forward()  # the setup, when this window has gone
         self.view.close()
         self._restart.now()

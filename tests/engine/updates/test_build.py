@@ -76,8 +76,9 @@ def test_only_what_a_setup_installed_is_updated_by_one(
     assert build.installed_as() == "sources"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "upreel.exe"))
+    monkeypatch.setattr(sys, "platform", "linux")
     assert build.installed_as() == "portable"
     (tmp_path / "uninstall.exe").touch()
-    assert build.installed_as() == "portable"  # not on this system
+    assert build.installed_as() == "portable"  # there are no setups for it
     monkeypatch.setattr(sys, "platform", "win32")
     assert build.installed_as() == "setup"
