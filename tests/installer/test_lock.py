@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from engine.runtime.catalogue import load
 from installer import check_lock as lock
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,16 @@ def test_the_locks_are_right() -> None:
     assert program["pywin32-ctypes"].hashes >= 1, "what PyInstaller needs on Windows only"
     assert min(pin.hashes for pins in locks.values() for pin in pins) >= 1
     assert not {"pytest", "hypothesis"} & set(program), "tools for tests stay out of a release"
+
+
+def test_the_nvidia_runtimes_are_of_the_torch_that_is_packed() -> None:
+    known = load(ROOT / "resources" / "runtime.toml")
+    program = {pin.name: pin.version for pin in lock.check_files()["windows.lock"]}
+    python = "cp" + lock.RELEASE[1].replace(".", "")
+    assert (known.torch, known.python) == (program["torch"], python)
+    for runtime in known:
+        assert runtime.torch.partition("+")[0] == program["torch"]
+        assert all(f"-{python}-{python}-win_amd64" in wheel.filename for wheel in runtime.wheels)
 
 
 @pytest.mark.parametrize(
