@@ -102,6 +102,9 @@ class Program(QObject):
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state
         )
         self.runtime.listen(self.bridge)
+        self.runtime_model.changed.connect(
+            lambda: self.window.top.say_card_idle(self.runtime_model.leaves_card_idle)
+        )
         self.updates = UpdatesLink(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )

@@ -44,7 +44,7 @@ class TopStrip(QWidget):
         self._models.setDefaultAction(models_action)
         self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._gauges = Gauges(model)
-        self._fetched = ""
+        self._fetched, self._is_idle = "", False
         self._theme = QToolButton()
         self._theme.setObjectName("themeSwitch")
         self._theme.setProperty("kind", "icon")
@@ -74,6 +74,12 @@ class TopStrip(QWidget):
         """The language in use."""
         self._language = language
         self.retranslate_ui()
+
+    def say_card_idle(self, is_idle: bool) -> None:
+        """The card is there, but this program cannot compute on it."""
+        if is_idle != self._is_idle:
+            self._is_idle = is_idle
+            self._show_card()
 
     def show_models(self, progress: str) -> None:
         """How far downloads are, in a few letters; "" while there are none."""
@@ -127,7 +133,9 @@ class TopStrip(QWidget):
             gpu = reading.gpu
             name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
-            self._chip.show_state("good", f"{name} · {size}", about_card(gpu))
+            parts = [name, size, tr("not used")] if self._is_idle else [name, size]
+            state = "info" if self._is_idle else "good"
+            self._chip.show_state(state, " · ".join(parts), about_card(gpu))
 
 
 def _icon_button(action: QAction) -> QToolButton:

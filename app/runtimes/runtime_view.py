@@ -125,14 +125,15 @@ class RuntimeView(QDialog):
         self._now.say(now.severity, now.title, now.text)
 
     def _say_trouble(self) -> None:
-        """What concerns no row: an import that fails or runs, and good news."""
+        """What concerns no row: an import that fails or runs, a build without, good news."""
         model, task = self._model, self._model.task
         about = find(model.listed, task.runtime) if task is not None else None
-        is_shown = (task is not None and about is None) or bool(model.done)
-        self._trouble.setVisible(is_shown)
-        if task is not None and about is None:
-            said_ = words.message(model)
-            self._trouble.say(said_.severity, said_.title, said_.text)
+        is_without = model.standing.situation is Situation.NOT_IN_BUILD
+        has_own_line = is_without or (task is not None and about is None)
+        self._trouble.setVisible(has_own_line or bool(model.done))
+        if has_own_line:
+            message = words.message(model)
+            self._trouble.say(message.severity, message.title, message.text)
         elif model.done:
             self._trouble.say("good", said(model.done))
 

@@ -235,7 +235,7 @@ def about(state: RuntimeState) -> str:
         parts.append(tr("from another version of Upreel"))
     if state.path is not None:
         parts.append(tr("{size} on the disk", size=bytes_text(state.done_bytes)))
-    elif size_of(state):
+    elif size_of(state) and state.state != "not-in-build":
         size, disk = bytes_text(size_of(state)), bytes_text(state.disk_bytes)
         parts.append(tr("{size} to download, about {disk} on the disk", size=size, disk=disk))
     return " · ".join(parts)

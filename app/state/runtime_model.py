@@ -97,6 +97,14 @@ class RuntimeModel(QObject):
         return self.task is not None and self.task.runs
 
     @property
+    def leaves_card_idle(self) -> bool:
+        """True where there is a card, and no runtime that computes on it."""
+        listed = self.listed
+        if listed is None or not listed.follows_choice or not listed.card:
+            return False
+        return not any(state.is_used and state.state == "here" for state in listed.runtimes)
+
+    @property
     def can_import(self) -> bool:
         """True where this build could take a wheel from a file."""
         return can_import(self.listed)

@@ -11,9 +11,11 @@ from pytestqt.qtbot import QtBot
 
 from app import desktop
 from app.ui_state import UiState
+from app.widgets.controls import ElidedLabel
 from engine import commands, events
 from engine.errors import ErrorInfo
 from tests.app.conftest import Bench
+from tests.app.monitor.test_gauges import GPU
 from tests.app.runtimes.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.fake_runtimes import (
@@ -41,6 +43,17 @@ def test_a_card_without_a_runtime_gets_one_clear_offer(over: Over) -> None:
     )
     assert "5.7 GB of the 212 GB free" in over.texts()
     assert over.offered() == ["download", "file", "hide"]
+
+
+def test_the_card_on_top_says_that_it_is_not_used(whole: Over) -> None:
+    whole.program.engine.say_telemetry(GPU)
+    whole.hear()
+    chip = whole.program.window.findChild(ElidedLabel, "cardText")
+    assert chip.whole == "RTX 5070 Ti · 16 GB · not used"
+    whole.put(**HERE, is_chosen=True, is_used=True)
+    assert chip.whole == "RTX 5070 Ti · 16 GB"
+    whole.say(make_listed(follows_choice=False))  # a checkout: nobody knows before torch is there
+    assert chip.whole == "RTX 5070 Ti · 16 GB"
 
 
 def test_from_download_to_the_next_start(over: Over) -> None:
