@@ -9,15 +9,17 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import Final
+from typing import IO, Final
 
 _PLACES: Final = ("/usr/lib/wine/wine64", "/usr/lib/x86_64-linux-gnu/wine/wine64")
 _START_LIMIT_S: Final = 300
 _LIMIT_S: Final = 600
+_GRACE_S: Final = 1.0  # for the rest of the words of a program that has ended
 
 _ENVIRONMENT: Final = {
     "WINEDEBUG": "-all",
@@ -109,18 +111,24 @@ class Wine:
         Raises:
             subprocess.TimeoutExpired: It took longer; it is stopped.
         """
-        return subprocess.run(
-            [*self.command(program), *arguments],
+        words = [*self.command(program), *arguments]
+        child = subprocess.Popen(
+            words,
             env=self._environment | dict(environment or {}),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
+        said = [_Listener(stream) for stream in (child.stdout, child.stderr) if stream]
+        try:
+            status = child.wait(timeout)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        out, err = (listener.text() for listener in said)
+        return subprocess.CompletedProcess(words, status, out, err)
 
     def command(self, program: Path | str) -> list[str]:
         """The words that start a program, for a `Popen` of one's own with `environment`."""
@@ -158,7 +166,7 @@ class Wine:
         return Snapshot(files=files, registry=registry)
 
     def _keep_inside(self) -> None:
-        """Desktop, Documents and such are links to the folders of this machine's user: no longer."""
+        """Make folders of Desktop, Documents and such, which are links to those of the host."""
         for link in (self.drive / "users").glob("*/*"):
             if link.is_symlink():
                 link.unlink()
@@ -168,6 +176,27 @@ class Wine:
         done = self.run(program, *arguments, timeout=_START_LIMIT_S)
         if done.returncode:
             raise WineMissing(f"{program} ended with {done.returncode}: {done.stderr[-400:]}")
+
+
+class _Listener(threading.Thread):
+    """Reads what a program says. Services of Wine inherit its pipe and keep it open for long."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._parts: list[bytes] = []
+        self.start()
+
+    def run(self) -> None:
+        """Read until nobody can write any more."""
+        with self._stream:
+            while part := os.read(self._stream.fileno(), 1 << 16):
+                self._parts.append(part)
+
+    def text(self) -> str:
+        """All that the program said, which has ended."""
+        self.join(_GRACE_S)
+        return b"".join(self._parts).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def install_missing(packages: Sequence[str]) -> None:
