@@ -37,6 +37,7 @@ RESOURCES = (
     ("icons", "play.svg"),
     ("catalogue.toml",),
     ("runtime.toml",),
+    ("update.toml",),
     ("i18n", "zh_CN.json"),
     ("i18n", "engine", "zh_CN.json"),
     ("samples", "upreel_sample.mp4"),
@@ -111,6 +112,7 @@ def _try_program(seen: Findings, folder: Path, out: Path) -> None:
     _run_job(seen, program, folder / "upreel_sample_x2.mp4")
     _look_at_window(seen, "colours_finished", program, out.with_suffix(".finished.png"))
     _look_at_libraries(seen)
+    _look_at_signatures(seen)
     _look_at_telemetry(seen, program)
     program.window.close()
     program.close()
@@ -124,6 +126,18 @@ def _load_engine(seen: Findings, program: Program, begin: Callable[[], None]) ->
     begin()
     _wait(lambda: bool(ready), LOAD_LIMIT_S)
     seen.note("load_s", round(ready[0], 2) if ready else None, bool(ready))
+
+
+def _look_at_signatures(seen: Findings) -> None:
+    """RFC 8032, section 7.1, test 1: updates are believed only with such a signature."""
+    from engine.updates.manifest import is_signed
+
+    key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    signature = (
+        "5VZDAMNgrHKQhuLMgG6CioSHfx645dl02HPgZSJJAVVfuIIVkKM7rMYeOXAc+bRr0lv18FlbviRlUUFDjnoQCw=="
+    )
+    is_right = is_signed(b"", signature, [key])
+    seen.note("signature", is_right, is_right)
 
 
 def _look_at_resources(seen: Findings) -> None:

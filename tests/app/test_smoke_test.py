@@ -46,6 +46,12 @@ def test_a_wrong_fact_is_a_problem_and_a_right_one_is_not(
     assert result_of(out)["tile_events"] == 24
 
 
+def test_a_signature_can_be_checked() -> None:
+    seen = smoke_test.Findings()
+    smoke_test._look_at_signatures(seen)
+    assert seen.facts == {"signature": True}
+
+
 def test_missing_resources_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
     seen = smoke_test.Findings()
