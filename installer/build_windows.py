@@ -150,10 +150,9 @@ def lock_for_wine(lock: str) -> str:
 
 
 def copy_sources(folder: Path) -> None:
-    """Copy what the freeze reads."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Copy what the freeze reads; what PyInstaller found out before stays, it checks it itself."""
     for name in _TREE:
+        shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in _FILES:
         shutil.copy2(ROOT / name, folder / name)

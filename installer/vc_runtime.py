@@ -35,3 +35,18 @@ def newest(copies: Iterable[Copy]) -> dict[str, str]:
 def is_part(place: str) -> bool:
     """Whether a file, by its place in the packed folder, is a library of the C++ runtime."""
     return NAMES.fullmatch(place.replace("\\", "/").rpartition("/")[2]) is not None
+
+
+def version_of(place: str) -> tuple[int, ...]:
+    """Version of a library as its file says; (0,) where it says none.
+
+    Reads the file itself: Wine 8 does not list the resources of Microsoft's libraries.
+    """
+    import pefile  # on Windows a part of PyInstaller
+
+    with pefile.PE(place, fast_load=True) as file:
+        file.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_RESOURCE"]])
+        for info in getattr(file, "VS_FIXEDFILEINFO", ()):
+            high, low = info.FileVersionMS, info.FileVersionLS
+            return (high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF)
+    return (0,)

@@ -25,12 +25,15 @@ FILES: Final = (
     "tests/engine/hardware/test_power.py",
     "tests/engine/hardware/test_shared_memory.py",
     "tests/engine/weights/test_runtime_check.py",
+    "tests/engine/hardware/test_devices.py",
     "tests/engine/cli/test_code_page.py",
+    "tests/engine/cli/test_runtime.py",
     # settings, jobs on the disk
     "tests/engine/settings",
     "tests/engine/jobs/test_store.py",
     "tests/engine/test_environment.py",
     "tests/engine/runtime",
+    "tests/engine/jobs/test_preset_desk.py",
     # downloads
     "tests/engine/weights/test_catalogue.py",
     "tests/engine/weights/test_download.py",

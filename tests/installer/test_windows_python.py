@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from installer import build_windows, vc_runtime, windows_python
+from installer import build_windows, vc_runtime, windows_python, windows_tests
 
 LISTING = """
 The Export Tables (interpreted .rdata section contents)
@@ -82,3 +82,10 @@ def test_of_each_library_of_the_c_runtime_the_newest_copy_is_packed() -> None:
 )
 def test_libraries_of_the_c_runtime_are_known_by_name(place: str, is_part: bool) -> None:
     assert vc_runtime.is_part(place) == is_part
+
+
+def test_the_tests_for_windows_are_there() -> None:
+    root = Path(__file__).parents[2]
+    assert [name for name in windows_tests.FILES if not (root / name).exists()] == []
+    left_out = {name.partition("::")[0] for name in windows_tests.DESELECTED}
+    assert [name for name in left_out if not (root / name).exists()] == []
