@@ -122,7 +122,7 @@ class Program(QObject):
         engine.send(Prepare())
         self._orders.look()
         self._presets.look()
-        self.runtime.look()
+        self.runtime.look()  # behind Prepare: it tells whether an installed one could be loaded
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""

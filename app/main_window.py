@@ -15,6 +15,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QMainWindow,
+    QPushButton,
     QScrollArea,
     QStatusBar,
     QVBoxLayout,
@@ -162,6 +163,10 @@ class MainWindow(QMainWindow):
     def add_bar(self, bar: QWidget) -> None:
         """Put a line below the top strip, over all columns; it shows and hides itself."""
         self._body.insertWidget(self._body.count() - 1, bar)
+        before = self.top.last_control
+        for button in bar.findChildren(QPushButton):  # the keyboard goes from top to bottom
+            QWidget.setTabOrder(before, button)
+            before = button
 
     def leave(self) -> None:
         """Close without a question: somebody has answered it already."""

@@ -70,6 +70,11 @@ class TopStrip(QWidget):
         model.changed.connect(self._show_card)
         self.retranslate_ui()
 
+    @property
+    def last_control(self) -> QWidget:
+        """Where the keyboard leaves the strip."""
+        return self._theme
+
     def show_language(self, language: str) -> None:
         """The language in use."""
         self._language = language

@@ -267,6 +267,17 @@ def test_the_keyboard_gets_along(over: Over, qtbot: QtBot) -> None:
     assert "NVIDIA runtime" in over.bar.accessibleName()
 
 
+def test_the_keyboard_meets_the_bar_between_top_and_queue(whole: Over) -> None:
+    window, order = whole.program.window, []
+    widget = window.top.last_control
+    while widget.objectName() != "addFiles":
+        if isinstance(widget, QPushButton) and widget.isVisible():
+            order.append(widget.objectName())
+        widget = widget.nextInFocusChain()
+        assert widget is not window.top.last_control
+    assert order == ["runtime-download", "runtime-file", "runtime-hide"]
+
+
 SITUATIONS = {
     "offer": make_listed(),
     "partial": make_listed(make_runtime(state="partial", done_bytes=684_000_000)),
