@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from engine.runtime.catalogue import load
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 NAMES = ("checks", "release")
-MADE_ON_THE_WAY = ("dist/", "build/", "assets", "older", ".venv/")
+MADE_ON_THE_WAY = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
 ENDS_OF_A_COMMAND = {"&&", "||", "|", ";", ">", "then", "fi"}
 
 
@@ -211,18 +213,23 @@ def test_nothing_is_published_before_all_else_has_passed() -> None:
 def test_files_go_from_one_job_to_later_ones() -> None:
     jobs = workflow("release")["jobs"]
     made = {
-        step["with"]["name"]: job
+        step["with"]["name"].replace("${{ matrix.runtime }}", "*"): job
         for job, step in steps("release")
         if step.get("uses", "").startswith("actions/upload-artifact")
     }
     taken = [
-        (job, step["with"]["name"])
+        (job, step["with"].get("name") or step["with"]["pattern"])
         for job, step in steps("release")
         if step.get("uses", "").startswith("actions/download-artifact")
     ]
     assert {name for _, name in taken} == set(made), "made for nobody, or by nobody"
     for job, name in taken:
         assert made[name] in ancestors(jobs, job)
+
+
+def test_there_is_an_offline_set_for_every_runtime() -> None:
+    known = [runtime.id for runtime in load(ROOT / "resources" / "runtime.toml")]
+    assert workflow("release")["jobs"]["offline"]["strategy"]["matrix"] == {"runtime": known}
 
 
 def test_an_unpinned_runtime_ends_a_release() -> None:
