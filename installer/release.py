@@ -46,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         if args.part == "version":
-            print(check_version(args.tag, version(), known_tags()))
-            notes(changelog(), version())
+            fit = check_version(args.tag, version(), known_tags())
+            notes(changelog(), fit)
+            print(f"{fit} can be released")
         elif args.part == "notes":
             write_notes(args.out)
         else:
