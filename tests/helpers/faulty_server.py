@@ -52,6 +52,7 @@ class FaultyServer:
         self.always: Fault = GOOD
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.is_over = threading.Event()
+        self.hurry = threading.Event()  # what drips comes at once from now on
         self._http = _Quiet(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -146,7 +147,8 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 piece = content[at : min(at + step, end)]
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if fault.chunked else piece)
                 self.wfile.flush()
-                if fault.drip and server.is_over.wait(0.1):
+                is_slow = fault.drip and not server.hurry.is_set()
+                if is_slow and server.is_over.wait(0.1):
                     return
             if fault.stall_after is not None:
                 server.is_over.wait(30)
