@@ -173,6 +173,7 @@ class EngineThread(threading.Thread):
         begin = time.monotonic()
         prepared()
         self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
+        self._updates.tidy()
 
     def _add(self, command: c.AddJob) -> None:
         media = probe_source(command.source, command.settings)

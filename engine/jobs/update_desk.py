@@ -50,6 +50,10 @@ class UpdateDesk:
             case m.InstallUpdate():
                 self._begin(_Task(self._sink, "install"), self._install)
 
+    def tidy(self) -> None:
+        """Delete the setup that brought this version, and what else is of no use any more."""
+        self._store.tidy()
+
     def close(self, timeout_s: float) -> None:
         """End what runs within that time; what was loaded stays for the next start."""
         if self._task is not None and self._task.thread is not None:

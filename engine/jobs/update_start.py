@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 _SWITCH = "/UPDATE"  # asks nothing, waits for us to end, starts the new version
 _INSTEAD: dict[Install, str] = {
-    "portable": "Get the new archive where you got this one, and unpack it in the place of the old folder.",
+    "portable": "Get the new archive where you got this one, and unpack it in the place of the old "
+    "folder.",
     "sources": "Get the new sources where you got these, as with `git pull`, and install them.",
 }
 

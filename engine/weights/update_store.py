@@ -153,6 +153,15 @@ class UpdateStore:
             raise _damaged(found)
         return path
 
+    def tidy(self) -> None:
+        """Delete what was loaded of a version that is installed by now; asks nobody."""
+        if not any(self.folder.glob("up*")):
+            return
+        with contextlib.suppress(UpdateNotInBuild, OSError):
+            source = build.source()
+            if source.is_here and self._kept(source) is None:
+                self._sweep("")
+
     def _known(self, source: Source) -> Manifest:
         found = self._kept(source)
         if found is None:

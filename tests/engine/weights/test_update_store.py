@@ -139,6 +139,33 @@ def test_what_was_installed_is_cleared_away(release: Release, store: UpdateStore
     assert files(after) == set()
 
 
+def test_the_new_version_deletes_the_setup_that_brought_it(
+    release: Release, store: UpdateStore
+) -> None:
+    release.publish()
+    store.check(Control())
+    store.download(listener())
+    store.tidy()
+    assert store.state().is_ready  # not installed yet
+    so_far = asked(release)
+    UpdateStore(version=NEWER).tidy()
+    assert files(store) == set()
+    assert asked(release) == so_far
+
+
+def test_a_build_that_cannot_judge_deletes_nothing(
+    release: Release, store: UpdateStore, tmp_path: Path
+) -> None:
+    release.publish()
+    store.check(Control())
+    store.download(listener())
+    (tmp_path / "resources/update.toml").write_text('address = ""\nkeys = []\n', "utf-8")
+    store.tidy()
+    (tmp_path / "resources/update.toml").write_text("address =", "utf-8")
+    store.tidy()
+    assert len(files(store)) == 3
+
+
 # --- what is not trusted
 
 
