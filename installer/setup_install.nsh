@@ -149,13 +149,12 @@ FunctionEnd
 Function ClaimFolder
   InitPluginsDir
   File "/oname=$PLUGINSDIR\new.files" "${FILES}"
+  CreateDirectory $INSTDIR
   StrCpy $IsFresh 1
   ${If} ${FileExists} "$INSTDIR\${LIST}"
   ${OrIf} ${FileExists} "$INSTDIR\${UNINSTALLER}"
     StrCpy $IsFresh 0
   ${EndIf}
-  ClearErrors
-  CreateDirectory $INSTDIR
   ${If} ${FileExists} "$INSTDIR\${OLD}\*.*"
     StrCpy $ListFile "$INSTDIR\${LIST}"
     StrCpy $From "$INSTDIR\${OLD}"
@@ -165,10 +164,12 @@ Function ClaimFolder
   StrCpy $Failed ""
   !insertmacro REMOVE_TREE "" "$INSTDIR\${OLD}"
   !insertmacro REMOVE_TREE "" "$INSTDIR\${NEW}"
-  ${If} $Failed == ""
-    Call AddToList
-    CreateDirectory "$INSTDIR\${NEW}"
+  ClearErrors
+  ${IfNot} ${FileExists} "$INSTDIR\${LIST}" ; the list of a version before is lost, or there was none
+    CopyFiles /SILENT "$PLUGINSDIR\new.files" "$INSTDIR\${LIST}"
   ${EndIf}
+  CopyFiles /SILENT "$INSTDIR\${LIST}" "$PLUGINSDIR\old.files"
+  CreateDirectory "$INSTDIR\${NEW}"
   ${If} ${Errors}
   ${OrIf} $Failed != ""
     StrCpy $Status 13
@@ -176,15 +177,26 @@ Function ClaimFolder
   ${EndIf}
 FunctionEnd
 
+; Give other names to files of the user that lie where new ones go.
+Function KeepOthers
+  FileOpen $0 "$PLUGINSDIR\new.files" r
+  ${Do}
+    Call ReadEntry
+    ${If} $1 == ""
+      ${Break}
+    ${EndIf}
+    ${If} $1 == "="
+    ${AndIf} ${FileExists} "$INSTDIR\$2"
+      Rename "$INSTDIR\$2" "$INSTDIR\$2.kept"
+    ${EndIf}
+  ${Loop}
+  FileClose $0
+FunctionEnd
+
 ; What this version brings is ours from here on, beside what the one before has brought.
 Function AddToList
   FileOpen $0 "$PLUGINSDIR\new.files" r
-  ClearErrors
   FileOpen $3 "$INSTDIR\${LIST}" a
-  ${If} ${Errors}
-    FileClose $0
-    Return
-  ${EndIf}
   FileSeek $3 0 END
   ${Do}
     FileReadUTF16LE $0 $1
@@ -219,14 +231,10 @@ Function MoveListed
   ClearErrors
 FunctionEnd
 
-; Move the file $2. A file of the user in its way gets another name.
+; Move the file $2, where it is.
 Function MoveFile
   ${IfNot} ${FileExists} "$From\$2"
     Return
-  ${EndIf}
-  ${If} $Phase = 3
-  ${AndIf} ${FileExists} "$To\$2"
-    Rename "$To\$2" "$To\$2.kept"
   ${EndIf}
   ClearErrors
   Rename "$From\$2" "$To\$2"
@@ -239,13 +247,15 @@ FunctionEnd
 ; The old files away, the new ones in.
 Function PutInPlace
   StrCpy $Phase 2
-  StrCpy $ListFile "$INSTDIR\${LIST}"
+  StrCpy $ListFile "$PLUGINSDIR\old.files"
   StrCpy $From $INSTDIR
   StrCpy $To "$INSTDIR\${OLD}"
   CreateDirectory $To
   Call MoveListed
   ${If} $Failed == ""
     StrCpy $Phase 3
+    Call KeepOthers
+    Call AddToList
     StrCpy $ListFile "$PLUGINSDIR\new.files"
     StrCpy $From "$INSTDIR\${NEW}"
     StrCpy $To $INSTDIR
@@ -279,10 +289,12 @@ Function Restore
     Call MoveListed
   ${EndIf}
   ${If} $8 > 1
-    StrCpy $ListFile "$INSTDIR\${LIST}"
+  ${AndIf} $IsFresh = 0
+    StrCpy $ListFile "$PLUGINSDIR\old.files"
     StrCpy $From "$INSTDIR\${OLD}"
     StrCpy $To $INSTDIR
     Call MoveListed
+    CopyFiles /SILENT "$PLUGINSDIR\old.files" "$INSTDIR\${LIST}"
   ${EndIf}
   SetOutPath $TEMP ; nobody stays in a folder that goes
   !insertmacro REMOVE_TREE "" "$INSTDIR\${OLD}"

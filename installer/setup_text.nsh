@@ -5,6 +5,9 @@
   LangString ${NAME} ${LANG_SIMPCHINESE} "${ZH}"
 !macroend
 
+SetFont /LANG=${LANG_ENGLISH} "Segoe UI" 9
+SetFont /LANG=${LANG_SIMPCHINESE} "Microsoft YaHei UI" 9
+
 LicenseLangString LICENCE_FILE ${LANG_ENGLISH} "${LICENCES}/licence_en.txt"
 LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 
