@@ -224,10 +224,15 @@ def run(argv: Sequence[str]) -> int:
     instance.stop_listening()
     program.close()
     instance.end()
-    is_updated = program.updates.starts_setup and program.updates.start_setup()
-    if program.restart.is_due and not is_updated:  # the setup starts the new version itself
-        restart.start_again(restart.command())
+    start_next(program)
     return status
+
+
+def start_next(program: Program) -> None:
+    """What comes after us: a setup, which starts the new version itself; ourselves; or nothing."""
+    is_updated = program.updates.starts_setup and program.updates.start_setup()
+    if program.restart.is_due and not is_updated:
+        restart.start_again(restart.command())
 
 
 def make_application(arguments: list[str]) -> QApplication:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QTextBrowser, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.application import Program
+from app import restart
+from app.application import Program, start_next
 from app.error_view import HELP
 from app.state.update_model import UpdateModel
 from app.updates.view import UpdateView
@@ -232,6 +234,25 @@ def test_a_setup_that_does_not_start_is_told(bench: Bench, monkeypatch: pytest.M
     monkeypatch.setattr(QMessageBox, "exec", lambda box: told.append(box.informativeText()))
     assert not bench.program.updates.start_setup()  # this is a checkout
     assert "was not installed by its setup" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("starts_setup", "works", "is_due", "again"),
+    [
+        (True, True, True, False),  # the setup starts the new version
+        (True, False, True, True),  # nobody is left without a program
+        (False, False, True, True),
+        (False, False, False, False),
+    ],
+)
+def test_what_comes_after_us(
+    monkeypatch: pytest.MonkeyPatch, starts_setup: bool, works: bool, is_due: bool, again: bool
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(restart, "start_again", started.append)
+    updates = SimpleNamespace(starts_setup=starts_setup, start_setup=lambda: works)
+    start_next(SimpleNamespace(updates=updates, restart=SimpleNamespace(is_due=is_due)))
+    assert bool(started) is again
 
 
 def test_in_chinese(bench: Bench) -> None:
