@@ -64,13 +64,14 @@ def _say(player: Player, changes: dict[str, Any] | None = None, **others: Any) -
         card=CARD,
         driver=DRIVER,
     )
-    player.say([_telemetry(), replace(listed, **others)])
+    listed = replace(listed, **others)
+    player.say([_telemetry(listed.card), listed])
 
 
-def _telemetry() -> events.Telemetry:
+def _telemetry(card: str) -> events.Telemetry:
     """The card as the driver sees it: it does not need the runtime."""
     gpu = GpuReading(
-        name=CARD,
+        name=card,
         total_mb=16303,
         ours_mb=0,
         others_mb=1126,
@@ -79,7 +80,11 @@ def _telemetry() -> events.Telemetry:
         driver=DRIVER,
     )
     return events.Telemetry(
-        gpu=gpu, ram_total_mb=32768, ram_ours_mb=640, ram_others_mb=9216, cpu_percent=6.0
+        gpu=gpu if card else None,
+        ram_total_mb=32768,
+        ram_ours_mb=640,
+        ram_others_mb=9216,
+        cpu_percent=6.0,
     )
 
 
@@ -224,7 +229,6 @@ def _in_use(player: Player) -> None:
 def _no_card(player: Player) -> None:
     advice = "There is no NVIDIA card here: no runtime is needed."
     _say(player, {"suits_card": False}, suited="", card="", driver="", advice=advice)
-    player.say_telemetry()
 
 
 def _settings(state: Callable[[Player], None]) -> Callable[[Player], None]:

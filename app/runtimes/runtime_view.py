@@ -100,7 +100,7 @@ class RuntimeView(QDialog):
         model, listed = self._model, self._model.listed
         free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
         self._room.setText(tr("{size} free on the disk", size=free) if free else "")
-        self._file.setVisible(model.can_import)
+        self._file.setVisible(model.can_import and listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_busy)
         self._restart.setVisible(self._needs_restart())
         self._say_now()

@@ -279,6 +279,8 @@ def summary(model: RuntimeModel) -> str:
     listed = model.listed
     if listed is None:
         return tr("Looking at this machine …")
+    if model.standing.situation is Situation.READY:
+        return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
     return _joined(said(listed.used), "" if is_used else said(listed.advice))
 

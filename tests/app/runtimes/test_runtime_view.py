@@ -169,6 +169,7 @@ def test_without_a_card_nothing_is_offered_here_either(over: Over, page: Runtime
     assert "There is no NVIDIA card here: no runtime is needed." in over.texts(page)
     assert not button(page, "cu130").isVisible()
     assert not button(page, "cu126").isVisible()
+    assert not page.findChild(QPushButton, "runtimeFile").isVisible()
     assert not over.bar.isVisible()
 
 
@@ -190,6 +191,16 @@ def test_nothing_is_cut_off(over: Over, page: RuntimeView, qapp: object, languag
             assert list(cut_off(page)) == []
     finally:
         languages.use("en")
+
+
+def test_the_line_among_the_settings_follows(over: Over) -> None:
+    part = over.link.settings_part()
+    summary = part.findChild(QLabel, "runtimeSummary")
+    assert summary.text().endswith("suits NVIDIA GeForce RTX 5070 Ti with driver 581.29.")
+    over.put(**HERE, is_chosen=True)
+    assert summary.text() == "The NVIDIA runtime is here: it is used from the next start on"
+    over.say(make_listed(make_runtime(**USED), used="The NVIDIA runtime cu130 is installed."))
+    assert summary.text() == "The NVIDIA runtime cu130 is installed."
 
 
 def test_the_settings_say_which_is_in_use_and_lead_to_the_page(bench: Bench) -> None:
