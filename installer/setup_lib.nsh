@@ -99,6 +99,12 @@ Function ${UN}Begin
     StrCpy $Mode "silent"
     StrCpy $Wait 10
   ${EndIf}
+  StrLen $0 $INSTDIR
+  StrCpy $1 $INSTDIR 1 -1
+  ${If} $1 == "\" ; NSIS has added it
+  ${AndIf} $0 > 3
+    StrCpy $INSTDIR $INSTDIR -1
+  ${EndIf}
   System::Call 'kernel32::CreateMutexW(p 0, i 0, w "Local\Upreel.Setup") p .r0 ?e'
   Pop $0
   ${If} $0 = 183 ; it is there already

@@ -22,6 +22,7 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
   "Version $0 is replaced. Your settings, models and unfinished films stay." \
   "将替换版本 $0。您的设置、模型和未完成的影片都会保留。"
 
+!insertmacro TEXT LICENCE_TITLE "Licences" "许可证"
 !insertmacro TEXT LICENCE_SUBTEXT "Nothing has to be accepted to use Upreel." "使用 Upreel 无需接受任何条款。"
 !insertmacro TEXT LICENCE_TOP "Terms for those who pass Upreel on:" "转发 Upreel 时适用的条款："
 !insertmacro TEXT LICENCE_BOTTOM \

@@ -1,0 +1,162 @@
+"""What the setup is made of, without making one; check_setup.py tries it under Wine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.desktop import graphics_choice
+from app.jobs.endings import VIDEO_ENDINGS
+from installer import build_setup, setup_parts
+
+INSTALLER = Path(__file__).parents[2] / "installer"
+
+
+@pytest.fixture
+def payload(tmp_path: Path) -> Path:
+    folder = tmp_path / "upreel"
+    (folder / "_internal" / "模型").mkdir(parents=True)
+    (folder / "_internal" / "empty").mkdir()
+    for name in ("upreel.exe", "upreel-cli.exe", "_internal/a.dll", "_internal/模型/片段 1.txt"):
+        (folder / name).write_bytes(name.encode())
+    return folder
+
+
+def script() -> str:
+    return "\n".join(path.read_text("utf-8") for path in sorted(INSTALLER.glob("setup*.ns*")))
+
+
+def test_the_list_has_folders_before_and_after_their_files(payload: Path, tmp_path: Path) -> None:
+    setup_parts.write_list(setup_parts.listing(payload), tmp_path / "list")
+    lines = (tmp_path / "list").read_bytes().decode("utf-16-le").splitlines()
+    made = [line for line in lines if line.startswith("+")]
+    assert made == ["+_internal", "+_internal\\empty", "+_internal\\模型"]
+    assert [line[1:] for line in lines if line.startswith("-")] == [x[1:] for x in made[::-1]]
+    assert lines[len(made) : -len(made)] == [
+        "=_internal\\a.dll",
+        "=_internal\\模型\\片段 1.txt",
+        "=upreel-cli.exe",
+        "=upreel.exe",
+    ]
+
+
+def test_size_and_longest_path(payload: Path) -> None:
+    listed = setup_parts.listing(payload)
+    assert listed.longest == len("_internal\\模型\\片段 1.txt")
+    assert listed.bytes == sum(p.stat().st_size for p in payload.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("name", ["uninstall.exe", "Uninstall.files", "~upreel-new", "~upreel-old"])
+def test_names_of_the_setup_are_refused(payload: Path, name: str) -> None:
+    (payload / name).write_bytes(b"")
+    with pytest.raises(setup_parts.PayloadError, match="uses itself"):
+        setup_parts.listing(payload)
+
+
+def test_names_that_windows_takes_for_one_are_refused(payload: Path) -> None:
+    (payload / "Readme").write_bytes(b"")
+    (payload / "readme").write_bytes(b"")
+    if len(list(payload.iterdir())) < 5:
+        pytest.skip("this file system takes them for one, too")
+    with pytest.raises(setup_parts.PayloadError, match="capital"):
+        setup_parts.listing(payload)
+
+
+def test_no_program_is_refused(
+    payload: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (payload / "upreel-cli.exe").unlink()
+    words = ["--payload", str(payload), "--out", str(tmp_path / "out")]
+    assert build_setup.main(words) == 1
+    assert "has no upreel-cli.exe" in capsys.readouterr().err
+
+
+def test_open_with_knows_what_the_window_opens(tmp_path: Path) -> None:
+    setup_parts.write_types(tmp_path / "types.nsh")
+    text = (tmp_path / "types.nsh").read_text(encoding="utf-8")
+    assert set(re.findall(r" (\.\w+) ", text)) == VIDEO_ENDINGS
+    assert ".mkv" in text
+    assert "OPENED_BY .latent Upreel.Latent" in script()
+
+
+@pytest.mark.parametrize(
+    ("version", "four"), [("0.1.0", "0.1.0.0"), ("1.2", "1.2.0.0"), ("1.2.3.4", "1.2.3.4")]
+)
+def test_versions_as_windows_has_them(version: str, four: str) -> None:
+    assert build_setup.four_numbers(version) == four
+
+
+def test_makensis_is_told_where_everything_is(payload: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    order = build_setup.Order(payload=payload, out=tmp_path, version="1.2.3", is_fast=True)
+    words = build_setup.words(order, work)
+    given = dict(word[2:].partition("=")[::2] for word in words if word.startswith("-D"))
+    used = set(re.findall(r"\$\{([A-Z0-9_]+)\}", script()))
+    assert set(given) - used == {"FAST"}, "told, but not used"
+    assert "-WX" in words
+    longest = setup_parts.listing(payload).longest
+    assert int(given["LONGEST_FOLDER"]) + len("\\~upreel-new\\") + longest == 259
+    for name in ("side.bmp", "header.bmp"):
+        assert (work / name).read_bytes()[:2] == b"BM"
+    for language in ("en", "zh"):
+        text = (work / f"licence_{language}.txt").read_bytes()
+        assert text.startswith(b"\xef\xbb\xbf")
+        assert b"GNU GENERAL PUBLIC LICENSE" in text
+
+
+def test_every_text_is_there_in_both_languages() -> None:
+    text = (INSTALLER / "setup_text.nsh").read_text(encoding="utf-8").replace("\\\n", "")
+    texts = re.findall(r'^!insertmacro TEXT (\w+)\s+"(.*?)"\s+"(.*?)"\s*$', text, re.MULTILINE)
+    assert len(texts) == text.count("!insertmacro TEXT ") > 30
+    for name, english, chinese in texts:
+        assert f"$({name})" in script(), "nobody says it"
+        assert sorted(re.findall(r"\$\{?\w+", english)) == sorted(re.findall(r"\$\{?\w+", chinese))
+        if name != "WELCOME_TITLE":
+            assert re.search(r"[\u4e00-\u9fff]", chinese)
+
+
+def test_names_agree_with_the_program() -> None:
+    text = script()
+    assert f'!define GPU_KEY "{graphics_choice.KEY}"' in text
+    assert '!define UNINSTALLER "unins' in text, "the program looks for unins*.exe"
+    assert "$LOCALAPPDATA\\Upreel" in text
+
+
+def test_the_zip_holds_one_folder(payload: Path, tmp_path: Path) -> None:
+    target = tmp_path / "upreel-1.2.3-portable.zip"
+    setup_parts.write_zip(payload, target)
+    with zipfile.ZipFile(target) as packed:
+        names = packed.namelist()
+        packed.extractall(tmp_path / "unpacked")
+    assert {name.partition("/")[0] for name in names} == {"upreel-1.2.3"}
+    found = tmp_path / "unpacked" / "upreel-1.2.3" / "_internal" / "模型" / "片段 1.txt"
+    assert found.read_bytes() == (payload / "_internal" / "模型" / "片段 1.txt").read_bytes()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "a.exe").write_bytes(b"abc")
+    text = setup_parts.write_sums([tmp_path / "a.exe"], tmp_path)
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert text == f"{digest}  a.exe\n" == (tmp_path / "SHA256SUMS").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("makensis") is None, reason="needs NSIS")
+def test_makensis_has_no_warning(
+    payload: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--payload", str(payload), "--out", str(tmp_path), "--fast", "--portable"]
+    assert build_setup.main(words) == 0, capsys.readouterr().err
+    version = build_setup.project_version()
+    names = {path.name for path in tmp_path.glob("[uS]*") if path.is_file()}
+    assert names == {
+        f"upreel-{version}-setup.exe",
+        f"upreel-{version}-portable.zip",
+        "SHA256SUMS",
+    }
+    assert (tmp_path / f"upreel-{version}-setup.exe").read_bytes()[:2] == b"MZ"
