@@ -47,7 +47,7 @@ LINUX = ("--python-platform", "x86_64-manylinux_2_36")  # Debian 12
 ALL_RIGHT, WRONG, NOT_CHECKED = 0, 1, 3
 
 _PIN = re.compile(r"([a-z0-9-]+)==([0-9a-z.]+) \\")
-_HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
+_HASH = re.compile(r"    --hash=sha256:([0-9a-f]{64})(?: \\)?")
 _NOT_FOR_WINDOWS = re.compile(r"triton|cuda-|nvidia-(?!ml-py)|pyinotify|uvloop")
 _NO_INDEX = re.compile(r"Failed to fetch|error sending request|network was disabled|tunnel error")
 _LIMIT_S = 120
@@ -63,11 +63,11 @@ class NoIndex(Exception):
 
 @dataclass(frozen=True)
 class Pin:
-    """One version of one package."""
+    """One version of one package; SHA-256 of its files."""
 
     name: str
     version: str
-    hashes: int
+    hashes: frozenset[str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ALL_RIGHT
         if args.write or args.upgrade:
             for name in TOOLS:
-                write(name, upgrade=args.upgrade)
+                text = made_anew(name, *(["--upgrade"] if args.upgrade else []))
+                (FOLDER / name).write_text(text, encoding="utf-8", newline="\n")
         locks = check_files()
         for line in differences(pin for pins in locks.values() for pin in pins):
             print(line)
@@ -150,9 +151,9 @@ def parse(text: str) -> list[Pin]:
             raise Wrong(f"line {number} is no {'hash' if goes_on else 'pin with hashes'}: {line!r}")
         if goes_on:
             last = pins.pop()
-            pins.append(Pin(last.name, last.version, last.hashes + 1))
+            pins.append(Pin(last.name, last.version, last.hashes | {match[1]}))
         else:
-            pins.append(Pin(match[1], match[2], 0))
+            pins.append(Pin(match[1], match[2], frozenset()))
         goes_on = line.endswith("\\")
     if goes_on:
         raise Wrong("ends in the middle of a package")
@@ -208,7 +209,8 @@ def check_against_index() -> None:
     """Ask the index that uv is set to.
 
     A lock must be what pyproject.toml gives again, with nothing missing and nothing too much; every
-    package must have a file for Windows whose hash stands there, and one for development.
+    package must have a file for Windows and one for development, and every hash must be that of a
+    file there. Files that came to a version later may lack.
 
     Raises:
         Wrong: One of these is not so.
@@ -219,50 +221,41 @@ def check_against_index() -> None:
         target = ("--dry-run", "--require-hashes", "--target", str(Path(place, "nothing")))
         _uv("pip", "install", *target, *WINDOWS, *RELEASE, *files)
         _uv("pip", "install", *target, *LINUX, *DEVELOPMENT, "--no-deps", *files)
-        for name in TOOLS:
-            again = Path(shutil.copy2(FOLDER / name, place))
-            _compile(again)
-            _compare(name, again.read_text(encoding="utf-8"))
+    for name in TOOLS:
+        old = parse((FOLDER / name).read_text(encoding="utf-8"))
+        if found := changes(old, parse(made_anew(name))):
+            raise Wrong(f"{name} is not what pyproject.toml gives: {', '.join(found)}; `{COMMAND}`")
 
 
-def _compare(name: str, again: str) -> None:
-    old = {pin.name: pin.version for pin in parse((FOLDER / name).read_text(encoding="utf-8"))}
-    new = dict(line.split("==") for line in again.splitlines())
-    if changed := [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]:
-        words = [f"{key} {old.get(key, '-')} -> {new.get(key, '-')}" for key in changed]
-        raise Wrong(f"{name} is not what pyproject.toml gives: {', '.join(words)}; `{COMMAND}`")
+def changes(old: Iterable[Pin], new: Iterable[Pin]) -> list[str]:
+    """What another lock would change, in words."""
+    before, after = ({pin.name: pin for pin in pins} for pins in (old, new))
+    found = []
+    for name in sorted(before | after):
+        had, gets = before.get(name), after.get(name)
+        if had is None or gets is None or had.version != gets.version:
+            found.append(f"{name} {had.version if had else '-'} -> {gets.version if gets else '-'}")
+        elif not had.hashes <= gets.hashes:
+            found.append(f"{name} {had.version} has no file with {min(had.hashes - gets.hashes)}")
+    return found
 
 
-def write(name: str, *, upgrade: bool) -> None:
-    """Make a lock anew; versions that it has stay as long as they are allowed.
-
-    Args:
-        name: Which one.
-        upgrade: Take the newest versions instead.
+def made_anew(name: str, *options: str) -> str:
+    """What a lock would be now; versions that it has stay as long as they are allowed.
 
     Raises:
         Wrong, NoIndex: There is no solution; no index.
     """
     with tempfile.TemporaryDirectory() as place:
-        new = Path(place, name)
         for lock in (PROGRAM, name):
             if (FOLDER / lock).is_file():
                 shutil.copy2(FOLDER / lock, place)
-        _compile(new, *(["--upgrade"] if upgrade else []))
-        hashed = Path(place, "hashed")
-        words = ["--generate-hashes", "--no-deps", "--custom-compile-command", COMMAND]
-        _uv(
-            "pip",
-            "compile",
-            str(new),
-            "--no-annotate",
-            "--output-file",
-            str(hashed),
-            *words,
-            *WINDOWS,
-            *RELEASE,
-        )
-        shutil.copyfile(hashed, FOLDER / name)
+        new, hashed = Path(place, name), Path(place, "hashed")
+        _compile(new, *options)
+        words = ["--generate-hashes", "--no-deps", "--no-annotate"]
+        words += ["--custom-compile-command", COMMAND, "--output-file", str(hashed)]
+        _uv("pip", "compile", str(new), *words, *WINDOWS, *RELEASE)
+        return hashed.read_text(encoding="utf-8")
 
 
 def _compile(path: Path, *options: str) -> None:
