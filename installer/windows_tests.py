@@ -41,6 +41,8 @@ FILES: Final = (
     "tests/engine/weights/test_store.py",
     "tests/engine/weights/test_unpack.py",
     "tests/engine/weights/test_runtime_store.py",
+    "tests/engine/weights/test_update_store.py",
+    "tests/engine/updates",
     "tests/engine/jobs/test_runtime_desk.py",
     "tests/engine/jobs/test_weights_worker.py",
 )
