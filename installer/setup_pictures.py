@@ -38,7 +38,7 @@ def paint(folder: Path) -> None:
         painter.drawImage((_SIDE[0] - 96) // 2, _SIDE[1] // 4, _icon(96))
     with QPainter(header) as painter:
         painter.fillRect(0, 0, *_HEADER, QColor("#FFFFFF"))
-        painter.drawImage(_HEADER[0] - 44 - 8, (_HEADER[1] - 44) // 2, _icon(44))
+        painter.drawImage(_HEADER[0] - 44 - 32, (_HEADER[1] - 44) // 2, _icon(44))
     for name, picture in (("side", side), ("header", header)):
         picture.setDevicePixelRatio(1)
         if not picture.save(str(folder / f"{name}.bmp")):
