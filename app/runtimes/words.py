@@ -39,6 +39,13 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("What came is damaged"),
 }
 
+_COMMAND = "python -m engine"  # a hint with it is for the command line: here is a button
+_HINTS = {
+    "runtime-broken": mark("Repair gets it again."),
+    "runtime-busy": mark("Choose what is built in, start Upreel again, then try once more."),
+    "unknown-runtime": mark("Look again shows those that there are."),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -132,7 +139,10 @@ def _failed(task: Task | None) -> Message:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    lines = (said(error.message), said(error.hint))
+    hint = said(error.hint)
+    if _COMMAND in error.hint:
+        hint = tr(_HINTS[error.code]) if error.code in _HINTS else ""
+    lines = (said(error.message), hint)
     title = _TITLES.get(error.code) or help_of(error).title
     return tr(title), "\n".join(line for line in lines if line)
 

@@ -153,6 +153,18 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
     assert over.offered() == ["download", "file", "hide"]
 
 
+def test_nobody_is_sent_to_the_command_line(over: Over) -> None:
+    over.press("download")
+    hint = "`python -m engine runtime install cu130` repairs it."
+    over.engine.fail(ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint))
+    over.hear()
+    assert "It is damaged.\nRepair gets it again." in over.texts()
+    over.press("retry")
+    over.engine.fail(ErrorInfo(code="weights-error", message="It is damaged.", hint=hint))
+    over.hear()
+    assert over.texts().endswith("It is damaged.")
+
+
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
     over.press("hide")
     assert not over.bar.isVisible()
