@@ -24,11 +24,8 @@ from pathlib import Path, PureWindowsPath
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "installer"))
 
-import setup_parts  # noqa: E402 - behind the path to it
-import setup_pictures  # noqa: E402 - as above
-import sign  # noqa: E402 - behind the path to it
+from installer import setup_parts, setup_pictures, sign  # noqa: E402 - behind the path to them
 
 _LONGEST_PATH = 259  # characters, without the zero at the end
 _PROGRAMS = ("upreel.exe", "upreel-cli.exe")

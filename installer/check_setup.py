@@ -24,15 +24,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "installer"))
 
-import setup_trial  # noqa: E402 - behind the path to it
-import sign  # noqa: E402 - as above
-from build_setup import BuildError  # noqa: E402 - as above
-from setup_trial import GPU_KEY, Failed, Trial, contents  # noqa: E402 - as above
-from wine import Wine, WineMissing, install_missing  # noqa: E402 - as above
-
-from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - as above
+from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - behind the path to it
+from installer import setup_trial, sign, wine_shims  # noqa: E402 - as above
+from installer.build_setup import BuildError  # noqa: E402 - as above
+from installer.setup_trial import GPU_KEY, Failed, Trial, contents  # noqa: E402 - as above
+from installer.wine import Wine, WineMissing, install_missing  # noqa: E402 - as above
 
 PACKAGES = ("nsis", "wine", "wine64", "gcc-mingw-w64-x86-64", "osslsigncode")
 _CLIP = ROOT / "resources" / "samples" / "upreel_sample.mp4"
@@ -245,9 +242,7 @@ def upscales(trial: Trial, clip: Path) -> None:
     film, result = trial.wine.drive / "片段 one.mp4", trial.wine.drive / "片段 two.mp4"
     shutil.copyfile(clip, film)
     words = ["upscale", trial.wine.path(film), "-o", trial.wine.path(result), "--model", "lite"]
-    done = trial.wine.run(
-        trial.folder / "upreel-cli.exe", *words, "--scale", "2", timeout=_UPSCALE_LIMIT_S
-    )
+    done = trial.ask(*words, "--scale", "2", timeout=_UPSCALE_LIMIT_S)
     said = (done.stdout + done.stderr)[-1500:]
     _is_so(done.returncode == 0 and result.is_file(), f"status {done.returncode}: {said}")
     print(f"         {result.stat().st_size / 1e6:.2f} MB; {' '.join(said.split())[-200:]}")
@@ -347,7 +342,7 @@ def _fill(trial: Trial) -> None:
 
 
 def _says(trial: Trial, version: str) -> None:
-    done = trial.wine.run(trial.folder / "upreel-cli.exe", "--version")
+    done = trial.ask("--version")
     _is_so(version in done.stdout, f"upreel-cli says {(done.stdout + done.stderr)[-500:]!r}")
 
 
@@ -416,6 +411,8 @@ def check(args: argparse.Namespace, work: Path) -> None:
     with screen() as display:
         started = time.monotonic()
         wine = Wine(work / "prefix")
+        if args.payload:
+            wine_shims.install(wine)
         print(f"{time.monotonic() - started:6.1f} s  a Windows to try them in", flush=True)
         try:
             trial = Trial(wine, setups, display)

@@ -173,6 +173,8 @@ again:
   ${EndIf}
   ${If} $Mode == "ask"
     Banner::show "$(WAITING)"
+  ${Else}
+    DetailPrint "$(WAITING)"
   ${EndIf}
   IntOp $8 $Wait * 4
   ${For} $7 1 $8

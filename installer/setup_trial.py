@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "installer"))
+sys.path.insert(0, str(ROOT))
 
-import build_setup  # noqa: E402 - behind the path to it
-from wine import Snapshot, Wine  # noqa: E402 - as above
+from installer import build_setup, wine_shims  # noqa: E402 - behind the path to them
+from installer.wine import Snapshot, Wine  # noqa: E402 - as above
 
 COMPILER = "x86_64-w64-mingw32-gcc"
 UNINSTALL_KEY = r"Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel"
@@ -141,17 +142,25 @@ class Trial:
     def _screen(self) -> dict[str, str]:
         return {"DISPLAY": self.display} if self.display else {}
 
+    def ask(self, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run the installed command line."""
+        environment = dict(wine_shims.ENVIRONMENT)
+        program = self.folder / "upreel-cli.exe"
+        return self.wine.run(program, *words, timeout=timeout, environment=environment)
+
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder: paths, and bytes of the small files."""
+    """Everything below a folder: paths, and what the files hold, large ones as their SHA-256."""
     return {path.relative_to(folder).as_posix(): _bytes(path) for path in sorted(folder.rglob("*"))}
 
 
 def _bytes(path: Path) -> bytes | None:
     if path.is_dir():
         return None
-    size = path.stat().st_size
-    return path.read_bytes() if size < 2**20 else size.to_bytes(8, "little")
+    if path.stat().st_size < 2**16:
+        return path.read_bytes()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def stand_in(folder: Path, version: str) -> Path:
