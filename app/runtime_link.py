@@ -14,7 +14,7 @@ from app.controller import Controller
 from app.i18n import tr
 from app.main_window import MainWindow
 from app.restart import Restart
-from app.runtimes import words
+from app.runtimes import page_words
 from app.runtimes.offer_bar import OfferBar
 from app.runtimes.runtime_view import RuntimeView
 from app.runtimes.settings_part import SettingsPart
@@ -133,7 +133,7 @@ class RuntimeLink(QObject):
 
     def confirm_remove(self, state: RuntimeState) -> bool:
         """Ask before gigabytes have to be fetched again."""
-        question = tr("Remove the NVIDIA runtime {name}?", name=words.title_of(state))
+        question = tr("Remove the NVIDIA runtime {name}?", name=page_words.title_of(state))
         freed = bytes_text(state.done_bytes)
         details = tr("This frees {size}. It can be fetched again.", size=freed)
         return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))

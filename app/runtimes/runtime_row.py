@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import mark, tr
-from app.runtimes import words
-from app.state.runtime_standing import Task
+from app.runtimes import page_words, words
+from app.state.runtime_standing import Task, is_known
 from app.theme.icons import icon, pixmap
 from app.weights.words import progress
 from app.widgets.controls import ElidedLabel
@@ -47,7 +47,7 @@ def main_action(state: RuntimeState, task: Task | None) -> str:
     if state.state == "here":
         return "" if state.is_chosen else "use"
     if state.state == "broken":
-        return "repair" if words.is_known(state) else "remove"
+        return "repair" if is_known(state) else "remove"
     if not (state.can_download and state.suits_card):
         return ""
     return "continue" if state.state == "partial" else "download"
@@ -84,9 +84,9 @@ class RuntimeRow(QFrame):
             is_idle: Nothing is done to any runtime: a wish would be taken.
         """
         self._shown = (state, task)
-        self._name.setText(words.title_of(state))
-        self._about.setText(words.about(state))
-        shape, severity, text = words.state_of(state, task)
+        self._name.setText(page_words.title_of(state))
+        self._about.setText(page_words.about(state))
+        shape, severity, text = page_words.state_of(state, task)
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(text)
         self._action = main_action(state, task)
@@ -95,7 +95,7 @@ class RuntimeRow(QFrame):
         if self._action:
             text = tr(_TEXTS[self._action])
             self._button.setText(text)
-            self._button.setAccessibleName(f"{text}: {words.title_of(state)}")
+            self._button.setAccessibleName(f"{text}: {page_words.title_of(state)}")
         self._show_menu(state, is_idle=is_idle)
         self.show_progress(task)
         self._show_problem(state, task)
@@ -113,7 +113,7 @@ class RuntimeRow(QFrame):
         """Follow the theme; texts come anew from the page."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._shown is not None:
-            shape, severity, _ = words.state_of(*self._shown)
+            shape, severity, _ = page_words.state_of(*self._shown)
             self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
             self._more.setIcon(icon("more"))
 
@@ -126,10 +126,10 @@ class RuntimeRow(QFrame):
         for name, entry in self._entries.items():
             entry.setText(tr(_TEXTS[name]))
             entry.setEnabled(able[name])
-        self._more.setVisible(state.id != words.OWN)
+        self._more.setVisible(state.id != page_words.OWN)
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
-        self._more.setToolTip(tr("More for {name}", name=words.title_of(state)))
+        self._more.setToolTip(tr("More for {name}", name=page_words.title_of(state)))
         self._more.setAccessibleName(self._more.toolTip())
 
     def _show_problem(self, state: RuntimeState, task: Task | None) -> None:

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_words import said
 from app.i18n import tr
-from app.runtimes import words
+from app.runtimes import page_words, words
 from app.runtimes.runtime_row import GAP, RuntimeRow
 from app.state.runtime_model import RuntimeModel
 from app.state.runtime_standing import Situation, Task, find
@@ -105,7 +105,7 @@ class RuntimeView(QDialog):
         self._restart.setVisible(self._needs_restart())
         self._say_now()
         self._say_trouble()
-        shown = (words.own(model), *model.runtimes) if listed is not None else ()
+        shown = (page_words.own(model), *model.runtimes) if listed is not None else ()
         self._list.setVisible(bool(shown))
         ids = tuple(state.id for state in shown)
         if ids != self._ids:
@@ -121,7 +121,7 @@ class RuntimeView(QDialog):
         return standing.situation is Situation.READY or is_broken
 
     def _say_now(self) -> None:
-        now = words.in_use(self._model)
+        now = page_words.in_use(self._model)
         self._now.say(now.severity, now.title, now.text)
 
     def _say_trouble(self) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.runtimes import words
+from app.runtimes import page_words
 from app.state.runtime_model import RuntimeModel
 
 
@@ -40,7 +40,7 @@ class SettingsPart(QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._name.setText(tr("NVIDIA runtime"))
-        self._words.setText(words.summary(self._model))
+        self._words.setText(page_words.summary(self._model))
         self._open.setText(tr("Show …"))
         self._open.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
 
