@@ -84,7 +84,11 @@ _OWN_FOLDERS: Final = ("UPREEL_DATA", "UPREEL_CACHE")
 def smoke(trial: Trial) -> str:
     """The program tests itself; what it measured."""
     result = trial.folder / "result.json"
-    trial.run("upreel.exe", "--smoke-test", "--out", trial.wine.path(result))
+    try:
+        trial.run("upreel.exe", "--smoke-test", "--out", trial.wine.path(result))
+    except Failed as err:
+        said = result.read_text(encoding="utf-8") if result.is_file() else "nothing was written"
+        raise Failed(f"{err}\n{said}") from err
     seen = json.loads(result.read_text(encoding="utf-8"))
     if not seen["ok"] or not seen["frozen"]:
         raise Failed(f"The smoke test says:\n{json.dumps(seen, indent=1)}")

