@@ -43,8 +43,13 @@ def show_in_folder(path: Path) -> bool:
 
 
 def prepare_process() -> None:
-    """Own button in the taskbar, with our icon instead of Python's; the fast chip of a laptop."""
-    ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
+    """Own button in the taskbar, with our icon instead of Python's; the fast chip of a laptop.
+
+    A packed program gets its button from Windows: a name of its own would part it from the shortcut
+    that somebody has pinned, which has none, and a second button would appear.
+    """
+    if not _is_packed():
+        ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
     if _is_installed():
         try:
             prefer_card(winreg, sys.executable)
@@ -74,8 +79,12 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
 
 def _is_installed() -> bool:
     """Whether a setup put us here: only its uninstaller clears the registry again."""
-    folder = Path(sys.executable).parent
-    return bool(getattr(sys, "frozen", False)) and any(folder.glob("unins*.exe"))
+    return _is_packed() and any(Path(sys.executable).parent.glob("unins*.exe"))
+
+
+def _is_packed() -> bool:
+    """Whether this is a program file of our own instead of Python's."""
+    return bool(getattr(sys, "frozen", False))
 
 
 @functools.cache

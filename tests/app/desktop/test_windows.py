@@ -62,6 +62,15 @@ def test_the_process_has_a_name_and_an_unpacked_one_leaves_the_registry_alone(
     assert libraries.dwmapi.calls[0][2] == 20
 
 
+def test_a_packed_program_shares_the_button_of_its_pinned_shortcut(
+    windows: Any, libraries: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "upreel.exe"))
+    windows.prepare_process()
+    assert libraries.shell32.calls == []
+
+
 def test_without_a_taskbar_progress_is_asked_for_once_and_no_more(
     windows: Any, libraries: SimpleNamespace
 ) -> None:
