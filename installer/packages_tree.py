@@ -19,6 +19,7 @@ _OURS = ("app", "engine")
 _WHOLE = (
     *("installer", "resources/icons", "app/desktop", "engine/runtime", ".ci"),
     *("main.py", "pyproject.toml", "app/smoke_test.py", "app/application.py", "app/__init__.py"),
+    "app/jobs/endings.py",  # what the setup registers
     *("engine/paths.py", "engine/winpaths.py", "engine/plain.py", "engine/__main__.py"),
 )
 _NAMES_ALONE = "resources"
