@@ -1,0 +1,172 @@
+"""Make and try the packages, as far as a machine without Windows can.
+
+    python installer/check_packages.py              the whole: also the program for Windows
+    python installer/check_packages.py --quick      Linux program, runtime, lock, setup of a stub
+    python installer/check_packages.py --if-changed     only when something has changed since
+    python installer/check_packages.py --record     keep what passed in packages_seen.json
+
+`--quick` is the first part of the whole. Needs Debian, with root's rights where packages are
+missing, and the extra `dev`. One line for each step with its seconds and what it said; the exit
+status is 0 when all passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from installer.packages_tree import SEEN, tree_hash  # noqa: E402 - behind the path to it
+from installer.wine import install_missing  # noqa: E402 - as above
+
+_RECORD = ROOT / "installer" / SEEN
+_DEBIAN = ("nsis", "gcc-mingw-w64-x86-64", "wine", "wine64", "osslsigncode")
+_NO_INDEX = 3  # exit status of check_lock.py
+_LINES_SHOWN = 40
+
+
+class Failed(Exception):
+    """A step did not pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command and what it shows."""
+
+    title: str
+    words: tuple[str, ...]
+    may_end_with: tuple[int, ...] = (0,)
+
+
+def steps(work: Path, downloads: Path, *, is_quick: bool) -> list[Step]:
+    """All steps, in their order."""
+    found = [
+        Step("program for Linux, frozen and tested", _script("freeze.py")),
+        Step("runtime in it", _script("check_runtime.py", str(_packed("upreel-cli")))),
+        Step("lock for Windows", _script("check_lock.py"), (0, _NO_INDEX)),
+        Step("setup of a stub, under Wine", _script("check_setup.py")),
+    ]
+    if is_quick:
+        return found
+    windows = str(work / "windows" / "upreel")
+    build = _script("build_windows.py", "--out", str(work / "windows"), "--cache", str(downloads))
+    return [
+        *found,
+        Step("program for Windows, frozen under Wine", build),
+        Step("it, tried under Wine", _script("check_windows.py", "--payload", windows)),
+        Step("its setup, under Wine", _script("check_setup.py", "--payload", windows)),
+    ]
+
+
+def run(step: Step) -> float:
+    """Run a step; its seconds.
+
+    Raises:
+        Failed: With the end of what it said.
+    """
+    started = time.monotonic()
+    done = subprocess.run(
+        step.words,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    seconds = time.monotonic() - started
+    lines = done.stdout.splitlines()
+    if done.returncode not in step.may_end_with:
+        told = "\n".join(lines[-_LINES_SHOWN:])
+        raise Failed(f"{step.title}: status {done.returncode} after {seconds:.0f} s\n{told}")
+    print(f"{step.title}: {seconds:.0f} s", flush=True)
+    for line in lines:
+        print(f"    {line}", flush=True)
+    return seconds
+
+
+def passed_before(name: str) -> bool:
+    """Whether the part passed with this very tree."""
+    return bool(_record().get(name, {}).get("tree") == tree_hash(ROOT))
+
+
+def _record() -> dict[str, dict[str, object]]:
+    if not _RECORD.is_file():
+        return {}
+    found: dict[str, dict[str, object]] = json.loads(_RECORD.read_text(encoding="utf-8"))
+    return found
+
+
+def _keep(names: Sequence[str], tree: str, seconds: dict[str, int]) -> None:
+    entry = {"tree": tree, "day": datetime.now(UTC).date().isoformat(), "seconds": seconds}
+    kept = _record() | dict.fromkeys(names, entry)
+    _RECORD.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def _script(name: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, str(ROOT / "installer" / name), *arguments)
+
+
+def _packed(name: str) -> Path:
+    return ROOT / "dist" / "upreel" / name
+
+
+def _install() -> None:
+    if os.geteuid() == 0:
+        install_missing(_DEBIAN)
+    elif missing := [name for name in ("makensis", "osslsigncode") if not shutil.which(name)]:
+        raise Failed(f"{' and '.join(missing)} missing: apt-get install {' '.join(_DEBIAN)}")
+
+
+def main() -> int:
+    """Run what the arguments ask for; the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="the part that takes minutes")
+    parser.add_argument("--if-changed", action="store_true", help="only when the tree is another")
+    parser.add_argument("--record", action="store_true", help="keep the tree that passed")
+    parser.add_argument("--downloads", type=Path, help="folder that keeps what was downloaded")
+    parser.add_argument("--keep", action="store_true", help="leave dist/ and build/")
+    options = parser.parse_args()
+    name = "quick" if options.quick else "whole"
+    if options.if_changed and passed_before(name):
+        print(f"packages: nothing they depend on has changed since they passed ({name})")
+        return 0
+    started, tree = time.monotonic(), tree_hash(ROOT)
+    seconds: dict[str, int] = {}
+    try:
+        _install()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            downloads = (options.downloads or Path(folder) / "downloads").resolve()
+            for step in steps(Path(folder), downloads, is_quick=options.quick):
+                seconds[step.title] = round(run(step))
+    except Failed as err:
+        print(f"FAILED: {err}")
+        return 1
+    finally:
+        if not options.keep:
+            for place in ("dist", "build"):
+                shutil.rmtree(ROOT / place, ignore_errors=True)
+    print(f"packages: all passed ({name}) in {time.monotonic() - started:.0f} s")
+    if options.record:
+        _keep(["quick"] if options.quick else ["quick", "whole"], tree, seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
