@@ -33,9 +33,10 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
         own: For what neither the driver nor Windows tells.
     """
     card = next(iter(devices.gpus()), None)
-    if card is None:
+    handles = nvml.handles()
+    if card is None or card.index >= len(handles):  # a driver that starts anew forgets its cards
         return None
-    handle = nvml.handles()[card.index]
+    handle = handles[card.index]
     used = card.total_bytes - card.free_bytes
     windows = shared_memory.card(used)
     processes = holders.amounts(nvml.processes(handle), windows)

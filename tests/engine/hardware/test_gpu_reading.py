@@ -127,6 +127,14 @@ def test_without_a_card_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> 
     assert holders.others() == ()
 
 
+def test_a_card_that_the_driver_just_lost_has_none(
+    driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([("card",)])
+    monkeypatch.setattr(nvml, "handles", lambda: next(found, ()))
+    assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
+
+
 def test_others_are_told_without_a_reading(driver: dict[str, Any]) -> None:
     assert holders.others()[0] == Holder(name="chrome.exe", mb=2100)
 
