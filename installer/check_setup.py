@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - behind the path to it
 from installer import setup_trial, sign, wine_shims  # noqa: E402 - as above
-from installer.build_setup import BuildError  # noqa: E402 - as above
+from installer.build_setup import BuildError, Order, make_setup  # noqa: E402 - as above
 from installer.setup_trial import GPU_KEY, Failed, Trial, contents  # noqa: E402 - as above
 from installer.wine import Wine, WineMissing, install_missing  # noqa: E402 - as above
 
@@ -294,33 +294,43 @@ def purges(trial: Trial) -> None:
 
 
 def signs(trial: Trial) -> None:
-    """With a certificate of this minute; a signed setup still installs."""
+    """With a certificate of this minute: programs, uninstaller and setup, which still installs."""
     folder = trial.setups.new.parent / "signed"
     certificate, other = sign.throw_away(folder / "a"), sign.throw_away(folder / "b")
-    setup = folder / trial.setups.old.name
-    shutil.copyfile(trial.setups.old, setup)
-    _is_so(not _verifies(setup, folder / "a"), "a setup without a signature passes")
-    sign.sign_files([setup], certificate)
-    _is_so(_verifies(setup, folder / "a"), "the signature does not hold")
-    _is_so(not _verifies(setup, folder / "b"), f"it passes for {other.pfx}, which did not sign")
-    trial.install(setup, status=_FOREIGN)  # the user's file is there
+    payload, trusted = folder / "payload", folder / "a" / "try.pem"
+    shutil.copytree(trial.setups.old_payload, payload)
+    order = Order(payload=payload, out=folder, version="0.0.1", is_fast=True, is_signed=True)
+    _is_so(not _verifies(trial.setups.old, trusted), "a setup without a signature passes")
+    os.environ.update(
+        UPREEL_SIGN_PFX=str(certificate.pfx),
+        UPREEL_SIGN_PASSWORD=certificate.password,
+        UPREEL_SIGN_TIMESTAMP="none",
+    )
+    for name in ("upreel.exe", "upreel-cli.exe"):
+        sign.sign_files([payload / name])
+    make_setup(order)
+    _is_so(_verifies(order.setup, trusted), "the signature does not hold")
+    _is_so(not _verifies(order.setup, folder / "b" / "try.pem"), f"{other.pfx} did not sign")
+    trial.install(order.setup, status=_FOREIGN)  # the user's file is there
     shutil.rmtree(trial.folder)
-    trial.install(setup)
+    trial.install(order.setup)
+    for name in ("upreel.exe", "upreel-cli.exe", "uninstall.exe"):
+        _is_so(_verifies(trial.folder / name, trusted), f"the installed {name} is not signed")
     trial.uninstall(trial.folder)
-    data = bytearray(setup.read_bytes())
+    data = bytearray(order.setup.read_bytes())
     data[len(data) // 2] ^= 1
-    setup.write_bytes(data)
+    order.setup.write_bytes(data)
     try:
-        sign.verify(setup, folder / "a" / "try.pem")
+        sign.verify(order.setup, trusted)
     except sign.SignError as err:
         _is_so("MISMATCH" in str(err), f"another fault than the changed byte: {err}")
     else:
         raise Failed("a changed byte is not found")
 
 
-def _verifies(file: Path, folder: Path) -> bool:
+def _verifies(file: Path, trusted: Path) -> bool:
     try:
-        sign.verify(file, folder / "try.pem")
+        sign.verify(file, trusted)
     except sign.SignError:
         return False
     return True
