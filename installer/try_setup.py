@@ -140,7 +140,11 @@ def smoke_test(places: Places) -> None:
         Failed: It is not content.
     """
     result = places.work / "result.json"
-    run([places.folder / "upreel.exe", "--smoke-test", "--out", result])
+    try:
+        run([places.folder / "upreel.exe", "--smoke-test", "--out", result])
+    except Failed as err:
+        said = result.read_text(encoding="utf-8") if result.is_file() else "it wrote no result"
+        raise Failed(f"{err}\n{said}") from err
     seen = json.loads(result.read_text(encoding="utf-8"))
     if not seen["ok"]:
         raise Failed(json.dumps(seen["problems"], indent=1))
