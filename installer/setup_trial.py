@@ -184,8 +184,13 @@ def stand_in(folder: Path, version: str) -> Path:
     return folder
 
 
-def make_setups(work: Path, payload: Path | None) -> Setups:
-    """Make both setups; a real payload is compressed as for a release.
+def make_setups(work: Path, payload: Path | None, *, is_fast: bool) -> Setups:
+    """Make both setups.
+
+    Args:
+        work: Folder for everything.
+        payload: The real program; None for a stand-in.
+        is_fast: Compress it quickly instead of as for a release.
 
     Raises:
         BuildError: makensis failed.
@@ -197,7 +202,7 @@ def make_setups(work: Path, payload: Path | None) -> Setups:
     out.mkdir(parents=True, exist_ok=True)
     orders = [
         build_setup.Order(payload=old, out=out, version="0.0.1", is_fast=True),
-        build_setup.Order(payload=new, out=out, version=version, is_fast=payload is None),
+        build_setup.Order(payload=new, out=out, version=version, is_fast=is_fast),
     ]
     for order in orders:
         build_setup.make_setup(order)
