@@ -303,7 +303,7 @@ def test_the_real_engine_from_the_button_to_the_start(
             if wanted:
                 view.wanted.emit(wanted)
             qtbot.waitUntil(
-                lambda: not model.is_running and bool(model.state.newer), timeout=60_000
+                lambda: not model.is_running and bool(model.state.newer), timeout=120_000
             )
             assert model.error is None
         assert program.updates.starts_setup
