@@ -87,8 +87,12 @@ class Program:
         Raises:
             Failed: As `run`.
         """
-        out, err = child.communicate(timeout=_LIMIT_S)
         words = str(child.args)
+        try:
+            out, err = child.communicate(timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired as late:
+            child.kill()
+            raise Failed(f"{words}: no end after {_LIMIT_S} s\n{child.communicate()}") from late
         if child.returncode != status:
             raise Failed(f"{words}: status {child.returncode}, not {status}\n{out}{err}")
         if says not in out + err:
