@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import (
     QColor,
-    QGuiApplication,
     QImage,
     QLinearGradient,
     QPainter,
@@ -28,7 +24,6 @@ def paint(folder: Path) -> None:
     Raises:
         OSError: One of them could not be written.
     """
-    app = QGuiApplication.instance() or QGuiApplication([])
     shade = QLinearGradient(0, 0, _SIDE[0] / 2, _SIDE[1])
     shade.setColorAt(0, QColor("#1B2A2C"))
     shade.setColorAt(1, QColor("#0E1013"))
@@ -43,7 +38,6 @@ def paint(folder: Path) -> None:
         picture.setDevicePixelRatio(1)
         if not picture.save(str(folder / f"{name}.bmp")):
             raise OSError(f"{name}.bmp could not be written")
-    del app
 
 
 def _empty(width: int, height: int) -> QImage:
