@@ -52,6 +52,7 @@ DOCUMENTS = (
     ("latent", "en", 1.0, "dark"),
     ("card_why", "en", 1.0, "dark"),
     ("card_refused", "en", 1.0, "dark"),
+    ("runtime_offer", "en", 1.0, "dark"),
 )
 
 

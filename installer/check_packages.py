@@ -67,6 +67,7 @@ def steps(work: Path, downloads: Path, *, is_quick: bool) -> list[Step]:
         Step("program for Windows, frozen under Wine", build),
         Step("it, tried under Wine", _script("check_windows.py", "--payload", windows)),
         Step("its setup, under Wine", _script("check_setup.py", "--payload", windows)),
+        Step("an update of it, under Wine", _script("check_update.py", "--payload", windows)),
     ]
 
 
