@@ -6,7 +6,7 @@
 ; The program itself takes the wheel in: it looks at size and SHA-256 and takes no other. This one has no
 ; entry in Windows' list; what it installs is removed by the uninstaller of the setup inside.
 ;
-;   /VERYSILENT /SUPPRESSMSGBOXES    asks nothing; status 0 is done, anything else is not
+;   /VERYSILENT /SUPPRESSMSGBOXES    asks nothing; its status is that of the part that failed, else 0
 
 [Setup]
 AppId=Upreel offline set
@@ -41,20 +41,33 @@ Source: "{#Wheel}"; DestDir: "{tmp}"; Flags: deleteafterinstall
 const
   Entry = 'Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel';
 
+var
+  Status: Integer; { of the whole set }
+
+function GetCustomSetupExitCode: Integer;
+begin
+  Result := Status;
+end;
+
 function FolderOfProgram: String;
 begin
   if not RegQueryStringValue(HKEY_CURRENT_USER, Entry, 'InstallLocation', Result) then
+  begin
+    Status := 1;
     RaiseException('Upreel was not installed.');
+  end;
 end;
 
 { Run a program to its end; a status other than 0 ends this setup with what was tried. }
 procedure Must(What, Name, Words: String; Show: Integer);
-var
-  Status: Integer;
 begin
   WizardForm.StatusLabel.Caption := What;
   if not Exec(Name, Words, '', Show, ewWaitUntilTerminated, Status) or (Status <> 0) then
+  begin
+    if Status = 0 then
+      Status := 1;
     RaiseException(What + ': status ' + IntToStr(Status) + '.');
+  end;
 end;
 
 procedure CurStepChanged(Step: TSetupStep);
