@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from installer.wine import Listener  # noqa: E402 - behind the path to it
 from tests.helpers import runtimes  # noqa: E402 - behind the path to it
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server  # noqa: E402 - behind the path to it
 
@@ -33,6 +34,43 @@ _CUT = 700  # bytes
 
 class Failed(Exception):
     """The program did something else than it should."""
+
+
+class Started:
+    """A command that runs; what it says is read meanwhile."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.words = " ".join(words)
+        self._child = subprocess.Popen(
+            words,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        # Wine's services inherit the pipes, so the end of the program is not that of its output.
+        streams = (self._child.stdout, self._child.stderr)
+        self._says = [Listener(stream) for stream in streams if stream]
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+        self._child.wait()
+
+    def ended(self) -> tuple[int, str, str]:
+        """Wait for its end; status, output and errors.
+
+        Raises:
+            Failed: It does not come to an end.
+        """
+        try:
+            status = self._child.wait(_LIMIT_S)
+        except subprocess.TimeoutExpired as late:
+            self.kill()
+            said = "".join(listener.text() for listener in self._says)
+            raise Failed(f"{self.words}: no end after {_LIMIT_S} s\n{said}") from late
+        return status, self._says[0].text(), self._says[1].text()
 
 
 class Program:
@@ -56,22 +94,9 @@ class Program:
         """A path as the program reads it."""
         return str(PureWindowsPath(f"Z:{path}")) if self._windows else str(path)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Started:
         """Start it with a command of `runtime`."""
-        return self._start("runtime", *words)
-
-    def _start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self.words, *words],
-            env=self._environment,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+        return Started([*self.words, "runtime", *words], self._environment)
 
     def run(self, *words: str, status: int = 0, says: str = "") -> str:
         """Run a command to its end.
@@ -81,22 +106,17 @@ class Program:
         """
         return self.ended(self.start(*words), status=status, says=says)
 
-    def ended(self, child: subprocess.Popen[str], *, status: int = 0, says: str = "") -> str:
+    def ended(self, child: Started, *, status: int = 0, says: str = "") -> str:
         """What a started command said.
 
         Raises:
             Failed: As `run`.
         """
-        words = str(child.args)
-        try:
-            out, err = child.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired as late:
-            child.kill()
-            raise Failed(f"{words}: no end after {_LIMIT_S} s\n{child.communicate()}") from late
-        if child.returncode != status:
-            raise Failed(f"{words}: status {child.returncode}, not {status}\n{out}{err}")
+        ended_with, out, err = child.ended()
+        if ended_with != status:
+            raise Failed(f"{child.words}: status {ended_with}, not {status}\n{out}{err}")
         if says not in out + err:
-            raise Failed(f"{words} does not say {says!r}\n{out}{err}")
+            raise Failed(f"{child.words} does not say {says!r}\n{out}{err}")
         return out
 
     def upscale(self) -> None:
@@ -107,7 +127,7 @@ class Program:
         """
         source = self.folder / "resources" / "samples" / "upreel_sample.mp4"
         words = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
-        self.ended(self._start("upscale", self.path(source), *words))
+        self.ended(Started([*self.words, "upscale", self.path(source), *words], self._environment))
 
     def state(self) -> tuple[str, str]:
         """How the runtime stands, and why this process has the torch that it has."""
@@ -141,7 +161,6 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     child = program.start("install", "cu999")
     _wait(lambda: len(server.asked) >= 2)
     child.kill()
-    child.communicate()
     program.expect("partial", "No NVIDIA runtime is chosen")
     server.always, server.faults = Fault(), []
     _say("a wrong byte in what comes: refused, nothing is unpacked")

@@ -18,7 +18,6 @@ Prints a line for each with its seconds; the exit status is 0 when all went as i
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,7 +37,6 @@ from installer import windows_tests, wine_shims  # noqa: E402 - behind the path 
 from installer.wine import Wine, WineMissing  # noqa: E402 - the same
 
 _LIMIT_S: Final = 900
-_SERVICES_S: Final = 5  # until they run
 _SAMPLE: Final = ROOT / "resources" / "samples" / "upreel_sample.mp4"
 _FOLDER: Final = "我的 影片"  # spaces and letters that no code page of Europe has
 
@@ -138,24 +136,6 @@ def doctor(trial: Trial) -> str:
 _STATES: Final = ("ok", "warning", "problem")
 
 
-@contextlib.contextmanager
-def services(wine: Wine) -> Iterator[None]:
-    """Keep Wine's services running meanwhile.
-
-    Else the first program starts them, they hold its output open, and whoever reads that to its end
-    waits until the last program in the prefix has ended.
-    """
-    waiting = subprocess.Popen(
-        wine.command("cmd.exe"), env=wine.environment, stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    time.sleep(_SERVICES_S)
-    try:
-        yield
-    finally:
-        waiting.communicate(timeout=_LIMIT_S)
-
-
 def runtime(trial: Trial) -> str:
     """Everything about a stand-in runtime, in the frozen program."""
     program = trial.wine.command(trial.payload / "upreel-cli.exe")
@@ -213,8 +193,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         python = (args.python or payload.parent / "python").resolve()
         trial = Trial(wine, payload, python, Path(place).resolve())
-        with services(wine):
-            failed = check(trial, args.only)
+        failed = check(trial, args.only)
         wine.close()
     return 1 if failed else 0
 

@@ -120,7 +120,7 @@ class Wine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        said = [_Listener(stream) for stream in (child.stdout, child.stderr) if stream]
+        said = [Listener(stream) for stream in (child.stdout, child.stderr) if stream]
         try:
             status = child.wait(timeout)
         except BaseException:
@@ -178,7 +178,7 @@ class Wine:
             raise WineMissing(f"{program} ended with {done.returncode}: {done.stderr[-400:]}")
 
 
-class _Listener(threading.Thread):
+class Listener(threading.Thread):
     """Reads what a program says. Services of Wine inherit its pipe and keep it open for long."""
 
     def __init__(self, stream: IO[bytes]) -> None:
