@@ -3,7 +3,7 @@
     runtimes/chosen.json                  the one that the next start takes
     runtimes/<name>/runtime.json          written last: a folder without it is not installed
     runtimes/<name>/torch/...             on the module path while it is used
-    runtimes/<name>/.loading-<process>    torch is being loaded; stays behind when that crashes
+    runtimes/<name>/.loading-<process>-<n> torch is being loaded; stays behind when that crashes
     runtimes/<name>/broken.json           why it is not used any more
 
 Several versions may lie beside each other.
@@ -116,22 +116,31 @@ def forgive(folder: Path) -> None:
 def begin_load(folder: Path) -> None:
     """Leave a mark while torch is being loaded."""
     with contextlib.suppress(OSError):
-        (folder / f"{_LOADING}{os.getpid()}").touch()
+        _our_mark(folder).touch()
 
 
 def end_load(folder: Path) -> None:
     """It loaded: nothing is held against earlier tries any more."""
     with contextlib.suppress(OSError):
         for mark in folder.glob(f"{_LOADING}*"):
-            if mark.name == f"{_LOADING}{os.getpid()}" or _has_ended(mark):
+            if mark == _our_mark(folder) or _has_ended(mark):
                 mark.unlink(missing_ok=True)
+
+
+_NUMBER = time.time_ns()  # of this process: Windows soon gives a process number to another one
+
+
+def _our_mark(folder: Path) -> Path:
+    return folder / f"{_LOADING}{os.getpid()}-{_NUMBER}"
 
 
 def _has_ended(mark: Path) -> bool:
     """True where the process that left a mark does not load any more."""
     import psutil  # only where there is a mark
 
-    number = mark.name.removeprefix(_LOADING)
+    number = mark.name.removeprefix(_LOADING).partition("-")[0]
+    if number == str(os.getpid()):
+        return mark != _our_mark(mark.parent)
     with contextlib.suppress(OSError):
         is_old = time.time() - mark.stat().st_mtime > _LONGEST_LOAD_S
         return is_old or not number.isdecimal() or not psutil.pid_exists(int(number))

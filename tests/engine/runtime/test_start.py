@@ -164,7 +164,8 @@ def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
     folders.begin_load(folder)
     (folder / ".loading-999999999").touch()
     assert folders.broken(folder) == "", "one crash, and this process is alive"
-    old = folder / f".loading-{os.getpid()}"
+    old = folder / f".loading-{os.getppid()}-1"
+    old.touch()
     os.utime(old, (time.time() - 7200,) * 2)
     assert "twice" in folders.broken(folder), "nobody loads for two hours"
 
@@ -184,3 +185,15 @@ def test_a_damaged_choice_is_none(content: str) -> None:
     paths.runtimes_folder().mkdir(parents=True)
     (paths.runtimes_folder() / "chosen.json").write_text(content)
     assert folders.chosen() == ""
+
+
+def test_processes_of_one_number_are_told_apart(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    for earlier in (1, 2):  # had our number, as Windows gives it again
+        (folder / f".loading-{os.getpid()}-{earlier}").touch()
+    assert "ended twice" in folders.broken(folder)
+    folders.begin_load(folder)
+    folders.end_load(folder)
+    assert not list(folder.glob(".loading-*"))
+    folders.begin_load(folder)
+    assert folders.broken(folder) == ""
