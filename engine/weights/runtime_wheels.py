@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from engine.errors import DiskFull, EngineError, OutputUnwritable, WeightsMissing
 from engine.published import PublishedState
 from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel
 from engine.units import bytes_text
+from engine.weights import refused
 from engine.weights.catalogue import Catalogue, PublishedFile
 from engine.weights.store import Store
 
@@ -88,30 +89,20 @@ def need(folder: Path, free: int, bytes_: int) -> None:
         )
 
 
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> AbstractContextManager[None]:
     """Where our folder is written to: what the system refuses becomes an error for people."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as err:
-        raise unwritable(folder, err) from err
+    return refused.writing(folder, unwritable)
 
 
 def unwritable(folder: Path, error: OSError) -> EngineError:
     """What the system said, for people."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"The disk of {folder} is full.",
-            hint="Free some space; what was loaded is kept, and the next try goes on from there.",
-            path=folder,
-        )
-    return OutputUnwritable(
+    otherwise = OutputUnwritable(
         f"The folder of the NVIDIA runtimes, {folder}, cannot be written: "
         f"{error.strerror or error}.",
         hint="Another program may hold a file; or name another folder with UPREEL_DATA.",
         path=folder,
     )
+    return refused.refusal(folder, error, otherwise)
 
 
 def _published(wheel: Wheel, runtime: Runtime, licence: str) -> PublishedFile:

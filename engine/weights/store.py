@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import itertools
 import shutil
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from engine.weights.copies import Shelf, is_whole, standing
 from engine.weights.hashing import Tell, sha256_of, silent
 from engine.weights.ledger import Ledger, Record, record_of
 from engine.weights.locks import Locks
+from engine.weights.refused import refusal, writing
 
 _RESERVE_BYTES = 64 * 10**6  # left free on the disk
 
@@ -240,11 +240,8 @@ class Store:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Where our folder is written to: what the system refuses becomes an error for people."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+        with writing(self.folder, _unwritable):
             yield
-        except OSError as err:
-            raise _unwritable(self.folder, err) from err
 
     def _standing(self) -> list[PublishedState]:
         """As `states`, but whoever holds a file does not hide how it stands."""
@@ -281,17 +278,12 @@ class Store:
 
 
 def _unwritable(folder: Path, error: OSError) -> EngineError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"The disk of {folder} is full.",
-            hint="Free some space; what was loaded is kept, and the next try goes on from there.",
-            path=folder,
-        )
-    return OutputUnwritable(
+    otherwise = OutputUnwritable(
         f"The folder of the models, {folder}, cannot be written: {error.strerror or error}.",
         hint="Another program may hold the file; or name another folder with UPREEL_MODELS.",
         path=folder,
     )
+    return refusal(folder, error, otherwise)
 
 
 def _mismatch(path: Path, state: PublishedState) -> HashMismatch:

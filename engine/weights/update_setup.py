@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from engine.errors import DiskFull, EngineError, OutputUnwritable
@@ -13,6 +13,7 @@ from engine.published import PublishedState
 from engine.units import bytes_text
 from engine.updates.build import Source
 from engine.updates.manifest import Manifest
+from engine.weights import refused
 from engine.weights.catalogue import Catalogue, PublishedFile
 from engine.weights.store import Store
 
@@ -75,25 +76,15 @@ class SetupStore(Store):
             yield
 
 
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> AbstractContextManager[None]:
     """Where our folder is written to: what the system refuses becomes an error for people."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as err:
-        raise _unwritable(folder, err) from err
+    return refused.writing(folder, _unwritable)
 
 
 def _unwritable(folder: Path, error: OSError) -> EngineError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"The disk of {folder} is full.",
-            hint="Free some space; what was loaded is kept, and the next try goes on from there.",
-            path=folder,
-        )
-    return OutputUnwritable(
+    otherwise = OutputUnwritable(
         f"The folder of the updates, {folder}, cannot be written: {error.strerror or error}.",
         hint="Another program may hold the file; or name another folder with UPREEL_CACHE.",
         path=folder,
     )
+    return refused.refusal(folder, error, otherwise)
