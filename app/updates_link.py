@@ -96,7 +96,7 @@ class UpdatesLink(QObject):
         """The setup is right: end, unless somebody would rather let the running film finish."""
         if self._queue.active is not None and not self._window.confirm_close():
             return
-        self.starts_setup = True
         desktop.let_come_forward()  # the setup, when this window has gone
         self.view.close()
         self._restart.now()
+        self.starts_setup = self._restart.is_due  # not where the queue could not be kept

@@ -209,6 +209,17 @@ def test_a_setup_that_is_wrong_at_the_last_moment_keeps_the_window(bench: Bench)
     assert not bench.program.updates.starts_setup
 
 
+def test_a_queue_that_cannot_be_kept_keeps_window_and_version(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    opened(bench)
+    monkeypatch.setattr(restart, "write", lambda waiting: "The disk is full.")
+    press(bench, "updateAct")
+    assert bench.window.isVisible()
+    assert not bench.program.updates.starts_setup
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_running_film_is_asked_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, leaves: bool
