@@ -70,7 +70,7 @@ def run(wine: Wine, python: Path, folder: Path) -> str:
     if not tools.is_dir():
         install_for_windows(["--require-hashes", "-r", str(_TOOLS)], tools)
     words = ["-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "--basetemp"]
-    words += [wine.path(folder / "tests"), *FILES]
+    words += [wine.path(folder / "tests"), "--hypothesis-profile", "ci", *FILES]  # not by time
     for name in DESELECTED:
         words += ["--deselect", name]
     environment = wine_shims.ENVIRONMENT | {
