@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_type_hints
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QValidator, QWheelEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QSpinBox, QWidget
 
 from app.i18n import tr
@@ -104,6 +104,29 @@ class _NumberField(QDoubleSpinBox):
         event.ignore()
 
 
+class _ShareField(_NumberField):
+    """A part of a whole, as people write it: "70 %"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setSuffix(" %")
+        self.setSingleStep(0.05)
+
+    def textFromValue(self, value: float) -> str:
+        return f"{100 * value:.0f}"
+
+    def valueFromText(self, text: str) -> float:
+        written = text.removesuffix(self.suffix()).strip()
+        return float(written) / 100 if written else self.value()
+
+    def validate(self, text: str, position: int) -> object:
+        """Any number will do: one that is too small or large becomes the nearest."""
+        written = text.removesuffix(self.suffix()).strip()
+        is_number = not written or (written.isdecimal() and len(written) <= len("100"))
+        state = QValidator.State.Acceptable if is_number else QValidator.State.Invalid
+        return state, text, position
+
+
 class NumberEditor(Editor):
     """A number with unit and limits; arrow keys step."""
 
@@ -114,7 +137,7 @@ class NumberEditor(Editor):
         self._field: QSpinBox | QDoubleSpinBox
         low, high = told.low or 0, told.high if told.high is not None else 1_000_000
         if kind is float:
-            self._field = _NumberField()
+            self._field = _ShareField() if high <= 1 else _NumberField()
             self._field.setDecimals(3)
             self._field.setRange(float(low), float(high))
         else:

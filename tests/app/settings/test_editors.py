@@ -101,3 +101,33 @@ def test_a_file_of_the_users_is_said_only_where_it_is(qtbot: QtBot, tmp_path: Pa
     qtbot.keyClick(field, Qt.Key.Key_Return)
     assert heard[1:] == [("dit", "")]
     assert not field.property("wrong")
+
+
+def test_a_share_is_a_percentage(qtbot: QtBot) -> None:
+    editor = make_editor("memory_share")
+    qtbot.addWidget(editor)
+    heard: list[object] = []
+    editor.changed.connect(lambda *args: heard.append(args))
+    field = editor.control
+    assert isinstance(field, QDoubleSpinBox)
+    editor.set_value(0.7)
+    assert field.text() == "70 %"
+    field.selectAll()
+    qtbot.keyClicks(field, "55")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert heard == [("memory_share", 0.55)]
+    qtbot.keyClick(field, Qt.Key.Key_Up)
+    assert field.text() == "60 %"
+    field.selectAll()
+    qtbot.keyClicks(field, "99")  # more than there may be
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert field.value() == pytest.approx(0.95)
+    field.selectAll()
+    qtbot.keyClicks(field, "a lot")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert field.value() == pytest.approx(0.95)
+    field.selectAll()
+    qtbot.keyClick(field, Qt.Key.Key_Delete)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert field.value() == pytest.approx(0.95)
+    assert field.text() == "95 %"
