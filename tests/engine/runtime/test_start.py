@@ -164,7 +164,7 @@ def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
     folders.begin_load(folder)
     (folder / ".loading-999999999").touch()
     assert folders.broken(folder) == "", "one crash, and this process is alive"
-    old = folder / f".loading-{os.getppid()}-1"
+    old = folder / f".loading-{os.getpid()}-99"
     old.touch()
     os.utime(old, (time.time() - 7200,) * 2)
     assert "twice" in folders.broken(folder), "nobody loads for two hours"
