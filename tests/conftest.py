@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers whose teams of threads spin on the same cores wait for each other for minutes.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A machine with a card may have neither: there only files with tests for cards are collected.
 _BARE = any(importlib.util.find_spec(name) is None for name in ("av", "PySide6"))
