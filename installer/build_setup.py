@@ -1,7 +1,7 @@
 """Make Upreel's setup for Windows of a packed program, on Windows or elsewhere.
 
-    python installer/build_setup.py --payload dist/upreel --out release
-    python installer/build_setup.py --payload dist/upreel --out release --portable --sign
+    python -m installer.build_setup --payload dist/upreel --out release
+    python -m installer.build_setup --payload dist/upreel --out release --portable --sign
 
 Makes `upreel-VERSION-setup.exe`, with --portable also `upreel-VERSION-portable.zip`, and SHA256SUMS
 of them. With --sign the programs and libraries of the payload, the uninstaller and the setup are
@@ -22,11 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
+from installer import setup_parts, setup_pictures, sign
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer import setup_parts, setup_pictures, sign  # noqa: E402 - behind the path to them
-
 _LONGEST_PATH = 259  # characters, without the zero at the end
 _PROGRAMS = ("upreel.exe", "upreel-cli.exe")
 

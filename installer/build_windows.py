@@ -1,6 +1,6 @@
-"""Freeze the real Windows program on Linux, under Wine, as installer/freeze.py does on Windows.
+"""Freeze the real Windows program on Linux, under Wine, as installer.freeze does on Windows.
 
-    python installer/build_windows.py --out DIR [--cache DIR] [--prefix DIR] [--stdlib DIR]
+    python -m installer.build_windows --out DIR [--cache DIR] [--prefix DIR] [--stdlib DIR]
 
 DIR/upreel is a test build, not a release: the interpreter is assembled (windows_python.py), and
 numpy is an older one that runs under Wine 8. All else is as on Windows: the packages by their
@@ -12,7 +12,6 @@ there already. With --setup the setup is made of it, too.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import subprocess
@@ -22,13 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from installer import build_setup, windows_python, wine_shims
+from installer.windows_python import CannotAssemble
+from installer.wine import Wine, WineMissing, install_missing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer import windows_python, wine_shims  # noqa: E402 - behind the path to it
-from installer.windows_python import CannotAssemble  # noqa: E402 - the same
-from installer.wine import Wine, WineMissing, install_missing  # noqa: E402 - the same
-
 LOCK: Final = ROOT / "installer" / "windows.lock"
 # Later ones end in crealf of Wine 8's C runtime.
 WINE_NUMPY: Final = (
@@ -159,13 +156,13 @@ def copy_sources(folder: Path) -> None:
 
 
 def freeze(wine: Wine, program: Path, places: Places) -> None:
-    """Run installer/freeze.py under the Windows Python; the result is moved to `places.packed`.
+    """Run `installer.freeze` under the Windows Python; the result is moved to `places.packed`.
 
     Raises:
         BuildFailed: It failed.
     """
     environment = wine.environment | wine_shims.ENVIRONMENT | {"PYTHONUTF8": "1"}
-    command = [*wine.command(program), wine.path(places.source / "installer" / "freeze.py")]
+    command = [*wine.command(program), "-m", "installer.freeze"]
     child = subprocess.Popen(
         command, env=environment, cwd=places.source, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -214,11 +211,7 @@ def main() -> int:
         return 1
     if not args.setup:
         return 0
-    setup = ROOT / "installer" / "build_setup.py"
-    words = ["--payload", str(places.packed), "--out", str(out)]
-    return subprocess.run(
-        [sys.executable, str(setup), *words], env=os.environ, check=False
-    ).returncode
+    return build_setup.main(["--payload", str(places.packed), "--out", str(out)])
 
 
 if __name__ == "__main__":

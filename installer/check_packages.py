@@ -1,9 +1,9 @@
 """Make and try the packages, as far as a machine without Windows can.
 
-    python installer/check_packages.py              the whole: also the program for Windows
-    python installer/check_packages.py --quick      Linux program, runtime, lock, setup of a stub
-    python installer/check_packages.py --if-changed     only when something has changed since
-    python installer/check_packages.py --record     keep what passed in packages_seen.json
+    python -m installer.check_packages              the whole: also the program for Windows
+    python -m installer.check_packages --quick      Linux program, runtime, lock, setup of a stub
+    python -m installer.check_packages --if-changed     only when something has changed since
+    python -m installer.check_packages --record     keep what passed in packages_seen.json
 
 `--quick` is the first part of the whole. Needs Debian, with root's rights where packages are
 missing, and the extra `dev`. One line for each step with its seconds and what it said; the exit
@@ -25,12 +25,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from installer.packages_tree import SEEN, tree_hash
+from installer.wine import install_missing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer.packages_tree import SEEN, tree_hash  # noqa: E402 - behind the path to it
-from installer.wine import install_missing  # noqa: E402 - as above
-
 _RECORD = ROOT / "installer" / SEEN
 _DEBIAN = ("nsis", "gcc-mingw-w64-x86-64", "wine", "wine64", "osslsigncode")
 _NO_INDEX = 3  # exit status of check_lock.py
@@ -53,21 +51,21 @@ class Step:
 def steps(work: Path, downloads: Path, *, is_quick: bool) -> list[Step]:
     """All steps, in their order."""
     found = [
-        Step("program for Linux, frozen and tested", _script("freeze.py")),
-        Step("runtime in it", _script("check_runtime.py", str(_packed("upreel-cli")))),
-        Step("lock for Windows", _script("check_lock.py"), (0, _NO_INDEX)),
-        Step("setup of a stub, under Wine", _script("check_setup.py")),
+        Step("program for Linux, frozen and tested", _module("freeze")),
+        Step("runtime in it", _module("check_runtime", str(_packed("upreel-cli")))),
+        Step("lock for Windows", _module("check_lock"), (0, _NO_INDEX)),
+        Step("setup of a stub, under Wine", _module("check_setup")),
     ]
     if is_quick:
         return found
     windows = str(work / "windows" / "upreel")
-    build = _script("build_windows.py", "--out", str(work / "windows"), "--cache", str(downloads))
+    build = _module("build_windows", "--out", str(work / "windows"), "--cache", str(downloads))
     return [
         *found,
         Step("program for Windows, frozen under Wine", build),
-        Step("it, tried under Wine", _script("check_windows.py", "--payload", windows)),
-        Step("its setup, under Wine", _script("check_setup.py", "--payload", windows)),
-        Step("an update of it, under Wine", _script("check_update.py", "--payload", windows)),
+        Step("it, tried under Wine", _module("check_windows", "--payload", windows)),
+        Step("its setup, under Wine", _module("check_setup", "--payload", windows)),
+        Step("an update of it, under Wine", _module("check_update", "--payload", windows)),
     ]
 
 
@@ -118,8 +116,8 @@ def _keep(names: Sequence[str], tree: str, seconds: dict[str, int]) -> None:
     _RECORD.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
-def _script(name: str, *arguments: str) -> tuple[str, ...]:
-    return (sys.executable, str(ROOT / "installer" / name), *arguments)
+def _module(name: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", f"installer.{name}", *arguments)
 
 
 def _packed(name: str) -> Path:

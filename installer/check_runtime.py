@@ -1,8 +1,8 @@
 """Try download, import, damage and removal of an NVIDIA runtime on a whole program.
 
-    python installer/check_runtime.py dist/upreel/upreel-cli
-    python installer/check_runtime.py python -m engine
-    python installer/check_runtime.py --windows-paths wine dist/upreel/upreel-cli.exe
+    python -m installer.check_runtime dist/upreel/upreel-cli
+    python -m installer.check_runtime python -m engine
+    python -m installer.check_runtime --windows-paths wine dist/upreel/upreel-cli.exe
 
 A stand-in wheel of a few kilobytes comes from a server on this machine that cuts, lies and is slow.
 The program is given folders of its own; nothing of this user's is touched. Prints a line for each
@@ -21,13 +21,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
+from installer.wine import Listener
+from tests.helpers import runtimes
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer.wine import Listener  # noqa: E402 - behind the path to it
-from tests.helpers import runtimes  # noqa: E402 - behind the path to it
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server  # noqa: E402 - behind the path to it
-
 _LIMIT_S = 180
 _CUT = 700  # bytes
 

@@ -1,8 +1,8 @@
 """Try Upreel's setup under Wine: install, upgrade, refuse, uninstall, sign.
 
-    python installer/check_setup.py                        of small stand-in programs
-    python installer/check_setup.py --payload DIR          of the real program, packed for Windows
-    python installer/check_setup.py --payload DIR --clip FILM --keep
+    python -m installer.check_setup                        of small stand-in programs
+    python -m installer.check_setup --payload DIR          of the real program, packed for Windows
+    python -m installer.check_setup --payload DIR --clip FILM --keep
 
 Prints a line for each step with its seconds; the exit status is 0 when all went as it should.
 Needs Debian's nsis, wine, wine64, gcc-mingw-w64-x86-64 and osslsigncode, which are installed when
@@ -22,17 +22,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from installer import setup_trial, sign, wine_shims
+from installer.build_setup import BuildError
+from installer.setup_parts import PayloadError
+from installer.setup_steps import steps
+from installer.setup_trial import Failed, Trial
+from installer.windows_python import CannotAssemble
+from installer.wine import Wine, WineMissing, install_missing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer import setup_trial, sign, wine_shims  # noqa: E402 - behind the path to it
-from installer.build_setup import BuildError  # noqa: E402 - as above
-from installer.setup_parts import PayloadError  # noqa: E402 - as above
-from installer.setup_steps import steps  # noqa: E402 - as above
-from installer.setup_trial import Failed, Trial  # noqa: E402 - as above
-from installer.windows_python import CannotAssemble  # noqa: E402 - as above
-from installer.wine import Wine, WineMissing, install_missing  # noqa: E402 - as above
-
 PACKAGES = ("nsis", "wine", "wine64", "gcc-mingw-w64-x86-64", "osslsigncode")
 _FAULTS = (
     *(Failed, BuildError, PayloadError, WineMissing, CannotAssemble, sign.SignError),

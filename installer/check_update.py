@@ -1,6 +1,6 @@
 """Try a whole update under Wine: an installed program finds, loads and starts the next setup.
 
-    python installer/check_update.py --payload DIR [--keep]
+    python -m installer.check_update --payload DIR [--keep]
 
 DIR is the program packed for Windows. A copy of it is given a throw-away key and an address on this
 machine, and is installed by its own setup; the next version is a stand-in, published by a server
@@ -23,19 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "installer"))
-
-import build_setup  # noqa: E402 - behind the path to it
-import wine_shims  # noqa: E402 - as above
-from check_setup import screen  # noqa: E402 - as above
-from setup_trial import UNINSTALL_KEY, Failed, stand_in  # noqa: E402 - as above
-from wine import Wine, WineMissing  # noqa: E402 - as above
-
-from engine import __version__  # noqa: E402 - as above
-from tests.helpers.faulty_server import Fault, faulty_server  # noqa: E402 - as above
-from tests.helpers.updates import Release  # noqa: E402 - as above
+from engine import __version__
+from installer import build_setup, wine_shims
+from installer.check_setup import screen
+from installer.setup_trial import UNINSTALL_KEY, Failed, stand_in
+from installer.wine import Wine, WineMissing
+from tests.helpers.faulty_server import Fault, faulty_server
+from tests.helpers.updates import Release
 
 _NEXT = "99.1.0"
 _FOLDER = "Up reel 放大"

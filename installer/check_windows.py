@@ -1,6 +1,6 @@
 """Try the frozen Windows program, and our tests under a Windows Python, under Wine.
 
-    python installer/check_windows.py --payload DIR/upreel [--only NAME ...]
+    python -m installer.check_windows --payload DIR/upreel [--only NAME ...]
 
 DIR is what build_windows.py has made. The steps, by name:
 
@@ -9,7 +9,7 @@ DIR is what build_windows.py has made. The steps, by name:
   a folder with spaces and Chinese letters; the result is compared with its source on this side;
 - doctor: what the self-test says;
 - runtime: download, cut, damage and removal of a stand-in runtime, and that a broken one is left
-  aside for the program's own torch (installer/check_runtime.py);
+  aside for the program's own torch (`installer.check_runtime`);
 - tests: the parts of our tests that know Windows: paths, processes, settings, downloads.
 
 Prints a line for each with its seconds; the exit status is 0 when all went as it should.
@@ -30,12 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from installer import windows_tests, wine_shims
+from installer.wine import Wine, WineMissing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer import windows_tests, wine_shims  # noqa: E402 - behind the path to it
-from installer.wine import Wine, WineMissing  # noqa: E402 - the same
-
 _LIMIT_S: Final = 900
 _SAMPLE: Final = ROOT / "resources" / "samples" / "upreel_sample.mp4"
 _FOLDER: Final = "我的 影片"  # spaces and letters that no code page of Europe has
@@ -139,11 +137,10 @@ _STATES: Final = ("ok", "warning", "problem")
 def runtime(trial: Trial) -> str:
     """Everything about a stand-in runtime, in the frozen program."""
     program = trial.wine.command(trial.payload / "upreel-cli.exe")
-    check = str(ROOT / "installer" / "check_runtime.py")
     environment = trial.wine.environment | wine_shims.ENVIRONMENT
     done = subprocess.run(
-        [sys.executable, check, "--windows-paths", *program],
-        env=environment, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "installer.check_runtime", "--windows-paths", *program],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise Failed(f"{done.stdout}{done.stderr}")

@@ -1,6 +1,6 @@
 """Have Windows Defender scan files; only on Windows.
 
-    python installer/defender.py FILE_OR_FOLDER...
+    python -m installer.defender FILE_OR_FOLDER...
 
 First it must find the harmless file that all virus scanners agree to report, so that a scanner that
 is switched off, or told to look away, is not taken for a clean result. Nothing is removed.

@@ -1,6 +1,6 @@
 """Pack Upreel into dist/upreel, then let the packed program test itself.
 
-    python installer/freeze.py
+    python -m installer.freeze
 
 Collects the licence texts, runs PyInstaller on app.spec, puts the licence beside the program, and
 runs `upreel --smoke-test`; ends with an error when any of these fails. Needs the extra `dev`.

@@ -1,6 +1,6 @@
 """Collect the licence texts of every package in the packaged program into one file.
 
-python installer/licences.py FILE
+python -m installer.licences FILE
 
 The packages are the `dependencies` of pyproject.toml and what those need, as installed here. A
 package without a text of its own must be named in `FALLBACK`; else this ends with an error, so that
@@ -140,7 +140,7 @@ def stated_licence(distribution: Distribution) -> str:
 def main() -> None:
     """Write the file named on the command line."""
     if len(sys.argv) != 2:
-        raise SystemExit("usage: python installer/licences.py FILE")
+        raise SystemExit("usage: python -m installer.licences FILE")
     target = Path(sys.argv[1])
     target.parent.mkdir(parents=True, exist_ok=True)
     text = collect()

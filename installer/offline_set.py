@@ -1,6 +1,6 @@
 """Make the set for machines without a network: the setup and an NVIDIA runtime.
 
-    python installer/offline_set.py --setup release/upreel-1.2.3-setup.exe --runtime cu130 --out DIR
+    python -m installer.offline_set --setup release/upreel-1.2.3-setup.exe --runtime cu130 --out DIR
 
 Fetches the wheels of the runtime by their pins in resources/runtime.toml, and has Inno Setup make
 `upreel-1.2.3-offline-cu130.exe` of offline_set.iss with its `-1.bin` and so on, each below 2 GiB.
@@ -18,14 +18,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
+from engine.errors import EngineError
+from engine.runtime.catalogue import load
+from engine.weights.runtime_store import RuntimeStore
+from engine.weights.transfer import Listener
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from engine.errors import EngineError  # noqa: E402 - behind the path to it
-from engine.runtime.catalogue import load  # noqa: E402 - behind the path to it
-from engine.weights.runtime_store import RuntimeStore  # noqa: E402 - behind the path to it
-from engine.weights.transfer import Listener  # noqa: E402 - behind the path to it
-
 SCRIPT = ROOT / "installer" / "offline_set.iss"
 CATALOGUE = ROOT / "resources" / "runtime.toml"
 _LIMIT_S = 3600

@@ -1,7 +1,7 @@
 """Pin the NVIDIA runtimes of a release: size and SHA-256 of every wheel, from an index.
 
-    python installer/pin_runtime.py INDEX       fill in resources/runtime.toml
-    python installer/pin_runtime.py --check     fail unless everything is filled in
+    python -m installer.pin_runtime INDEX       fill in resources/runtime.toml
+    python -m installer.pin_runtime --check     fail unless everything is filled in
 
 INDEX is the address of the official wheels: below it lies, for a runtime "cu130", the page
 `cu130/torch/` with a link to each wheel that ends in `#sha256=...`. Nothing is written unless every
@@ -21,13 +21,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
+from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load
+from engine.weights import fetch
+from engine.weights.unpack import place_of
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load  # noqa: E402 - behind the path to it
-from engine.weights import fetch  # noqa: E402 - behind the path to it
-from engine.weights.unpack import place_of  # noqa: E402 - behind the path to it
-
 CATALOGUE = ROOT / "resources" / "runtime.toml"
 _TIMEOUT_S = 60.0
 _TAIL_BYTES = 2**23  # holds the list of what is in a wheel

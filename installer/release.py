@@ -1,8 +1,8 @@
 """What a release has to fulfil beside its tests; the release workflow calls these.
 
-    python installer/release.py version v1.2.3      the tag, pyproject.toml and the changelog agree
-    python installer/release.py notes --out FILE.md    the changelog's section of this version
-    python installer/release.py sums FOLDER         sizes are within limits; write SHA256SUMS
+    python -m installer.release version v1.2.3      the tag, pyproject.toml and the changelog agree
+    python -m installer.release notes --out FILE.md    the changelog's section of this version
+    python -m installer.release sums FOLDER         sizes are within limits; write SHA256SUMS
 
 One clear line and exit status 1 when something is not so.
 """

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.jobs.endings import VIDEO_ENDINGS
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - behind the path to it
-
 SUMS = "SHA256SUMS"
 _SETUPS_OWN = re.compile(r"uninstall\.(exe|files)|~upreel-(new|old)", re.IGNORECASE)
 

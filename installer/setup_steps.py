@@ -8,18 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from app.jobs.endings import VIDEO_ENDINGS  # noqa: E402 - behind the path to it
-from installer import setup_trial, sign  # noqa: E402 - as above
-from installer.build_setup import Order, make_setup  # noqa: E402 - as above
-from installer.setup_trial import GPU_KEY, Failed, Trial, contents  # noqa: E402 - as above
+from app.jobs.endings import VIDEO_ENDINGS
+from installer import setup_trial, sign
+from installer.build_setup import Order, make_setup
+from installer.setup_trial import GPU_KEY, Failed, Trial, contents
 
 _UPSCALE_LIMIT_S = 900
 _RUNNING, _FOREIGN, _NO_SPACE, _NO_PATH, _HELD, _DAMAGED = 10, 11, 12, 14, 17, 2

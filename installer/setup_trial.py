@@ -7,19 +7,16 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from installer import build_setup, wine_shims
+from installer.wine import Snapshot, Wine
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer import build_setup, wine_shims  # noqa: E402 - behind the path to them
-from installer.wine import Snapshot, Wine  # noqa: E402 - as above
-
 COMPILER = "x86_64-w64-mingw32-gcc"
 UNINSTALL_KEY = r"Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel"
 GPU_KEY = r"Software\Microsoft\DirectX\UserGpuPreferences"

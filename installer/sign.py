@@ -1,8 +1,8 @@
 """Sign programs for Windows (Authenticode), and look at signatures.
 
-    python installer/sign.py sign FILE_OR_FOLDER...   files; of folders, what has no signature yet
-    python installer/sign.py verify FILE... [--issuer PEM]
-    python installer/sign.py throw-away FOLDER        a certificate for trying it out
+    python -m installer.sign sign FILE_OR_FOLDER...   files; of folders, what has no signature yet
+    python -m installer.sign verify FILE... [--issuer PEM]
+    python -m installer.sign throw-away FOLDER        a certificate for trying it out
 
 Signing reads its environment:
 

@@ -1,10 +1,10 @@
 """Describe and sign a newer version for the program's own look for updates.
 
-    python installer/sign_manifest.py make-key --out FILE
-    python installer/sign_manifest.py fill --address ADDRESS --public KEY [--public NEXT_KEY]
-    python installer/sign_manifest.py fill --check
-    python installer/sign_manifest.py sign --key FILE --setup SETUP.exe --notes NOTES.md --out DIR
-    python installer/sign_manifest.py verify --public KEY DIR/update.json
+    python -m installer.sign_manifest make-key --out FILE
+    python -m installer.sign_manifest fill --address ADDRESS --public KEY [--public NEXT_KEY]
+    python -m installer.sign_manifest fill --check
+    python -m installer.sign_manifest sign --key FILE --setup SETUP.exe --notes NOTES.md --out DIR
+    python -m installer.sign_manifest verify --public KEY DIR/update.json
 
 make-key writes a new private Ed25519 key (keep it off the repository) and prints the public one.
 fill writes the address of `update.json` and the public keys into resources/update.toml before the
@@ -28,14 +28,12 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from nacl.signing import SigningKey
+
+from engine.errors import EngineError
+from engine.updates import build, manifest
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from nacl.signing import SigningKey  # noqa: E402 - behind the path to ours, which it is sorted with
-
-from engine.errors import EngineError  # noqa: E402 - behind the path to it
-from engine.updates import build, manifest  # noqa: E402 - behind the path to it
-
 UPDATE_TOML = ROOT / "resources" / "update.toml"
 _KEY = re.compile(r"[0-9a-f]{64}")
 

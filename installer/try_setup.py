@@ -1,6 +1,6 @@
 """Install a finished setup on this Windows, try the program, and uninstall it again.
 
-    python installer/try_setup.py upreel-1.2.3-setup.exe [--older upreel-1.2.2-setup.exe]
+    python -m installer.try_setup upreel-1.2.3-setup.exe [--older upreel-1.2.2-setup.exe]
 
 For a machine without Upreel, such as that of the release workflow: where there is one, or anything
 of its data, nothing is touched. The program goes into a folder with spaces and Chinese letters, it

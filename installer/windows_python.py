@@ -1,6 +1,6 @@
 """Put together a CPython 3.12 for Windows, to freeze and test Upreel under Wine on Linux.
 
-    python installer/windows_python.py FOLDER [--cache DIR] [--stdlib DIR]
+    python -m installer.windows_python FOLDER [--cache DIR] [--stdlib DIR]
 
 Nothing of it is shipped: a release is packed on Windows with the official Python. The parts:
 
@@ -24,11 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from installer.wine import Wine, WineMissing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer.wine import Wine, WineMissing  # noqa: E402 - behind the path to it
-
 SOURCES: Final = ROOT / "installer" / "shims"
 COMPILER: Final = "x86_64-w64-mingw32-gcc"
 PACKAGES: Final = ("wine", "wine64", "gcc-mingw-w64-x86-64")

@@ -209,12 +209,14 @@ def install_missing(packages: Sequence[str]) -> None:
     if not missing:
         return
     started = time.monotonic()
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    quiet = {"stdout": subprocess.DEVNULL, "env": environment, "check": True}
-    subprocess.run(["apt-get", "update", "-qq"], **quiet)  # type: ignore[call-overload] # one set of options for both
-    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
-    subprocess.run(install, **quiet)  # type: ignore[call-overload] # as above
+    _apt("update", "-qq")
+    _apt("install", "-y", "-qq", "--no-install-recommends", *missing)
     print(f"installed {' '.join(missing)} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _apt(*words: str) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", *words], stdout=subprocess.DEVNULL, env=environment, check=True)
 
 
 def _installed(name: str) -> bool:

@@ -1,6 +1,6 @@
 """Give a prefix of Wine the two parts of Windows 10 that Wine 8 lacks and the program needs.
 
-    python installer/wine_shims.py PREFIX
+    python -m installer.wine_shims PREFIX
 
 For tests only; on Windows these libraries are part of the system, and nothing of it is shipped.
 """
@@ -12,11 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from installer.windows_python import CannotAssemble, compile_c  # noqa: E402 - behind the path to it
-from installer.wine import Wine, WineMissing  # noqa: E402 - behind the path to it
+from installer.windows_python import CannotAssemble, compile_c
+from installer.wine import Wine, WineMissing
 
 ENVIRONMENT: Final = {
     # Intel's OpenMP in torch asks for the order of the cores, which Wine 8 does not tell.

@@ -90,7 +90,7 @@ class UpdateDesk:
             do(task)
         except (EngineError, Cancelled) as err:
             ended = err
-        except Exception as err:  # a mistake of ours ends this task, not the program
+        except Exception as err:  # the thread is its end: not told, the page would wait for ever
             logger.exception("%s of the update", task.phase)
             ended = internal(err)
         self._say_state()

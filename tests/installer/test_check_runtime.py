@@ -11,6 +11,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_a_runtime_comes_breaks_and_goes_in_the_whole_program() -> None:
-    command = [sys.executable, "installer/check_runtime.py", sys.executable, "-m", "engine"]
+    command = [sys.executable, "-m", "installer.check_runtime", sys.executable, "-m", "engine"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -51,7 +51,7 @@ def test_tests_run_last() -> None:
         "--platform win32",
         "lint-imports",
         "tests.golden",
-        "check_packages.py --quick --if-changed",
+        "check_packages --quick --if-changed",
     ):
         assert 0 < text.index(check) < tests
     assert "echo" not in text[tests:]

@@ -101,7 +101,7 @@ def test_what_may_not_be_in_a_lock(
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("check_lock.py --write", "--index-url https://packages.invalid", "our header"),
+        ("check_lock --write", "--index-url https://packages.invalid", "our header"),
         ("torch==2.13.0", "torch==2.13.1", "torch is 2.13.1, asked for: ==2.13.0"),
         ("\ntorch==", "\ntorch-of-another==", "torch is missing"),
         ("\npyinstaller==", "\nanother==", "pyinstaller is missing"),

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,20 +12,9 @@ from engine.runtime.catalogue import load
 from engine.weights.runtime_store import RuntimeStore
 from engine.weights.transfer import Listener
 from engine.weights.unpack import needed_bytes
+from installer import pin_runtime
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import FaultyServer, faulty_server
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def pin() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pin", ROOT / "installer" / "pin_runtime.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -55,24 +42,24 @@ def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str =
         server.files[f"/whl/{runtime.id}/torch/"] = "\n".join(links).encode()
 
 
-def run(pin: ModuleType, *words: str) -> int:
-    return int(pin.main(words))
+def run(*words: str) -> int:
+    return pin_runtime.main(words)
 
 
-def test_the_sources_are_no_release(pin: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(pin, "--check") == 1
+def test_the_sources_are_no_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--check") == 1
     said = capsys.readouterr().err
     assert "not pinned: index" in said
     assert "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl" in said
 
 
 def test_all_are_pinned_and_can_be_fetched(
-    pin: ModuleType, server: FaultyServer, tmp_path: Path, catalogue: Path
+    server: FaultyServer, tmp_path: Path, catalogue: Path
 ) -> None:
     publish(server, tmp_path / "wheels", catalogue)
     words = (f"{server.url}/whl", "--catalogue", str(catalogue))
-    assert run(pin, *words) == 0
-    assert run(pin, "--check", "--catalogue", str(catalogue)) == 0
+    assert run(*words) == 0
+    assert run("--check", "--catalogue", str(catalogue)) == 0
     known = load(catalogue)
     first = known.runtimes[0]
     path = tmp_path / "wheels" / first.wheels[0].filename
@@ -83,17 +70,17 @@ def test_all_are_pinned_and_can_be_fetched(
     assert text.count("# ") == paths.resource("runtime.toml").read_text("utf-8").count("# ")
     store = RuntimeStore(known)
     assert store.state("cu130").can_download
-    assert run(pin, *words) == 0
+    assert run(*words) == 0
     assert catalogue.read_text("utf-8") == text, "a second time changes nothing"
 
 
 def test_what_was_pinned_is_downloaded(
-    pin: ModuleType, server: FaultyServer, tmp_path: Path, catalogue: Path
+    server: FaultyServer, tmp_path: Path, catalogue: Path
 ) -> None:
     text = catalogue.read_text("utf-8").replace("cp312-cp312-win_amd64", "py3-none-any")
     catalogue.write_text(text, "utf-8")
     publish(server, tmp_path / "wheels", catalogue)
-    assert run(pin, f"{server.url}/whl/", "--catalogue", str(catalogue)) == 0
+    assert run(f"{server.url}/whl/", "--catalogue", str(catalogue)) == 0
     store = RuntimeStore(load(catalogue))
     (path,) = store.download("cu126", Listener())
     assert path.name == "torch-2.13.0+cu126-py3-none-any.whl"
@@ -101,7 +88,6 @@ def test_what_was_pinned_is_downloaded(
 
 @pytest.mark.parametrize("fault", ["no page", "no wheel", "no hash", "short hash"])
 def test_nothing_is_written_unless_all_is_there(
-    pin: ModuleType,
     server: FaultyServer,
     tmp_path: Path,
     catalogue: Path,
@@ -115,20 +101,22 @@ def test_nothing_is_written_unless_all_is_there(
     if fault == "no wheel":
         server.files["/whl/cu126/torch/"] = b"<html></html>"
     before = catalogue.read_text("utf-8")
-    assert run(pin, f"{server.url}/whl", "--catalogue", str(catalogue)) == 1
+    assert run(f"{server.url}/whl", "--catalogue", str(catalogue)) == 1
     assert catalogue.read_text("utf-8") == before
     assert "not pinned: " in capsys.readouterr().err
 
 
 def test_links_to_another_server_and_large_files(
-    pin: ModuleType, monkeypatch: pytest.MonkeyPatch, server: FaultyServer, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, server: FaultyServer, tmp_path: Path
 ) -> None:
     name = "torch-1-py3-none-any.whl"
-    found = pin.links_in(f'<a href="https://mirror.invalid/a/{name}">', "https://index.invalid/x/")
+    found = pin_runtime.links_in(
+        f'<a href="https://mirror.invalid/a/{name}">', "https://index.invalid/x/"
+    )
     assert found == {name: (f"https://mirror.invalid/a/{name}", "")}
     path = runtimes.wheel(tmp_path, {"torch/a.bin": "x" * 9, "torch/b.lib": "y"})
     server.files["/w.whl"] = path.read_bytes()
-    monkeypatch.setattr(pin, "_TAIL_BYTES", path.stat().st_size - 40)
-    size, members = pin._contents(f"{server.url}/w.whl")
+    monkeypatch.setattr(pin_runtime, "_TAIL_BYTES", path.stat().st_size - 40)
+    size, members = pin_runtime._contents(f"{server.url}/w.whl")
     assert size == path.stat().st_size
     assert members[0].filename == "torch/a.bin"

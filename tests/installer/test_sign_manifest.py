@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from engine import __version__
 from engine.updates import build
+from installer import sign_manifest
 
 ROOT = Path(__file__).parents[2]
 Output = pytest.CaptureFixture[str]
 SETUP = f"upreel-{__version__}-setup.exe"
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "sign_manifest", ROOT / "installer" / "sign_manifest.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sign_manifest = _load()
 
 
 class Desk:

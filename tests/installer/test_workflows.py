@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import shlex
 import shutil
@@ -56,12 +57,12 @@ def commands(name: str) -> Iterator[list[str]]:
 
 
 def calls_of_ours() -> list[tuple[str, ...]]:
-    """Every call of a script of ours: its path and what follows, with options out of lists."""
+    """Every call of a script of ours: its module and what follows, with options out of lists."""
     found = set()
     for name in NAMES:
         for words in commands(name):
             for place, word in enumerate(words):
-                if re.fullmatch(r"installer/\w+\.py", word):
+                if place and words[place - 1] == "-m" and word.startswith("installer."):
                     rest = [option for one in words[place + 1 :] for option in listed(name, one)]
                     found.add((word, *rest))
     return sorted(found)
@@ -80,7 +81,11 @@ def listed(name: str, word: str) -> list[str]:
 @functools.cache
 def help_of(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, *words, "--help"], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-m", *words, "--help"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     assert done.returncode == 0, f"{words}: {done.stderr}"
     return done.stdout
@@ -89,13 +94,13 @@ def help_of(*words: str) -> str:
 def test_there_are_calls_to_look_at() -> None:
     called = {call[0] for call in calls_of_ours()}
     needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "try_setup")
-    assert {f"installer/{name}.py" for name in (*needed, "defender", "release")} <= called
+    assert {f"installer.{name}" for name in (*needed, "defender", "release")} <= called
 
 
 @pytest.mark.parametrize("call", calls_of_ours(), ids=" ".join)
 def test_every_script_and_option_is_there(call: tuple[str, ...]) -> None:
     script, *words = call
-    assert (ROOT / script).is_file()
+    assert importlib.util.find_spec(script) is not None
     if not words:
         return
     said = help_of(script)
@@ -110,7 +115,7 @@ def test_every_script_and_option_is_there(call: tuple[str, ...]) -> None:
 
 def test_options_that_a_script_needs_are_given() -> None:
     for script, *words in calls_of_ours():
-        if script == "installer/sign_manifest.py":
+        if script == "installer.sign_manifest":
             usage = help_of(script, words[0]).partition("\n\n")[0]
             needed = re.findall(r"(--\w+)", re.sub(r"\[[^]]*\]", "", usage))
             assert set(needed) <= set(words), words
@@ -248,7 +253,7 @@ def test_an_unpinned_runtime_ends_a_release() -> None:
     assert places == sorted(places)
 
 
-ORDER = ("pin_runtime.py --check", "sign_manifest.py fill --check", "freeze.py")
+ORDER = ("pin_runtime --check", "sign_manifest fill --check", "installer.freeze")
 
 
 def test_the_document_names_all_secrets_and_variables() -> None:
