@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.jobs.endings import VIDEO_ENDINGS
+from engine import atomic
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
@@ -116,7 +117,7 @@ def write_zip(payload: Path, target: Path) -> None:
         for path in sorted(payload.rglob("*")):
             if path.is_file():
                 packed.write(path, f"{folder}/{path.relative_to(payload).as_posix()}")
-    part.replace(target)
+    atomic.replace(part, target)
 
 
 def write_sums(files: Sequence[Path], folder: Path) -> str:

@@ -16,6 +16,7 @@ _TOOLS: Final = ROOT / "installer" / "windows-tests.lock"
 
 FILES: Final = (
     # names and paths
+    "tests/engine/test_atomic.py",
     "tests/engine/test_winpaths.py",
     "tests/engine/memory/test_target.py",
     "tests/engine/pipeline/test_output.py",

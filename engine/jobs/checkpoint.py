@@ -6,8 +6,9 @@ import json
 import logging
 from pathlib import Path
 
+from engine import atomic
 from engine.errors import CheckpointMismatch, SourceMissing
-from engine.jobs.store import StoredJob, fingerprint, write_json
+from engine.jobs.store import StoredJob, fingerprint
 from engine.models import registry
 from engine.pipeline.segments import SegmentRecord
 from engine.plain import from_plain, to_plain
@@ -45,12 +46,12 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
-        write_json(_note(self._folder, record.number), to_plain(record))
+        atomic.write_json(_note(self._folder, record.number), to_plain(record))
         self._records.append(record)
 
     def complete(self) -> None:
         """The source has no more frames."""
-        write_json(self._end, len(self._records))
+        atomic.write_json(self._end, len(self._records))
 
     @property
     def _end(self) -> Path:

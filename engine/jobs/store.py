@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import filelock
 
+from engine import atomic
 from engine.errors import (
     CheckpointMismatch,
     DiskFull,
@@ -30,6 +29,7 @@ from engine.settings.schema import JobSettings
 
 VERSION = 1
 _FILE = "job.json"
+_TRY_S, _POLL_S = 0.2, 0.01  # who only looks whether a job is held holds it for an instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class JobStore:
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_json(folder / _FILE, to_plain(stored))
+            atomic.write_json(folder / _FILE, to_plain(stored))
         except OSError as err:
             raise _unwritable(folder, err) from err
         return folder
@@ -131,7 +131,7 @@ class JobStore:
             DiskFull, OutputUnwritable: The program's own folder cannot take it.
         """
         folder = self.folder(job_id)
-        lock = filelock.FileLock(folder / "lock", timeout=0)
+        lock = filelock.FileLock(folder / "lock", timeout=_TRY_S, poll_interval=_POLL_S)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
@@ -186,13 +186,3 @@ def fingerprint(source: Path) -> Fingerprint:
     except OSError:
         return Fingerprint(bytes=0, modified_ns=0)
     return Fingerprint(bytes=about.st_size, modified_ns=about.st_mtime_ns)
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write a file in one step: after a crash there is the old one or the new one."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        json.dump(data, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine import atomic
 from engine.errors import WeightsMissing
 from engine.models.own_weights import describe
 from engine.plan import Notice
@@ -51,7 +52,7 @@ def take(
             if target.exists() and sha256_of(target, control=listener.control) != digest:
                 store.quarantined(target, dataclasses.replace(described, filename=name))
             with store.writing():
-                part.replace(target)
+                atomic.replace(part, target)
             return _noted(target, digest, described, store)
 
 

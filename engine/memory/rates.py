@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import paths
+from engine import atomic, paths
 from engine.hardware import devices
 
 _VERSION = 2  # of the file; another one is not used, and replaced by the next job
@@ -143,15 +143,9 @@ def keep(rates: Rates) -> None:
         "cards": {card: dict(costs) for card, costs in rates.cards.items()},
         "jobs": {key: asdict(one) for key, one in rates.jobs.items()},
     }
-    file = _file()
-    part = file.with_suffix(f".{os.getpid()}.part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(data, indent=1), encoding="utf-8")
-        part.replace(file)
-    except OSError:  # the next job is predicted as before
-        with suppress(OSError):
-            part.unlink()
+    with suppress(OSError):  # the next job is predicted as before
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_json(_file(), data, indent=1)
 
 
 def learn(

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine import atomic
 from engine.ops.machine import current
 from engine.ops.taps import Form, Taps
 from engine.paths import cache_folder
@@ -267,8 +268,6 @@ def _remember(key: str, choice: ConvolutionChoice) -> None:
     """Write the file anew, in one step; a cache that cannot be written is measured again."""
     entry = {"form": choice.form, "reason": choice.reason, "ratio": choice.ratio}
     path = _path()
-    part = path.with_suffix(".part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(_read() | {key: entry}, indent=1), encoding="utf-8")
-        part.replace(path)
+        atomic.write_json(path, _read() | {key: entry}, indent=1)

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from engine import winpaths
+from engine import atomic, winpaths
 from engine.errors import (
     DiskFull,
     OutputError,
@@ -65,11 +65,9 @@ def publish(part: Path, output: Path, *, overwrite: bool) -> None:
     """
     try:
         if overwrite and not part.is_dir():
-            part.replace(output)
-        elif part.is_dir() or not _linked(part, output):
-            if os.path.lexists(output):
-                raise FileExistsError(output)
-            part.rename(output)
+            atomic.replace(part, output)
+        else:
+            atomic.rename(part, output)
     except FileExistsError as err:
         raise OutputExists(
             f"{output.name} appeared while the job ran.",
@@ -93,18 +91,6 @@ def translated(error: OSError, path: Path) -> OutputError:
         hint="Choose a folder of your own.",
         path=path,
     )
-
-
-def _linked(part: Path, output: Path) -> bool:
-    """Name the file by a hard link, which fails when the name is taken; False where it cannot."""
-    try:
-        output.hardlink_to(part)
-    except FileExistsError:
-        raise
-    except OSError:
-        return False  # FAT, some network drives
-    part.unlink()
-    return True
 
 
 def _check_name(output: Path) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine import atomic
 from engine.errors import OutputUnwritable
 from engine.paths import runtimes_folder
 from engine.plain import from_plain, to_plain
@@ -65,7 +66,7 @@ def write(folder: Path, installed: Installed) -> None:
     Raises:
         OSError: The folder cannot be written.
     """
-    _write(folder / MANIFEST, to_plain(installed))
+    atomic.write_json(folder / MANIFEST, to_plain(installed))
 
 
 def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> str:
@@ -103,7 +104,7 @@ def broken(folder: Path) -> str:
 def note_broken(folder: Path, why: str) -> None:
     """Keep it from the next start; a folder that cannot be written stays as it is."""
     with contextlib.suppress(OSError):
-        _write(folder / _BROKEN, {"why": why})
+        atomic.write_json(folder / _BROKEN, {"why": why})
 
 
 def forgive(folder: Path) -> None:
@@ -166,7 +167,7 @@ def choose(name: str) -> None:
     folder = runtimes_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / _CHOSEN, {"runtime": name})
+        atomic.write_json(folder / _CHOSEN, {"runtime": name})
     except OSError as err:
         raise OutputUnwritable(
             f"{folder} cannot be written: {err.strerror or err}.",
@@ -183,12 +184,3 @@ def _read(path: Path) -> Any:
     except (OSError, ValueError) as err:
         logger.warning("%s cannot be read: %s", path, err)
         return None
-
-
-def _write(path: Path, data: Any) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        json.dump(data, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -12,11 +12,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from engine import paths
+from engine import atomic, paths
 from engine.errors import EngineError, OutputUnwritable, SettingsError
 from engine.settings.presets import Preset, Value, applied
 from engine.settings.schema import JobSettings
-from engine.settings.store import replace_file, to_toml
+from engine.settings.store import to_toml
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ def _write(path: Path, title: str, description: str, changes: dict[str, Value]) 
     data: dict[str, Any] = {"title": title, "description": description, "settings": changes}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, to_toml(data))
+        atomic.write_text(path, to_toml(data))
     except OSError as err:
         raise _unwritable(path, err) from err
 

@@ -6,18 +6,15 @@ what a newer one wrote; comments do not survive. A settings class has a table of
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import re
-import tempfile
 import tomllib
 from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from engine import paths
+from engine import atomic, paths
 from engine.errors import OutputUnwritable, SettingsError
 from engine.settings.schema import EngineSettings
 
@@ -64,11 +61,11 @@ def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> 
         try:
             data = _read(path)
         except SettingsError:
-            path.replace(path.with_name(path.name + ".damaged"))
+            atomic.replace(path, path.with_name(path.name + ".damaged"))
             data = {}
         old = data.get(_TABLE)
         data[_TABLE] = (old if isinstance(old, dict) else {}) | dataclasses.asdict(settings)
-        replace_file(path, to_toml(data))
+        atomic.write_text(path, to_toml(data))
     except OSError as err:
         raise OutputUnwritable(
             f"The settings cannot be written to {path}.",
@@ -99,26 +96,6 @@ def _read(path: Path) -> dict[str, Any]:
             hint=err.strerror or str(err),
             path=path,
         ) from err
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file in one step: a reader sees the old text or the new one.
-
-    Raises:
-        OSError: The disk refuses; the old file is as it was.
-    """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
 
 
 def _table_lines(table: dict[str, Any], name: tuple[str, ...]) -> list[str]:

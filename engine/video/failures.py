@@ -10,7 +10,7 @@ from pathlib import Path
 
 from av.error import FFmpegError
 
-from engine import winpaths
+from engine import atomic, winpaths
 from engine.errors import DiskFull, OutputError, OutputUnwritable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -55,7 +55,7 @@ def _translated(err: FFmpegError | OSError, path: Path) -> OutputError:
 def rename_durably(path: Path, name: Path) -> None:
     """Give a closed file its name in the same folder so that a power cut takes neither back."""
     make_durable(path)
-    path.replace(name)
+    atomic.replace(path, name)
     if os.name == "posix":  # Windows keeps the folder itself safe
         folder = os.open(name.parent, os.O_RDONLY)
         try:

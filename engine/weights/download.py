@@ -6,6 +6,7 @@ import logging
 import os
 from pathlib import Path
 
+from engine import atomic
 from engine.errors import DownloadFailed, EngineError, HashMismatch
 from engine.weights.catalogue import PublishedFile
 from engine.weights.part_file import PartFile
@@ -41,7 +42,7 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
         if target.exists():
             logger.warning("%s", store.quarantined(target, file.state()).message)
         with store.writing():
-            part.replace(target)
+            atomic.replace(part, target)
         store.note(target, file.sha256)
 
 

@@ -9,8 +9,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +16,7 @@ from pathlib import Path
 
 import filelock
 
+from engine import atomic
 from engine.plain import from_plain, to_plain
 from engine.published import PublishedState
 
@@ -25,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 _FILE = "files.json"
 _LOCK_WAIT_S = 10.0
-_TRIES, _TRY_EVERY_S = 20, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +110,5 @@ class Ledger:
         with filelock.FileLock(self._folder / f"{_FILE}.lock", timeout=_LOCK_WAIT_S):
             records = list(self.records())
             yield records
-            part = self._folder / f"{_FILE}.part"
-            with part.open("w", encoding="utf-8", newline="\n") as file:
-                json.dump([to_plain(record) for record in records], file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            _replace(part, self._folder / _FILE)
-
-
-def _replace(part: Path, target: Path) -> None:
-    """Windows refuses for the instant in which somebody reads the target."""
-    for _ in range(_TRIES):
-        with contextlib.suppress(PermissionError):
-            part.replace(target)
-            return
-        time.sleep(_TRY_EVERY_S)
-    part.replace(target)
+            plain = [to_plain(record) for record in records]
+            atomic.write_json(self._folder / _FILE, plain, indent=1)

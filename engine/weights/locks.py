@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from engine.control import Control
 from engine.errors import WeightsBusy
 
 _TRY_S = 0.5  # whoever only looks whether a file is busy holds the lock for an instant
+_LOOK_S, _POLL_S = 0.05, 0.01  # so two programs that look do not take each other for one at work
+_looking = threading.Lock()  # nor do two threads
 
 
 class Locks:
@@ -53,13 +56,14 @@ class Locks:
         lock = self._lock(name)
         if not Path(lock.lock_file).exists():
             return False
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            return True
-        except OSError:  # a folder that can only be read
-            return False
-        lock.release()
+        with _looking:
+            try:
+                lock.acquire(timeout=_LOOK_S, poll_interval=_POLL_S)
+            except filelock.Timeout:
+                return True
+            except OSError:  # a folder that can only be read
+                return False
+            lock.release()
         return False
 
     def _lock(self, name: str) -> filelock.BaseFileLock:
@@ -68,7 +72,7 @@ class Locks:
 
 def _acquired(lock: filelock.BaseFileLock) -> bool:
     try:
-        lock.acquire(timeout=_TRY_S, poll_interval=0.02)
+        lock.acquire(timeout=_TRY_S, poll_interval=_POLL_S)
     except filelock.Timeout:
         return False
     return True

@@ -10,11 +10,10 @@ import contextlib
 import errno
 import os
 import shutil
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from engine import atomic
 from engine.errors import (
     HashMismatch,
     RuntimeBroken,
@@ -35,7 +34,6 @@ from engine.weights.transfer import Listener
 from engine.weights.unpack import long_path, needed_bytes, unpack
 
 _TEMPORARY, _GONE = ".unpack-", ".gone-"
-_TRIES, _TRY_EVERY_S = 40 if sys.platform == "win32" else 1, 0.25
 _HELD = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.ENOTEMPTY)
 
 
@@ -208,7 +206,7 @@ class RuntimeStore(RuntimeShelf):
                 folders.write(temporary, about)
             self._drop(target, runtime.id)
             with writing(self.folder):
-                _rename(temporary, target)
+                atomic.rename(temporary, target)
         finally:
             shutil.rmtree(long_path(temporary), ignore_errors=True)
 
@@ -218,7 +216,7 @@ class RuntimeStore(RuntimeShelf):
             return
         gone = self.folder / f"{_GONE}{folder.name}-{os.getpid()}"
         try:
-            _rename(folder, gone)
+            atomic.rename(folder, gone)
         except OSError as err:
             if err.errno in _HELD:
                 raise _in_use(name) from err
@@ -263,16 +261,6 @@ class RuntimeStore(RuntimeShelf):
 
     def _need(self, bytes_: int) -> None:
         need(self.folder, self.wheels.free_bytes(), bytes_)
-
-
-def _rename(source: Path, target: Path) -> None:
-    """Windows refuses while a scanner for viruses looks at what was just written."""
-    for _ in range(_TRIES - 1):
-        with contextlib.suppress(PermissionError):
-            source.rename(target)
-            return
-        time.sleep(_TRY_EVERY_S)
-    source.rename(target)
 
 
 def _behind(done: int, total: int, tell: Tell) -> Tell:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from engine import atomic
 from engine.control import Control
 from engine.errors import (
     DiskFull,
@@ -197,7 +198,7 @@ class Store:
         names = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
         aside = next(p for p in map(self.shelf.target, names) if not p.exists())
         with self.writing():
-            path.replace(aside)
+            atomic.replace(path, aside)
             self._ledger.forget({path})
         return _mismatch(aside, state)
 

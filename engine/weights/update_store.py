@@ -12,7 +12,7 @@ import dataclasses
 import logging
 from pathlib import Path
 
-from engine import __version__, winpaths
+from engine import __version__, atomic, winpaths
 from engine.control import Control
 from engine.errors import DownloadFailed, HashMismatch, WeightsBusy, WeightsError
 from engine.paths import cache_folder
@@ -90,8 +90,8 @@ class UpdateStore:
         is_newer = manifest.is_newer(found.version, self._version)
         with writing(self.folder):
             if is_newer:
-                _write(self.folder / manifest.NAME, content)
-                _write(self.folder / manifest.SIGNATURE, signatures)
+                atomic.write_bytes(self.folder / manifest.NAME, content)
+                atomic.write_bytes(self.folder / manifest.SIGNATURE, signatures)
             self._sweep(found.setup.name if is_newer else "")
 
     def download(self, listener: Listener) -> None:
@@ -195,12 +195,6 @@ class UpdateStore:
             if path.name not in kept:
                 with contextlib.suppress(OSError):  # it runs, or a scanner looks at it
                     path.unlink()
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def _here() -> Source:

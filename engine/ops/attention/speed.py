@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import logging
 import math
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine import atomic
 from engine.ops.attention.backend import Backend
 from engine.paths import cache_folder
 
@@ -151,6 +151,4 @@ def _remember(key: str, entry: dict[str, Any]) -> None:
     path = _path()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(_read() | {key: entry}, file, indent=1)
-        Path(file.name).replace(path)
+        atomic.write_json(path, _read() | {key: entry}, indent=1)

@@ -13,13 +13,12 @@ import importlib.util
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine import paths
+from engine import atomic, paths
 
 _log = logging.getLogger(__name__)
 _IS_WINDOWS = sys.platform == "win32"
@@ -160,8 +159,6 @@ def _write(path: Path, cubin: bytes) -> None:
     """Cache it if the disk lets us; nobody ever sees half a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(cubin).digest() + cubin)
-        Path(file.name).replace(path)
+        atomic.write_bytes(path, hashlib.sha256(cubin).digest() + cubin)
     except OSError as err:
         _log.info("kernel not cached: %s", err)

@@ -244,24 +244,6 @@ def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
     assert path.read_bytes() == b"wrong"
 
 
-def test_a_ledger_that_is_being_read_is_replaced_a_moment_later(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, tries = Path.replace, list[Path]()
-
-    def replace(self: Path, target: Path) -> Path:
-        tries.append(self)
-        if len(tries) < 3:
-            raise PermissionError(errno.EACCES, "in use")
-        return real(self, target)
-
-    put(store)
-    monkeypatch.setattr(Path, "replace", replace)
-    store.ready("tiny")
-    assert len(tries) == 3
-    assert store.state("tiny").state == "here"
-
-
 def test_reading_can_be_stopped(store: Store) -> None:
     put(store)
     control = Control()
