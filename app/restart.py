@@ -20,7 +20,7 @@ from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
-from engine import commands, paths
+from engine import atomic, commands, paths
 from engine.plain import from_plain, to_plain
 from engine.settings.schema import JobSettings
 
@@ -109,7 +109,7 @@ def write(waiting: Waiting) -> str:
     try:
         if waiting.films:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(to_plain(waiting)), encoding="utf-8")
+            atomic.write_json(file, to_plain(waiting))
         else:
             file.unlink(missing_ok=True)
     except OSError as err:
