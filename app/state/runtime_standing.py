@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from engine.errors import ErrorInfo
+from app.state.work import Work
 from engine.events import RuntimesListed
 from engine.runtime.state import Phase, RuntimeState
 
@@ -26,31 +26,11 @@ class Situation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What is done to a runtime now, or the error it ended with; MB are 10**6 bytes."""
+class Task(Work):
+    """What is done to a runtime."""
 
     runtime: str  # its id; the file's name until an imported one is known
     phase: Phase
-    done_mb: float = 0.0
-    total_mb: float = 0.0  # 0 while unknown
-    mb_per_second: float = 0.0
-    seconds_left: float = 0.0  # 0 while unknown
-    error: ErrorInfo | None = None
-
-    @property
-    def runs(self) -> bool:
-        """True from the order on until it has ended."""
-        return self.error is None
-
-    @property
-    def waits(self) -> bool:
-        """True while nothing can be counted."""
-        return self.runs and not (self.done_mb or self.total_mb)
-
-    @property
-    def share(self) -> float:
-        """Finished part, 0 to 1."""
-        return min(1.0, self.done_mb / self.total_mb) if self.total_mb else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

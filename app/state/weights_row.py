@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from engine.errors import ErrorInfo
+from app.state.work import Work
 from engine.published import Phase, PublishedState
 
 MB = 1e6  # bytes
@@ -17,30 +17,10 @@ def size_of(file: PublishedState) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """What is done to one file, or what it ended with."""
+class Transfer(Work):
+    """What is done to one file."""
 
     phase: Phase
-    done_mb: float = 0.0
-    total_mb: float = 0.0  # 0 while unknown
-    mb_per_second: float = 0.0
-    seconds_left: float = 0.0  # 0 while unknown
-    error: ErrorInfo | None = None
-
-    @property
-    def runs(self) -> bool:
-        """True from the order on until it has ended."""
-        return self.error is None
-
-    @property
-    def waits(self) -> bool:
-        """True while other files have their turn."""
-        return self.runs and not (self.done_mb or self.total_mb)
-
-    @property
-    def share(self) -> float:
-        """Finished part, 0 to 1."""
-        return min(1.0, self.done_mb / self.total_mb) if self.total_mb else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

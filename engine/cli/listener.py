@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from engine import commands as c
 from engine import events as e
 from engine.cli import words
-from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
-from engine.cli.inbox import Inbox, Interrupted, interrupts
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.inbox import Interrupted
 from engine.cli.progress import Progress, progress_on
-from engine.errors import InternalError
+from engine.cli.session import Session, session
 from engine.plan import Plan
 from engine.report import Report
 from engine.settings.schema import EngineSettings
+
+_GO_ON = "Run `python -m engine resume --all` to go on."
 
 
 def run_jobs(
@@ -24,26 +26,22 @@ def run_jobs(
     Returns:
         Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
     """
-    inbox = Inbox()
-    engine = context.services.open(inbox, settings)
-    listener = _Listener(context, engine, [job.job_id for job in jobs])
-    engine.start()
-    try:
-        with interrupts(inbox):
+    with session(context, settings) as engine:
+        listener = _Listener(context, engine, [job.job_id for job in jobs])
+        try:
             for command in (*jobs, c.StartQueue()):
                 engine.send(command)
             while listener.is_waiting:
-                listener.hear(inbox.next())
-    finally:
-        listener.progress.clear()
-        engine.close()
+                listener.hear(engine.next(hint=_GO_ON))
+        finally:
+            listener.progress.clear()
     return listener.finish()
 
 
 class _Listener:
     """Shows events until every job has ended."""
 
-    def __init__(self, context: Context, engine: Front, job_ids: list[str]) -> None:
+    def __init__(self, context: Context, engine: Session, job_ids: list[str]) -> None:
         self.progress: Progress = progress_on(context.console.err)
         self._console = context.console
         self._engine = engine
@@ -65,7 +63,7 @@ class _Listener:
         if isinstance(event, Interrupted):
             self._stop()
             return
-        if self._console.json and not isinstance(event, e.EngineClosed):
+        if self._console.json:
             self._console.data(event, event=type(event).__name__)
         match event:
             case e.StageProgress() if not self._stopping:  # no bar that hides the cursor any more
@@ -82,11 +80,6 @@ class _Listener:
                 self._console.notice(event.notice)
             case e.JobFinished() | e.JobFailed() | e.JobCancelled() | e.JobRejected():
                 self._ended(event)
-            case e.EngineClosed():
-                raise InternalError(
-                    "The engine ended before its jobs.",
-                    hint="Run `python -m engine resume --all` to go on.",
-                )
 
     def finish(self) -> int:
         """Last words and the exit status."""

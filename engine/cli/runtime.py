@@ -12,15 +12,15 @@ from typing import Any
 
 from engine import commands as c
 from engine import events as e
-from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
-from engine.cli.inbox import Inbox, Interrupted, interrupts
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.inbox import Interrupted
+from engine.cli.session import Session, session
 from engine.cli.weights_line import WeightsLine, line_on
-from engine.errors import InternalError, RuntimeBroken, RuntimePackError
+from engine.errors import RuntimeBroken, RuntimePackError
 from engine.plain import to_plain
 from engine.report import RuntimeTrial
 from engine.runtime import start
 from engine.runtime.state import RuntimeState
-from engine.settings.store import load_engine_settings
 from engine.units import bytes_text
 
 _EXAMPLES = """examples:
@@ -165,17 +165,16 @@ def _line(state: RuntimeState, suited: str) -> str:
 class _Talk:
     """An engine that is asked about runtimes only."""
 
-    def __init__(self, context: Context, engine: Front, inbox: Inbox) -> None:
+    def __init__(self, context: Context, engine: Session) -> None:
         self._console = context.console
         self._engine = engine
-        self._inbox = inbox
         self._line: WeightsLine = line_on(context.console.err)
 
     def listed(self) -> e.RuntimesListed:
         """Where every runtime stands."""
         self._engine.send(c.ListRuntimes())
         while True:
-            event = self._next()
+            event = self._engine.next()
             if isinstance(event, e.RuntimesListed):
                 return event
             if isinstance(event, e.RuntimeFailed):
@@ -188,7 +187,7 @@ class _Talk:
         self._engine.send(command)
         try:
             while True:
-                event = self._next()
+                event = self._engine.next()
                 if isinstance(event, Interrupted):
                     self._engine.send(c.StopRuntime())
                 status = self._heard(event) if isinstance(event, e.RuntimeEvent) else None
@@ -217,21 +216,9 @@ class _Talk:
         self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
         return CANCELLED
 
-    def _next(self) -> e.Event:
-        event = self._inbox.next()
-        if isinstance(event, e.EngineClosed):
-            raise InternalError("The engine ended before its work.", hint="Try again.")
-        return event
-
 
 @contextlib.contextmanager
 def _talk(context: Context) -> Iterator[_Talk]:
     """An engine for runtime commands, closed at the end."""
-    inbox = Inbox()
-    engine = context.services.open(inbox, load_engine_settings())
-    engine.start()
-    try:
-        with interrupts(inbox):
-            yield _Talk(context, engine, inbox)
-    finally:
-        engine.close()
+    with session(context) as engine:
+        yield _Talk(context, engine)

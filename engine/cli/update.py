@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine import events as e
-from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
-from engine.cli.inbox import Inbox, Interrupted, interrupts
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.inbox import Interrupted
+from engine.cli.session import Session, session
 from engine.cli.weights_line import WeightsLine, line_on
-from engine.errors import InternalError
 from engine.plain import to_plain
-from engine.settings.store import load_engine_settings
 from engine.units import bytes_text
 from engine.updates import messages as m
 
@@ -102,10 +101,9 @@ class _Ended(Exception):
 class _Talk:
     """An engine that is asked about updates only."""
 
-    def __init__(self, context: Context, engine: Front, inbox: Inbox) -> None:
+    def __init__(self, context: Context, engine: Session) -> None:
         self._console = context.console
         self._engine = engine
-        self._inbox = inbox
         self._line: WeightsLine = line_on(context.console.err)
         self.state = m.UpdateState(version="")
 
@@ -116,7 +114,7 @@ class _Talk:
             _Ended: It failed, or somebody pressed Ctrl-C.
         """
         self._engine.send(command)
-        while not self._is_over(self._inbox.next()):
+        while not self._is_over(self._engine.next()):
             pass
 
     def _is_over(self, event: e.Event) -> bool:
@@ -140,19 +138,11 @@ class _Talk:
                 self._line.clear()
                 self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
                 raise _Ended(CANCELLED)
-            case e.EngineClosed():
-                raise InternalError("The engine ended before its work.", hint="Try again.")
         return False
 
 
 @contextlib.contextmanager
 def _talk(context: Context) -> Iterator[_Talk]:
     """An engine for these commands, closed at the end."""
-    inbox = Inbox()
-    engine = context.services.open(inbox, load_engine_settings())
-    engine.start()
-    try:
-        with interrupts(inbox):
-            yield _Talk(context, engine, inbox)
-    finally:
-        engine.close()
+    with session(context) as engine:
+        yield _Talk(context, engine)

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from engine import commands as c
 from engine import events as e
-from engine.cli.context import CANCELLED, DONE, FAILED, Context, Front
-from engine.cli.inbox import Inbox, Interrupted, interrupts
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.inbox import Interrupted
+from engine.cli.session import Session, session
 from engine.cli.weights_line import WeightsLine, line_on
-from engine.errors import InternalError
-from engine.settings.store import load_engine_settings
 from engine.units import bytes_text
 
 _DONE = {
@@ -25,10 +24,9 @@ _DONE = {
 class WeightsTalk:
     """An engine that is asked about model files only."""
 
-    def __init__(self, context: Context, engine: Front, inbox: Inbox) -> None:
+    def __init__(self, context: Context, engine: Session) -> None:
         self._console = context.console
         self._engine = engine
-        self._inbox = inbox
         self._line: WeightsLine = line_on(context.console.err)
         self._open: list[str] = []
         self._failed = self._stopping = False
@@ -37,7 +35,7 @@ class WeightsTalk:
         """Where every file stands."""
         self._engine.send(c.ListWeights())
         while True:
-            event = self._next()
+            event = self._engine.next()
             if isinstance(event, e.WeightsListed):
                 return event
             if isinstance(event, Interrupted):
@@ -54,19 +52,13 @@ class WeightsTalk:
             self._engine.send(command)
         try:
             while self._open:
-                self._hear(self._next())
+                self._hear(self._engine.next())
         finally:
             self._line.clear()
         if self._stopping:
             self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
             return CANCELLED
         return FAILED if self._failed else DONE
-
-    def _next(self) -> e.Event:
-        event = self._inbox.next()
-        if isinstance(event, e.EngineClosed):
-            raise InternalError("The engine ended before its work.", hint="Try again.")
-        return event
 
     def _hear(self, event: e.Event) -> None:
         if isinstance(event, Interrupted):
@@ -108,11 +100,5 @@ class WeightsTalk:
 @contextlib.contextmanager
 def talk(context: Context) -> Iterator[WeightsTalk]:
     """An engine for weights commands, closed at the end."""
-    inbox = Inbox()
-    engine = context.services.open(inbox, load_engine_settings())
-    engine.start()
-    try:
-        with interrupts(inbox):
-            yield WeightsTalk(context, engine, inbox)
-    finally:
-        engine.close()
+    with session(context) as engine:
+        yield WeightsTalk(context, engine)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,11 +10,11 @@ from pathlib import Path
 from engine import commands as c
 from engine import events as e
 from engine.control import Control
-from engine.errors import Cancelled, EngineError, RuntimeBroken, RuntimeBusy
+from engine.errors import EngineError, RuntimeBroken, RuntimeBusy
 from engine.hardware import devices
 from engine.jobs import runtime_trial
-from engine.jobs.meter import Amount, Meter
-from engine.jobs.mistakes import internal
+from engine.jobs.meter import Amount
+from engine.jobs.one_task import End, OneTask, Task
 from engine.report import RuntimeTrial
 from engine.runtime import folder as folders
 from engine.runtime import start
@@ -24,9 +22,6 @@ from engine.runtime.catalogue import Runtime
 from engine.runtime.state import Phase, RuntimeState
 from engine.weights.runtime_check import Machine, advice
 from engine.weights.runtime_store import RuntimeStore
-from engine.weights.transfer import Listener
-
-logger = logging.getLogger(__name__)
 
 Try = Callable[[Path, Control], RuntimeTrial]
 
@@ -46,7 +41,7 @@ class RuntimeDesk:
         self._sink = sink
         self._own_store = store
         self._try = try_ or runtime_trial.tried
-        self._task: _Task | None = None
+        self._tasks: OneTask[_Task] = OneTask("runtime", afterwards=self._say_all)
 
     def answer(self, command: c.RuntimeCommand) -> None:
         """Take a command; returns at once."""
@@ -54,23 +49,20 @@ class RuntimeDesk:
             case c.ListRuntimes():
                 self._say_all()
             case c.StopRuntime():
-                if self._task is not None:
-                    self._task.control.cancel()
+                self._tasks.stop()
             case c.InstallRuntime(runtime=name):
-                self._begin(_Task(self._sink, name, "download"), partial(self._install, name))
+                self._begin(name, "download", partial(self._install, name))
             case c.ImportRuntime(paths=paths):
-                name = ", ".join(path.name for path in paths)
-                self._begin(_Task(self._sink, name, "import"), partial(self._import, paths))
+                names = ", ".join(path.name for path in paths)
+                self._begin(names, "import", partial(self._import, paths))
             case c.UseRuntime(runtime=name):
-                self._begin(_Task(self._sink, name, "use"), partial(self._use, name))
+                self._begin(name, "use", partial(self._use, name))
             case c.RemoveRuntime(runtime=name):
-                self._begin(_Task(self._sink, name, "remove"), partial(self._remove, name))
+                self._begin(name, "remove", partial(self._remove, name))
 
     def close(self, timeout_s: float) -> None:
         """End what runs within that time; what was loaded stays for the next start."""
-        if self._task is not None and self._task.thread is not None:
-            self._task.control.cancel()
-            self._task.thread.join(timeout_s)
+        self._tasks.close(timeout_s)
 
     @property
     def _store(self) -> RuntimeStore:
@@ -78,61 +70,42 @@ class RuntimeDesk:
             self._own_store = RuntimeStore()
         return self._own_store
 
-    def _begin(self, task: _Task, do: Callable[[_Task], str]) -> None:
-        running = self._task
-        if running is not None and not running.has_ended:
-            refusal = RuntimeBusy(
-                f"Upreel is at work on the NVIDIA runtime {running.runtime} already.",
-                hint="Wait until that has finished, or stop it.",
-                runtime=running.runtime,
-            )
-            task.end(refusal)
+    def _begin(self, name: str, phase: Phase, do: Callable[[_Task], None]) -> None:
+        task, running = _Task(self._sink, name, phase), self._tasks.running
+        if running is None:
+            self._tasks.begin(task, do)
             return
-        self._task = task
-        before = running.thread if running is not None else None
-        task.thread = threading.Thread(
-            target=self._work, args=(task, do, before), name="runtime", daemon=True
+        refusal = RuntimeBusy(
+            f"Upreel is at work on the NVIDIA runtime {running.runtime} already.",
+            hint="Wait until that has finished, or stop it.",
+            runtime=running.runtime,
         )
-        task.thread.start()
+        task.end(refusal)
 
     # --- in the thread
 
-    def _work(
-        self, task: _Task, do: Callable[[_Task], str], before: threading.Thread | None
-    ) -> None:
-        if before is not None:
-            before.join()  # it has ended but for its last words
-        try:
-            ended: str | EngineError | Cancelled = do(task)
-        except (EngineError, Cancelled) as err:
-            ended = err
-        except Exception as err:  # a mistake of ours ends this task, not the program
-            logger.exception("%s of the runtime %s", task.phase, task.runtime)
-            ended = internal(err)
-        task.end(ended)
-        self._say_all()
+    def _install(self, name: str, task: _Task) -> None:
+        if not self._store.is_whole(name):
+            wheels = self._store.download(name, task.listener)
+            self._unpack(self._store.catalogue.runtime(name), wheels, task)
+        self._use(name, task)
 
-    def _install(self, name: str, task: _Task) -> str:
-        if self._store.is_whole(name):
-            return self._use(name, task)
-        wheels = self._store.download(name, task.listener)
-        return self._unpack(self._store.catalogue.runtime(name), wheels, task)
-
-    def _import(self, paths: Sequence[Path], task: _Task) -> str:
+    def _import(self, paths: Sequence[Path], task: _Task) -> None:
         runtime, wheels = self._store.recognise(paths, task.listener)
         task.runtime = runtime.id
-        return self._unpack(runtime, wheels, task)
+        self._unpack(runtime, wheels, task)
+        self._use(runtime.id, task)
 
-    def _unpack(self, runtime: Runtime, wheels: Sequence[Path], task: _Task) -> str:
+    def _unpack(self, runtime: Runtime, wheels: Sequence[Path], task: _Task) -> None:
         task.begin("unpack")
         self._store.install(runtime, wheels, task.listener)
-        return self._use(runtime.id, task)
 
-    def _use(self, name: str, task: _Task) -> str:
+    def _use(self, name: str, task: _Task) -> None:
         """Try it, then let the next start take it."""
         if not name:
             self._store.use("")
-            return "The next start takes the torch that came with the program."
+            task.message = "The next start takes the torch that came with the program."
+            return
         folder = self._store.folder_of(name)
         self._store.forgive(name)
         self._store.check(name)
@@ -145,11 +118,13 @@ class RuntimeDesk:
         self._store.use(name)
         task.begin("use")
         where = f"it computes on {found.card}" if found.card else "no card was seen by it"
-        return f"The next start takes torch {found.torch} of the NVIDIA runtime {name}; {where}."
+        task.message = (
+            f"The next start takes torch {found.torch} of the NVIDIA runtime {name}; {where}."
+        )
 
-    def _remove(self, name: str, task: _Task) -> str:
+    def _remove(self, name: str, task: _Task) -> None:
         self._store.remove(name)
-        return f"The NVIDIA runtime {name} is removed."
+        task.message = f"The NVIDIA runtime {name} is removed."
 
     def _say_all(self) -> None:
         try:
@@ -158,52 +133,40 @@ class RuntimeDesk:
             self._sink.emit(e.RuntimeFailed(runtime="", phase="use", error=err.info()))
 
 
-class _Task:
-    """One thing that is being done: its phases become events."""
-
+class _Task(Task):
     def __init__(self, sink: e.EventSink, runtime: str, phase: Phase) -> None:
+        super().__init__(sink)
         self.runtime = runtime
-        self.phase: Phase = phase
-        self.control = Control()
-        self.thread: threading.Thread | None = None
-        self.has_ended = False
-        self._sink = sink
+        self.message = ""  # what was done
+        self._phase: Phase = phase
 
-    @property
-    def listener(self) -> Listener:
-        """For the phase that runs."""
-        return Listener(tell=Meter(self._say), control=self.control)
+    def __str__(self) -> str:
+        return f"{self._phase} of the runtime {self.runtime}"
 
     def begin(self, phase: Phase) -> None:
         """The next phase."""
-        self.phase = phase
-        self._say(Amount())
+        self._phase = phase
+        self.say(Amount())
 
-    def end(self, how: str | EngineError | Cancelled) -> None:
-        """Say how it ended."""
-        self.has_ended = True  # before it is said: the answer to it may be the next wish
-        event: e.RuntimeEvent
-        match how:
-            case str():
-                event = e.RuntimeDone(runtime=self.runtime, phase=self.phase, message=how)
-            case EngineError():
-                logger.warning("%s of the runtime %s: %s", self.phase, self.runtime, how.message)
-                error = how.info()
-                event = e.RuntimeFailed(runtime=self.runtime, phase=self.phase, error=error)
-            case _:
-                event = e.RuntimeStopped(runtime=self.runtime, phase=self.phase)
-        self._sink.emit(event)
-
-    def _say(self, amount: Amount) -> None:
-        event = e.RuntimeProgress(
+    def progress(self, amount: Amount) -> e.RuntimeEvent:
+        return e.RuntimeProgress(
             runtime=self.runtime,
-            phase=self.phase,
+            phase=self._phase,
             done_mb=amount.done_mb,
             total_mb=amount.total_mb,
             mb_per_second=amount.mb_per_second,
             seconds_left=amount.seconds_left,
         )
-        self._sink.emit(event)
+
+    def last_word(self, why: End) -> e.RuntimeEvent:
+        about, phase = self.runtime, self._phase
+        match why:
+            case None:
+                return e.RuntimeDone(runtime=about, phase=phase, message=self.message)
+            case EngineError():
+                return e.RuntimeFailed(runtime=about, phase=phase, error=why.info())
+            case _:
+                return e.RuntimeStopped(runtime=about, phase=phase)
 
 
 def listed(store: RuntimeStore) -> e.RuntimesListed:

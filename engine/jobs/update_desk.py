@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-import threading
 from collections.abc import Callable
+from functools import partial
 
-from engine import events as e
-from engine.control import Control
-from engine.errors import Cancelled, EngineError
-from engine.jobs.meter import Amount, Meter
-from engine.jobs.mistakes import internal
+from engine.errors import EngineError
+from engine.events import EventSink
+from engine.jobs.meter import Amount
+from engine.jobs.one_task import End, OneTask, Task
 from engine.jobs.update_start import check_installable
 from engine.updates import messages as m
 from engine.updates.errors import UpdateBusy
-from engine.weights.transfer import Listener
 from engine.weights.update_store import UpdateStore
-
-logger = logging.getLogger(__name__)
 
 
 class UpdateDesk:
@@ -29,10 +24,10 @@ class UpdateDesk:
         store: Of this machine; made when first asked for.
     """
 
-    def __init__(self, sink: e.EventSink, store: UpdateStore | None = None) -> None:
+    def __init__(self, sink: EventSink, store: UpdateStore | None = None) -> None:
         self._sink = sink
         self._own_store = store
-        self._task: _Task | None = None
+        self._tasks: OneTask[_Task] = OneTask("update")
         self._was_checked = False
 
     def answer(self, command: m.UpdateCommand) -> None:
@@ -41,14 +36,13 @@ class UpdateDesk:
             case m.ShowUpdate():
                 self._say_state()
             case m.StopUpdate():
-                if self._task is not None:
-                    self._task.control.cancel()
+                self._tasks.stop()
             case m.CheckUpdate():
-                self._begin(_Task(self._sink, "check"), self._check)
+                self._begin("check", self._check)
             case m.DownloadUpdate():
-                self._begin(_Task(self._sink, "download"), self._download)
+                self._begin("download", self._download)
             case m.InstallUpdate():
-                self._begin(_Task(self._sink, "install"), self._install)
+                self._begin("install", self._install)
 
     def tidy(self) -> None:
         """Delete the setup that brought this version, and what else is of no use any more."""
@@ -56,9 +50,7 @@ class UpdateDesk:
 
     def close(self, timeout_s: float) -> None:
         """End what runs within that time; what was loaded stays for the next start."""
-        if self._task is not None and self._task.thread is not None:
-            self._task.control.cancel()
-            self._task.thread.join(timeout_s)
+        self._tasks.close(timeout_s)
 
     @property
     def _store(self) -> UpdateStore:
@@ -66,35 +58,21 @@ class UpdateDesk:
             self._own_store = UpdateStore()
         return self._own_store
 
-    def _begin(self, task: _Task, do: Callable[[_Task], None]) -> None:
-        running = self._task
-        if running is not None and running.thread is not None and running.thread.is_alive():
-            task.end(
-                UpdateBusy(
-                    "Upreel is at work on the update already.",
-                    hint="Wait until that has finished, or stop it.",
-                )
-            )
-            return
-        self._task = task
-        task.thread = threading.Thread(
-            target=self._work, args=(task, do), name="update", daemon=True
-        )
-        task.thread.start()
+    def _begin(self, phase: m.Phase, do: Callable[[_Task], None]) -> None:
+        task = _Task(self._sink, phase)
+        if self._tasks.running is None:
+            self._tasks.begin(task, partial(self._do, do))
+        else:
+            busy = "Upreel is at work on the update already."
+            task.end(UpdateBusy(busy, hint="Wait until that has finished, or stop it."))
 
     # --- in the thread
 
-    def _work(self, task: _Task, do: Callable[[_Task], None]) -> None:
-        ended: EngineError | Cancelled | None = None
+    def _do(self, do: Callable[[_Task], None], task: _Task) -> None:
         try:
             do(task)
-        except (EngineError, Cancelled) as err:
-            ended = err
-        except Exception as err:  # the thread is its end: not told, the page would wait for ever
-            logger.exception("%s of the update", task.phase)
-            ended = internal(err)
-        self._say_state()
-        task.end(ended)
+        finally:
+            self._say_state()  # before the last word: who hears that knows it
 
     def _check(self, task: _Task) -> None:
         self._store.check(task.control)
@@ -112,39 +90,28 @@ class UpdateDesk:
         self._sink.emit(m.UpdateKnown(state=state))
 
 
-class _Task:
-    """One thing that is being done: how far it is becomes events."""
+class _Task(Task):
+    def __init__(self, sink: EventSink, phase: m.Phase) -> None:
+        super().__init__(sink)
+        self._phase: m.Phase = phase
 
-    def __init__(self, sink: e.EventSink, phase: m.Phase) -> None:
-        self.phase: m.Phase = phase
-        self.control = Control()
-        self.thread: threading.Thread | None = None
-        self._sink = sink
+    def __str__(self) -> str:
+        return f"{self._phase} of the update"
 
-    @property
-    def listener(self) -> Listener:
-        """Says how far it is."""
-        return Listener(tell=Meter(self._say), control=self.control)
-
-    def end(self, how: EngineError | Cancelled | None) -> None:
-        """Say how it ended; None is well."""
-        event: m.UpdateEvent
-        match how:
-            case None:
-                event = m.UpdateDone(phase=self.phase)
-            case EngineError():
-                logger.warning("%s of the update: %s", self.phase, how.message)
-                event = m.UpdateFailed(phase=self.phase, error=how.info())
-            case _:
-                event = m.UpdateStopped(phase=self.phase)
-        self._sink.emit(event)
-
-    def _say(self, amount: Amount) -> None:
-        event = m.UpdateProgress(
-            phase=self.phase,
+    def progress(self, amount: Amount) -> m.UpdateEvent:
+        return m.UpdateProgress(
+            phase=self._phase,
             done_mb=amount.done_mb,
             total_mb=amount.total_mb,
             mb_per_second=amount.mb_per_second,
             seconds_left=amount.seconds_left,
         )
-        self._sink.emit(event)
+
+    def last_word(self, why: End) -> m.UpdateEvent:
+        match why:
+            case None:
+                return m.UpdateDone(phase=self._phase)
+            case EngineError():
+                return m.UpdateFailed(phase=self._phase, error=why.info())
+            case _:
+                return m.UpdateStopped(phase=self._phase)

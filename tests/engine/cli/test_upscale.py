@@ -173,7 +173,7 @@ def test_an_engine_that_ends_early_is_said(command_line: CommandLine) -> None:
     command_line.services.script = lambda engine: engine.sink.emit(events.EngineClosed())
     ended = command_line("upscale", "a.mp4")
     assert ended.status == 1
-    assert "error[internal-error]: The engine ended before its jobs." in ended.err
+    assert "error[internal-error]: The engine ended before its work." in ended.err
 
 
 def test_events_of_another_thread_are_heard(command_line: CommandLine) -> None:
