@@ -5,9 +5,9 @@
     python -m installer.check_packages --if-changed     only when something has changed since
     python -m installer.check_packages --record     keep what passed in packages_seen.json
 
-`--quick` is the first part of the whole. Needs Debian, with root's rights where packages are
-missing, and the extra `dev`. One line for each step with its seconds and what it said; the exit
-status is 0 when all passed.
+`--quick` is a part of the whole, whose two lanes keep two cores busy. Needs Debian, with root's
+rights where packages are missing, and the extra `dev`. One line for each step with its seconds and
+what it said; the exit status is 0 when all passed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +32,7 @@ from installer.wine import install_missing
 
 ROOT = Path(__file__).resolve().parents[1]
 _RECORD = ROOT / "installer" / SEEN
-_DEBIAN = ("nsis", "gcc-mingw-w64-x86-64", "wine", "wine64", "osslsigncode")
+_DEBIAN = ("nsis", "gcc-mingw-w64-x86-64", "wine", "wine64", "osslsigncode", "xvfb")
 _NO_INDEX = 3  # exit status of check_lock.py
 _LINES_SHOWN = 40
 
@@ -48,25 +50,59 @@ class Step:
     may_end_with: tuple[int, ...] = (0,)
 
 
-def steps(work: Path, downloads: Path, *, is_quick: bool) -> list[Step]:
-    """All steps, in their order."""
-    found = [
+Lane = tuple[Step, ...]
+"""Steps one after the other."""
+
+
+def quick_lane() -> Lane:
+    """What takes minutes."""
+    return (
         Step("program for Linux, frozen and tested", _module("freeze")),
         Step("runtime in it", _module("check_runtime", str(_packed("upreel-cli")))),
         Step("lock for Windows", _module("check_lock"), (0, _NO_INDEX)),
         Step("setup of a stub, under Wine", _module("check_setup")),
-    ]
+    )
+
+
+def stages(work: Path, downloads: Path, *, is_quick: bool) -> list[tuple[Lane, ...]]:
+    """All steps: stages one after the other, the lanes of one beside each other."""
     if is_quick:
-        return found
+        return [(quick_lane(),)]
     windows = str(work / "windows" / "upreel")
     build = _module("build_windows", "--out", str(work / "windows"), "--cache", str(downloads))
-    return [
-        *found,
-        Step("program for Windows, frozen under Wine", build),
+    tried = (
         Step("it, tried under Wine", _module("check_windows", "--payload", windows)),
-        Step("its setup, under Wine", _module("check_setup", "--payload", windows)),
         Step("an update of it, under Wine", _module("check_update", "--payload", windows)),
+    )
+    setup = Step("its setup, under Wine", _module("check_setup", "--payload", windows))
+    return [
+        (quick_lane(), (Step("program for Windows, frozen under Wine", build),)),
+        (tried, (setup,)),
     ]
+
+
+def run_stage(lanes: Sequence[Lane]) -> dict[str, int]:
+    """Run lanes beside each other; seconds of each step by its title.
+
+    Raises:
+        Failed: Of the first step that did not pass; other lanes end behind their present step.
+    """
+    over = threading.Event()
+
+    def through(lane: Lane) -> dict[str, int]:
+        seconds = {}
+        try:
+            for step in lane:
+                if not over.is_set():
+                    seconds[step.title] = round(run(step))
+        except BaseException:
+            over.set()
+            raise
+        return seconds
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        ended = [pool.submit(through, lane) for lane in lanes]
+        return {title: s for lane in ended for title, s in lane.result().items()}
 
 
 def run(step: Step) -> float:
@@ -92,9 +128,8 @@ def run(step: Step) -> float:
     if done.returncode not in step.may_end_with:
         told = "\n".join(lines[-_LINES_SHOWN:])
         raise Failed(f"{step.title}: status {done.returncode} after {seconds:.0f} s\n{told}")
-    print(f"{step.title}: {seconds:.0f} s", flush=True)
-    for line in lines:
-        print(f"    {line}", flush=True)
+    told = "".join(f"    {line}\n" for line in lines)
+    print(f"{step.title}: {seconds:.0f} s\n{told}", end="", flush=True)  # at once: lanes talk too
     return seconds
 
 
@@ -152,8 +187,8 @@ def main() -> int:
         _install()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             downloads = (options.downloads or Path(folder) / "downloads").resolve()
-            for step in steps(Path(folder), downloads, is_quick=options.quick):
-                seconds[step.title] = round(run(step))
+            for lanes in stages(Path(folder), downloads, is_quick=options.quick):
+                seconds |= run_stage(lanes)
     except Failed as err:
         print(f"FAILED: {err}")
         return 1
