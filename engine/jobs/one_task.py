@@ -107,7 +107,7 @@ class OneTask(Generic[T]):
             do(task)
         except (EngineError, Cancelled) as err:
             why = err
-        except Exception as err:  # a mistake of ours: not told, a window would wait for ever
+        except Exception as err:  # nobody is above a thread who could tell the window
             logger.exception("%s", task)
             why = internal(err)
         self._running = None  # before it is said: the answer to it may be the next wish

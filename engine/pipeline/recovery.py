@@ -56,7 +56,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
     failure = None
     try:
         work()
-    except Exception as err:  # "no memory" has no class of its own: every library has another
+    except Exception as err:  # a lack of memory can be the cause of an error of any class
         failure = reason_of(err)
         if failure is None:
             raise
@@ -154,7 +154,7 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
     for _ in range(2):
         try:
             return work()
-        except Exception as err:  # as in `attempt`: "no memory" has no class of its own
+        except Exception as err:  # a lack of memory can be the cause of one of any class
             if not is_out_of_memory(err):
                 raise
             logger.warning("%s: %s\n%s", what, err, let_go(err))

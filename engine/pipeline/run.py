@@ -135,7 +135,7 @@ def _make_with(context: Context, segments: SegmentLog) -> None:
         writer = workers.start("write", lambda: write.run(ready))
         try:
             work(_Pass(context, list(segments.records), reader, workers, ready))
-        except Exception as err:  # all are raised again; what is finished is closed before some
+        except Exception as err:  # a lack of memory can be the cause of an error of any class
             if reason_of(err) is not None:
                 write.cut_short()
                 with suppress(StreamAborted):  # the writer has failed too: its error counts

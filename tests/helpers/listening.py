@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,14 +18,20 @@ ENDS = (JobFinished, JobFailed, JobCancelled, JobRejected)
 
 
 class Listener:
-    """Keeps all events; `wait` takes them one by one."""
+    """Keeps all events; `wait` takes them one by one.
 
-    def __init__(self) -> None:
+    Args:
+        answer: Called with each event in the thread that says it, once it is kept.
+    """
+
+    def __init__(self, answer: Callable[[Event], None] = lambda event: None) -> None:
+        self._answer = answer
         self._queue: queue.Queue[Event] = queue.Queue()
         self.seen: list[Event] = []
 
     def emit(self, event: Event) -> None:
         self._queue.put(event)
+        self._answer(event)
 
     def wait(self, *kinds: type[E], timeout_s: float = 60.0) -> E:
         """The next event of one of these classes."""

@@ -138,20 +138,19 @@ def test_one_at_a_time_and_stop(
 
 
 def test_the_end_of_one_wish_may_be_answered_by_the_next(
-    store: RuntimeStore, heard: Listener, server: FaultyServer
+    store: RuntimeStore, server: FaultyServer
 ) -> None:
     """A window hears "stopped" while the last words of the thread are still to come."""
     server.always = Fault(drip=1000)
-    desk = RuntimeDesk(heard, store, works)
-    emit, ended = heard.emit, []
+    ended = []
 
     def answer(event: e.Event) -> None:
-        emit(event)
         if isinstance(event, e.RuntimeStopped) and not ended:
             ended.append(event)
             desk.answer(c.RemoveRuntime(runtime="cu999"))
 
-    heard.emit = answer  # type: ignore[method-assign] # a listener that talks back
+    heard = Listener(answer)
+    desk = RuntimeDesk(heard, store, works)
     desk.answer(c.InstallRuntime(runtime="cu999"))
     while not (progress := heard.wait(e.RuntimeProgress)).done_mb:
         assert progress.phase == "download"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.events import Event
 from engine.jobs import update_desk
 from engine.jobs.update_desk import UpdateDesk
 from engine.updates import messages as m
@@ -105,22 +106,22 @@ def test_one_at_a_time_and_stop(desk: UpdateDesk, heard: Listener, release: Rele
     assert 0 < known(heard).done_bytes < known(heard).bytes
 
 
-def test_the_end_of_one_wish_may_be_answered_by_the_next(desk: UpdateDesk, heard: Listener) -> None:
+def test_the_end_of_one_wish_may_be_answered_by_the_next(release: Release) -> None:
     """A page hears "done" while the thread that said it still lives."""
-    emit = heard.emit
 
-    def answer(event: m.UpdateEvent) -> None:
-        emit(event)
+    def answer(event: Event) -> None:
         if isinstance(event, m.UpdateDone) and event.phase == "check":
             desk.answer(m.DownloadUpdate())
 
-    heard.emit = answer  # type: ignore[method-assign,assignment] # a listener that talks back
+    heard = Listener(answer)
+    desk = UpdateDesk(heard)
     desk.answer(m.CheckUpdate())
     assert isinstance(heard.wait(*ENDS), m.UpdateDone)
     done = heard.wait(*ENDS)
     assert isinstance(done, m.UpdateDone)
     assert done.phase == "download"
     assert known(heard).is_ready
+    desk.close(10.0)
 
 
 def test_a_mistake_of_ours_ends_the_task_and_not_the_desk(
