@@ -14,39 +14,40 @@ from types import TracebackType
 from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import desktop, restart
-from app.bench_link import BenchLink
+from app import desktop
 from app.bridge.engine_bridge import EngineBridge
-from app.controller import Controller, EngineFace, LeftOver
+from app.controllers import restart
+from app.controllers.bench import BenchLink
+from app.controllers.desktop import DesktopLink
+from app.controllers.latents import LatentsLink
+from app.controllers.model_files import WeightsOrders
+from app.controllers.models import WeightsLink
+from app.controllers.presets import PresetsLink
+from app.controllers.preview import StageLink
+from app.controllers.queue import Controller, EngineFace, LeftOver
+from app.controllers.restart import Restart
+from app.controllers.runtimes import RuntimeLink
+from app.controllers.settings import SettingsLink
+from app.controllers.updates import UpdatesLink
 from app.desktop.single_instance import SingleInstance
-from app.desktop_link import DesktopLink
 from app.i18n import Languages, system_language, tr
-from app.latents_link import LatentsLink
 from app.main_window import MainWindow
-from app.presets_link import PresetsLink
-from app.restart import Restart
-from app.runtime_link import RuntimeLink
-from app.settings_link import SettingsLink
-from app.stage_link import StageLink
 from app.state.bench_model import BenchModel
 from app.state.log_model import LogModel
+from app.state.model_files_model import WeightsModel
 from app.state.presets_model import PresetsModel
 from app.state.queue_model import QueueModel
-from app.state.runtime_model import RuntimeModel
+from app.state.runtimes_model import RuntimeModel
 from app.state.telemetry_model import TelemetryModel
 from app.state.update_model import UpdateModel
-from app.state.weights_model import WeightsModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.palette import palette_of
 from app.theme.qss import style_sheet
 from app.ui_state import UiState
-from app.updates_link import UpdatesLink
-from app.weights.orders import WeightsOrders
-from app.weights_link import WeightsLink
-from engine import paths, winpaths
-from engine.commands import Prepare
-from engine.errors import EngineError
+from engine.core import paths, windows_paths
+from engine.core.errors import EngineError
+from engine.protocol.commands import Prepare
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
@@ -204,7 +205,7 @@ class Program(QObject):
 def run(argv: Sequence[str]) -> int:
     """Open the window and stay until it is closed; the exit status."""
     options = _parse(argv)
-    from engine import log
+    from engine.core import log
 
     log.setup()
     app = make_application(list(argv[:1]))
@@ -298,7 +299,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
         parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
     options = parser.parse_args(list(argv[1:]))
-    options.files = [winpaths.openable(Path(name)).absolute() for name in options.files]
+    options.files = [windows_paths.openable(Path(name)).absolute() for name in options.files]
     if options.pretend_gpu or options.pretend_vram:
         from engine.api import pretended
 

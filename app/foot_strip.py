@@ -6,13 +6,18 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
-from app import wording
+from app import labels
 from app.i18n import tr
-from app.latents.words import READINGS
+from app.latents.latent_labels import READINGS
 from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
-from engine.plan import DiffusionPlan, LatentPlan, Plan, WanPlan
+from engine.protocol.plan import (
+    DiffusionPlan,
+    LatentPlan,
+    Plan,
+    WanPlan,
+)
 
 
 class FootStrip(QWidget):
@@ -91,7 +96,7 @@ def diffusion_words(plan: DiffusionPlan) -> list[str]:
     frames = 4 * plan.clip - 3 if plan.join == "latents" else plan.clip
     parts = [tr("clips of {count} frames", count=frames)]
     if plan.decode_tile is not None:
-        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
+        parts.append(tr("decoded in tiles of {size}", size=labels.size(plan.decode_tile)))
     if plan.strength < 100:
         parts.append(tr("strength {percent} %", percent=plan.strength))
     return parts
@@ -101,9 +106,9 @@ def wan_words(plan: WanPlan) -> list[str]:
     """Tiles of Wan 2x; whole frames need no words."""
     parts = []
     if plan.encode_tile is not None:
-        parts.append(tr("encoded in tiles of {size}", size=wording.size(plan.encode_tile)))
+        parts.append(tr("encoded in tiles of {size}", size=labels.size(plan.encode_tile)))
     if plan.decode_tile is not None:
-        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
+        parts.append(tr("decoded in tiles of {size}", size=labels.size(plan.decode_tile)))
     return parts
 
 
@@ -112,5 +117,5 @@ def latent_words(plan: LatentPlan) -> list[str]:
     title, _ = READINGS["normalised" if plan.normalised else "raw"]
     parts = [tr("latents: {reading}", reading=tr(title))]
     if plan.decode_tile is not None:
-        parts.append(tr("decoded in tiles of {size}", size=wording.size(plan.decode_tile)))
+        parts.append(tr("decoded in tiles of {size}", size=labels.size(plan.decode_tile)))
     return parts

@@ -7,7 +7,7 @@ import logging
 
 from PySide6.QtCore import QCoreApplication, QLocale, QObject, QTranslator
 
-from engine import paths
+from engine.core import paths
 
 _log = logging.getLogger(__name__)
 

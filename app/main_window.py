@@ -24,16 +24,16 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.actions import SPECS, Actions
-from app.controller import Controller
+from app.controllers.queue import Controller
 from app.foot_strip import FootStrip
 from app.i18n import tr
-from app.intake import Intake
+from app.jobs.add_files import Intake
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.monitor.log_view import LogDock
-from app.preview.stage_view import StageView
+from app.preview.preview_view import StageView
 from app.state.job_row import JobRow, JobState
 from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
@@ -43,7 +43,7 @@ from app.top_strip import TopStrip
 from app.ui_state import UiState
 from app.widgets.drop_overlay import DropOverlay
 from app.widgets.question import is_confirmed
-from engine import paths
+from engine.core import paths
 
 _LOG_HEIGHT = 160
 # "weights": what a job was refused for

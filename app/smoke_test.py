@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from PySide6.QtGui import QImage
 
     from app.application import Program
-    from engine.report import Report
+    from engine.protocol.report import Report
 
 SAMPLE_FRAMES = 96
 WANTED_SIZE = (640, 360)  # px, of the sample clip at twice its size
@@ -130,7 +130,7 @@ def _load_engine(seen: Findings, program: Program, begin: Callable[[], None]) ->
 
 def _look_at_signatures(seen: Findings) -> None:
     """RFC 8032, section 7.1, test 1: updates are believed only with such a signature."""
-    from engine.updates.manifest import is_signed
+    from engine.api import is_signed
 
     key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
     signature = (
@@ -141,7 +141,7 @@ def _look_at_signatures(seen: Findings) -> None:
 
 
 def _look_at_resources(seen: Findings) -> None:
-    from engine import paths
+    from engine.core import paths
 
     missing = ["/".join(parts) for parts in RESOURCES if not paths.resource(*parts).is_file()]
     seen.note("frozen", bool(getattr(sys, "frozen", False)))
@@ -186,7 +186,7 @@ def count_colours(image: QImage, step: int = 3) -> int:
 
 
 def _run_job(seen: Findings, program: Program, output: Path) -> None:
-    from engine import paths
+    from engine.core import paths
 
     bridge = program.bridge
     reports: list[Report] = []
@@ -232,7 +232,7 @@ def _look_at_libraries(seen: Findings) -> None:
 
 def _look_at_telemetry(seen: Findings, program: Program) -> None:
     """A reading comes also where there is no NVIDIA card; its `gpu` is None then."""
-    from engine.events import Telemetry
+    from engine.protocol.events import Telemetry
 
     readings: list[Telemetry] = []
     program.bridge.telemetry.connect(readings.append)

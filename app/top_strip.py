@@ -14,7 +14,7 @@ from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
-from engine import paths
+from engine.core import paths
 
 _NARROW = 1400  # px
 

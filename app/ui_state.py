@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from PySide6.QtCore import QByteArray, QSettings
 
-from engine import paths
-from engine.errors import SettingsError
+from engine.core import paths
+from engine.core.errors import SettingsError
 from engine.settings.schema import EngineSettings, JobSettings
 
 S = TypeVar("S", JobSettings, EngineSettings)

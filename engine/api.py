@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine import winpaths
-from engine.commands import Command, Shutdown
-from engine.errors import EngineError, EngineStopped
-from engine.events import EventSink
-from engine.hardware import pretend as pretending
-from engine.hardware.cards import Card
+from engine.core import windows_paths
+from engine.core.errors import EngineError, EngineStopped
+from engine.core.paths import jobs_folder as default_jobs_folder
+from engine.hardware import pretended_gpu as pretending
+from engine.hardware.gpu_table import Card
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
-from engine.jobs.store import JobStore
-from engine.media import MediaInfo
-from engine.paths import jobs_folder as default_jobs_folder
+from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.sources import probe_film, probe_source
-from engine.plan import Plan
-from engine.report import DoctorLine, EncodedLatents, Report
+from engine.protocol.commands import Command, Shutdown
+from engine.protocol.events import EventSink
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
     from engine.bench.options import BenchOptions
@@ -37,6 +38,7 @@ __all__ = [
     "bench",
     "doctor",
     "encode_latents",
+    "is_signed",
     "plan",
     "pretended",
     "probe",
@@ -157,9 +159,9 @@ def start_update() -> Path:
         UpdateNotInstallable: No setup can update this copy, or it does not start.
         UpdateMissing, UpdateDamaged: It is not here, or was changed.
     """
-    from engine.jobs import update_start
+    from engine.updates import installer
 
-    return update_start.start_update()
+    return installer.start_update()
 
 
 def verify(source: Path, output: Path) -> Report:
@@ -168,9 +170,9 @@ def verify(source: Path, output: Path) -> Report:
     Raises:
         InputError: One of them cannot be read at all.
     """
-    from engine.pipeline.verify import verify as verify_files
+    from engine.verify.verify import verify as verify_files
 
-    return verify_files(probe_film(source), winpaths.openable(output))
+    return verify_files(probe_film(source), windows_paths.openable(output))
 
 
 def encode_latents(
@@ -194,7 +196,7 @@ def encode_latents(
 
 def doctor() -> tuple[DoctorLine, ...]:
     """Is everything here that should be? Takes a few seconds."""
-    from engine.doctor import examine
+    from engine.diagnostics import examine
 
     return examine()
 
@@ -210,7 +212,7 @@ def bench(
     Raises:
         SettingsError: There is no such case, or an option is impossible.
     """
-    from engine.bench.cases import run
+    from engine.bench.run import run
 
     return run(cases, options=options, tell=tell)
 

@@ -18,10 +18,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
-from engine.errors import EngineError
-from engine.runtime.catalogue import load
-from engine.weights.runtime_store import RuntimeStore
-from engine.weights.transfer import Listener
+from engine.core.errors import EngineError
+from engine.downloads.transfer import Listener
+from engine.runtimes.catalogue import load
+from engine.runtimes.store import RuntimeStore
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "installer" / "offline_set.iss"

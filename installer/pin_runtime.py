@@ -21,9 +21,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
-from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel, load
-from engine.weights import fetch
-from engine.weights.unpack import place_of
+from engine.downloads import http_client
+from engine.runtimes.catalogue import (
+    Runtime,
+    RuntimeCatalogue,
+    Wheel,
+    load,
+)
+from engine.runtimes.unpack_wheel import place_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "resources" / "runtime.toml"
@@ -48,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.index:
             _pin(args.catalogue, args.index)
         missing = unpinned(load(args.catalogue))
-    except (PinError, fetch.Refused, OSError, zipfile.BadZipFile) as err:
+    except (PinError, http_client.Refused, OSError, zipfile.BadZipFile) as err:
         print(f"not pinned: {err}", file=sys.stderr)
         return 1
     for name in missing:
@@ -115,7 +120,7 @@ class _Links(HTMLParser):
 
 
 def _text(url: str) -> str:
-    with fetch.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
+    with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
         if reply.status != 200:
             raise PinError(f"{url} says {reply.status}")
         return b"".join(iter(reply.read, b"")).decode("utf-8")
@@ -123,12 +128,12 @@ def _text(url: str) -> str:
 
 def _contents(url: str) -> tuple[int, list[zipfile.ZipInfo]]:
     """Size of a wheel on its server and the list of its members, without loading it."""
-    with fetch.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
+    with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
         size = reply.content_bytes
         if reply.status != 200 or not size:
             raise PinError(f"{url} says {reply.status} and no size")
     begin = max(0, size - _TAIL_BYTES)
-    with fetch.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
+    with http_client.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
         if begin and reply.content_range != (begin, size):
             raise PinError(f"{url} gives no part of it")
         tail = b"".join(iter(reply.read, b""))

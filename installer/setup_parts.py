@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.jobs.endings import VIDEO_ENDINGS
-from engine import atomic
+from app.jobs.file_suffixes import VIDEO_ENDINGS
+from engine.core import atomic_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
@@ -117,7 +117,7 @@ def write_zip(payload: Path, target: Path) -> None:
         for path in sorted(payload.rglob("*")):
             if path.is_file():
                 packed.write(path, f"{folder}/{path.relative_to(payload).as_posix()}")
-    atomic.replace(part, target)
+    atomic_file.replace(part, target)
 
 
 def write_sums(files: Sequence[Path], folder: Path) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from nacl.signing import SigningKey
 
-from engine.errors import EngineError
+from engine.core.errors import EngineError
 from engine.updates import build, manifest
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.bench.words import name_of, value_of
+from app.bench.bench_labels import name_of, value_of
 from app.widgets.controls import ElidedLabel
 
 _LOW = 132  # px, where a table wants the room

@@ -23,10 +23,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import mark, tr
 from app.theme import tokens
-from engine.report import MeasuredSwitch
+from engine.protocol.report import MeasuredSwitch
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
 CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: as near to 1 its ratio says nothing

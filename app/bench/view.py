@@ -13,17 +13,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.bench.bench_labels import machine_of
 from app.bench.figures import FiguresCard
 from app.bench.table import SwitchesTable
-from app.bench.words import machine_of
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import tr
 from app.state.bench_model import BenchModel
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from engine.report import BenchReport
+from engine.protocol.report import BenchReport
 
 _SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
 _COPIED_MS = 2500  # so long the button says so

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from engine import events
+from engine.protocol import events
 
 DRAIN_MS = 33  # about 30 times a second
 _MOST_AT_ONCE = 400  # events of one drain; the rest waits 33 ms, so that painting gets its turn

@@ -9,7 +9,7 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
 from app.desktop.taskbar import Progress
-from engine import winpaths
+from engine.core import windows_paths
 
 if sys.platform == "win32":
     from app.desktop import windows as system
@@ -19,7 +19,7 @@ else:
 
 def open_file(path: Path) -> bool:
     """Open a file with the program the user has chosen for it; False when there is none."""
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(winpaths.shown(path)))
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(windows_paths.shown(path)))
 
 
 def open_page(address: str) -> bool:

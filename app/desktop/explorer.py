@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PureWindowsPath
 
-from engine import winpaths
+from engine.core import windows_paths
 
 _LONGEST = 259  # characters; what Explorer takes, whatever is allowed to others
 
@@ -20,7 +20,7 @@ def command_for(file: PureWindowsPath, windows: PureWindowsPath) -> str:
         windows: Windows' own folder; no other explorer.exe may be started.
     """
     program = windows / "explorer.exe"
-    path = PureWindowsPath(winpaths.shown(file))
+    path = PureWindowsPath(windows_paths.shown(file))
     if len(str(path)) <= _LONGEST:
         return f'"{program}" /select,"{path}"'
     return f'"{program}" "{folder_for(path)}"'

@@ -18,7 +18,7 @@ from pathlib import Path, PureWindowsPath
 from app.desktop.explorer import command_for
 from app.desktop.graphics_choice import prefer_card
 from app.desktop.taskbar import Progress, Taskbar
-from engine import winpaths
+from engine.core import windows_paths
 
 _log = logging.getLogger(__name__)
 _APP_ID = "Upreel.Upreel"
@@ -29,10 +29,10 @@ _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 def show_in_folder(path: Path) -> bool:
     """Open Explorer with the file marked; the folder alone where the file is gone."""
     windows = PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
-    whole = winpaths.openable(path)
+    whole = windows_paths.openable(path)
     try:
         if not whole.exists():
-            os.startfile(winpaths.shown(whole.parent))
+            os.startfile(windows_paths.shown(whole.parent))
             return True
         subprocess.Popen(
             command_for(PureWindowsPath(whole), windows), creationflags=subprocess.CREATE_NO_WINDOW

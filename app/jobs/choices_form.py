@@ -21,8 +21,8 @@ from app.settings.names import LATENTS, choice_of, family_of, limits_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
-from engine.errors import SettingsError
-from engine.plan import Plan
+from engine.core.errors import SettingsError
+from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 

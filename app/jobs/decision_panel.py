@@ -13,15 +13,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_words import said
-from app.error_view import ErrorCard
+from app.engine_messages import said
 from app.i18n import tr
 from app.jobs.report_dialog import DoneCard
-from app.monitor.plan_card import PlanCard
+from app.plan.plan_card import PlanCard
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.error_view import ErrorCard
 
 
 def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:

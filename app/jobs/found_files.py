@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
-from app.jobs.endings import (
+from app.jobs.file_suffixes import (
     LATENT_ENDINGS,
     PICTURE_ENDINGS,
     VIDEO_ENDINGS,

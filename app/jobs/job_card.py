@@ -26,7 +26,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app import wording
+from app import labels
 from app.i18n import tr
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import JOB_ROLE
@@ -96,7 +96,7 @@ class JobCard(QStyledItemDelegate):
         look = _look(row)
         painter.setFont(interface_font(tokens.SMALL_PX))
         metrics = painter.fontMetrics()
-        right = tr("Open") if row.result is not None else wording.remaining(row)
+        right = tr("Open") if row.result is not None else labels.remaining(row)
         right_width = metrics.horizontalAdvance(right) + 8 if right else 0
         left = line
         if look.icon:
@@ -106,7 +106,7 @@ class JobCard(QStyledItemDelegate):
         left = left.adjusted(0, 0, -right_width, 0)
         painter.setPen(QColor(look.colour))
         elide = Qt.TextElideMode.ElideRight
-        words = metrics.elidedText(wording.state(row), elide, left.width())
+        words = metrics.elidedText(labels.state(row), elide, left.width())
         painter.drawText(left, int(Qt.AlignmentFlag.AlignVCenter), words)
         painter.setPen(QColor(theme.text_1 if row.result is not None else theme.text_2))
         flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
@@ -191,7 +191,7 @@ def _paint_title(painter: QPainter, place: QRect, row: JobRow) -> None:
     painter.setFont(interface_font(tokens.SMALL_PX))
     painter.setPen(QColor(theme.text_2))
     sizes = painter.fontMetrics().elidedText(
-        wording.from_to(row), Qt.TextElideMode.ElideRight, place.width()
+        labels.from_to(row), Qt.TextElideMode.ElideRight, place.width()
     )
     painter.drawText(line.translated(0, 20), int(Qt.AlignmentFlag.AlignVCenter), sizes)
 

@@ -16,15 +16,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import wording
+from app import labels
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor
 from app.settings.names import name_of, quality_of
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, WheellessSlider
-from engine.plan import Plan
+from engine.core.windows_paths import shown
+from engine.protocol.plan import Plan
 from engine.settings import schema
-from engine.winpaths import shown
 
 FIELDS = ("container", "codec", "crf")  # the settings that this form edits
 _NAME_CHARACTERS_REFUSED = set('<>:"/\\|?*')
@@ -169,7 +169,7 @@ class OutputForm(QWidget):
 
     def _say_where(self) -> None:
         is_beside = self._is_beside or self._folder is None
-        self._where.setText(tr("Beside the source") if is_beside else wording.folder(self._folder))
+        self._where.setText(tr("Beside the source") if is_beside else labels.folder(self._folder))
 
     def _say_quality(self) -> None:
         crf = self._worst - self._quality.value()

@@ -8,12 +8,12 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
 
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, ElidedLabel
 from app.widgets.notice_line import NoticeLine
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
 

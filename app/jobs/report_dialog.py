@@ -14,14 +14,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import wording
-from app.engine_words import said
+from app import labels
+from app.engine_messages import said
 from app.i18n import tr
-from app.notices import name_of
+from app.plan.check_names import name_of
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
-from engine.report import Report
+from engine.protocol.report import Report
 
 
 class DoneCard(QFrame):
@@ -71,7 +71,7 @@ class DoneCard(QFrame):
         self._head.setProperty("kind", severity)
         self._head.style().polish(self._head)
         self._name.setText(report.output.name)
-        self._folder.setText(wording.folder(report.output.parent))
+        self._folder.setText(labels.folder(report.output.parent))
         self._facts.setText(facts(report))
         self._problem.setVisible(not report.passed)
         self._problem.setText("\n".join(said(check.message) for check in report.problems[:2]))
@@ -126,5 +126,5 @@ def facts(report: Report) -> str:
     if report.likeness_mean:
         parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds:
-        parts.append(tr("took {time}", time=wording.duration(report.seconds)))
+        parts.append(tr("took {time}", time=labels.duration(report.seconds)))
     return " · ".join(parts)

@@ -17,17 +17,17 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import tr
-from app.latents import words
+from app.latents import latent_labels
 from app.latents.rate_form import RateForm
 from app.latents.readings_form import ReadingsForm
 from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
 from app.settings.names import name_of
-from app.state.weights_row import Package, Transfer
+from app.state.model_file_row import Package, Transfer
 from app.widgets.controls import ElidedLabel, Switch
-from engine.errors import ErrorInfo
-from engine.events import LatentRead, LatentShown, Picture
-from engine.media import Reading
+from engine.core.errors import ErrorInfo
+from engine.protocol.events import LatentRead, LatentShown, Picture
+from engine.protocol.media import Reading
 
 _WIDTH = 760
 
@@ -176,7 +176,9 @@ class LatentSheet(QDialog):
         self._name.setText(self._path.name)
         self._count.setText(tr("{number} of {count}", number=at, count=count))
         self._count.setVisible(count > 1)
-        self._facts.setText(words.facts(self._read) if self._read else tr("Reading the file"))
+        self._facts.setText(
+            latent_labels.facts(self._read) if self._read else tr("Reading the file")
+        )
         self._facts.setVisible(is_usable)
         self._choices.setVisible(is_usable)
         for part in (self._rate_label, self.rate):  # a single picture has none

@@ -5,12 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from app import wording
+from app import labels
 from app.i18n import tr
 from app.settings.editors import make_editor
 from app.settings.names import name_of
 from app.widgets.segmented import SegmentedControl
-from engine.events import LatentRead
+from engine.protocol.events import LatentRead
 
 _RATES = ("16", "24")  # frames/s, of Wan 2.1 and Wan 2.2 5B
 _OTHER = "other"
@@ -85,6 +85,6 @@ class RateForm(QWidget):
         if self._read is None or not self._rate:
             self._words.setText(tr("frames/s"))
             return
-        length = wording.duration(self._read.frames / self._rate)
+        length = labels.duration(self._read.frames / self._rate)
         is_short = self._row.current == _OTHER  # the field has the unit
         self._words.setText(f"→ {length}" if is_short else f"{tr('frames/s')} → {length}")

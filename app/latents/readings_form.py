@@ -7,12 +7,12 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.latents import words
+from app.latents import latent_labels
 from app.latents.reading_card import ReadingCard
 from app.state.job_row import image_of
 from app.widgets.notice_line import NoticeLine
-from engine.events import LatentRead, LatentShown
-from engine.media import Reading
+from engine.protocol.events import LatentRead, LatentShown
+from engine.protocol.media import Reading
 
 _READINGS: tuple[Reading, ...] = ("raw", "normalised")
 
@@ -54,7 +54,7 @@ class ReadingsForm(QWidget):
         self._read, self._shown, self._is_decoding = read, shown, is_decoding
         self._guess.setVisible(read is not None)
         if read is not None:
-            self._guess.say(*words.guess(read))
+            self._guess.say(*latent_labels.guess(read))
         self._part.setVisible(shown is not None and not shown.is_whole)
         pictures = {} if shown is None else {"raw": shown.raw, "normalised": shown.normalised}
         instead = tr("Its picture is shown once the VAE can be used.")
@@ -70,7 +70,7 @@ class ReadingsForm(QWidget):
         self._question.setText(tr("Which picture looks right?"))
         self._part.setText(tr("Only the middle of the first picture is shown."))
         for reading, card in self._cards.items():
-            title, second_line = words.READINGS[reading]
+            title, second_line = latent_labels.READINGS[reading]
             card.set_texts(tr(title), tr(second_line))
         self.show_latent(self._read, self._shown, is_decoding=self._is_decoding)
 

@@ -6,10 +6,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from app.i18n import tr
-from app.state.weights_row import Package, Transfer
-from app.weights.words import problem, progress, size
+from app.models.model_labels import problem, progress, size
+from app.state.model_file_row import Package, Transfer
 from app.widgets.notice_line import NoticeLine
-from engine.errors import ErrorInfo, WeightsMissing
+from engine.core.errors import ErrorInfo, WeightsMissing
 
 
 def is_missing(error: ErrorInfo | None) -> bool:

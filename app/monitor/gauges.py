@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app import wording
+from app import labels
 from app.i18n import tr
 from app.monitor.video_memory import VideoMemory, about_card
 from app.state.telemetry_model import TelemetryModel
@@ -105,7 +105,7 @@ class Gauges(QWidget):
             tr("Finished frames per second"),
         )
         self._left.show_figure(
-            wording.duration(left) if left else "–", tr("Time until this film is done")
+            labels.duration(left) if left else "–", tr("Time until this film is done")
         )
 
     def _show_machine(self) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.widgets.meters import ShareRing
-from engine.readings import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuReading, Holder
 
 _MB_PER_GB = 1024
 _MOST_HOLDERS = 6

@@ -17,11 +17,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.i18n import tr
-from app.preview import ornaments
+from app.preview import overlays
 from app.preview.scene import Mode, Scene
 from app.preview.viewport import STEP
 from app.theme import tokens
-from engine.geometry import Box
+from engine.core.geometry import Box
 
 _ARROWS = {
     Qt.Key.Key_Left: (-1, 0),
@@ -182,7 +182,7 @@ class CompareCanvas(QWidget):
         painter.fillRect(event.rect(), QColor(tokens.current().background))
         self.scene.paint(painter, QRectF(self.rect()))
         if self._keyboard_focus:
-            ornaments.draw_focus(painter, QRectF(self.rect()))
+            overlays.draw_focus(painter, QRectF(self.rect()))
 
     # Mouse
 

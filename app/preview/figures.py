@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app import wording
+from app import labels
 from app.i18n import tr
 from app.widgets.controls import ElidedLabel
-from engine.units import memory_text
+from engine.core.units import memory_text
 
 _NOTHING = "–"  # a figure that is not known yet
 
@@ -101,9 +101,9 @@ class FiguresRow(QWidget):
         self._figures["speed"].show_value(shown if rate else "", tr("frames/s"))
         self._figures["frame"].show_value(*self._frame_text())
         if self._left or not self._planned_seconds:
-            self._figures["left"].show_value(wording.duration(self._left) if self._left else "")
+            self._figures["left"].show_value(labels.duration(self._left) if self._left else "")
         else:
-            self._figures["left"].show_value(wording.duration(self._planned_seconds), tr("planned"))
+            self._figures["left"].show_value(labels.duration(self._planned_seconds), tr("planned"))
         self._show_memory()
 
     def _frame_text(self) -> tuple[str, str]:

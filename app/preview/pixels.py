@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QImage, QPainter
 
-from engine.events import Picture
+from engine.protocol.events import Picture
 
 AMPLIFIED = 4  # times, of the difference
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app import notices, wording
-from app.error_view import help_of
+from app import labels
 from app.i18n import tr
+from app.plan import check_names
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from engine.errors import ErrorInfo
-from engine.report import Report
-from engine.units import bytes_text
+from app.widgets.error_view import help_of
+from engine.core.errors import ErrorInfo
+from engine.core.units import bytes_text
+from engine.protocol.report import Report
 
 
 class ReportStrip(QFrame):
@@ -85,7 +86,7 @@ class ReportStrip(QFrame):
             return
         title = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
         first = problems[0]
-        detail = f"{notices.name_of(first)}: {tr(first.message)}"
+        detail = f"{check_names.name_of(first)}: {tr(first.message)}"
         self._fill("warning", "warning", title, detail)
 
     def _fill_error(self, error: ErrorInfo) -> None:
@@ -123,7 +124,7 @@ def _summary(report: Report) -> str:
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
     if report.seconds > 0:
-        parts.append(wording.duration(report.seconds))
+        parts.append(labels.duration(report.seconds))
         if report.frames_out:
             parts.append(tr("{rate} frames/s", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:

@@ -8,8 +8,8 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from app.i18n import tr
-from app.monitor.tile_map import TileMap
-from app.preview import ornaments, pixels
+from app.preview import overlays, pixels
+from app.preview.tile_map import TileMap
 from app.preview.viewport import Viewport
 from app.theme import tokens
 
@@ -97,18 +97,18 @@ class Scene:
             painter.setClipRect(area)
             self._paint_pane(painter, area, target, shows)
             painter.restore()
-            ornaments.round_corners(painter, pane, QColor(tokens.current().background))
+            overlays.round_corners(painter, pane, QColor(tokens.current().background))
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(well)
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "source":
             self._paint_source(painter, area, target)
-            ornaments.draw_label(painter, area, self.labels[0], at_right=False)
+            overlays.draw_label(painter, area, self.labels[0], at_right=False)
         elif shows == "result":
             self._paint_result(painter, area, target)
             at_right = self.mode is Mode.RESULT
-            ornaments.draw_label(painter, area, self.labels[1], at_right=at_right)
+            overlays.draw_label(painter, area, self.labels[1], at_right=at_right)
         elif shows == "split":
             self._paint_split(painter, area, target)
         else:
@@ -127,7 +127,7 @@ class Scene:
     def _paint_source(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         self._paint_layer(painter, self._source, target)
         if self._source.is_empty and self.no_source_text:
-            ornaments.draw_message(painter, area, self.no_source_text)
+            overlays.draw_message(painter, area, self.no_source_text)
 
     def _paint_result(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self.shows_tiles:
@@ -139,7 +139,7 @@ class Scene:
             return
         self._paint_layer(painter, self._source, target)
         painter.fillRect(area, _VEIL)
-        ornaments.draw_message(painter, area, self.no_result_text)
+        overlays.draw_message(painter, area, self.no_result_text)
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()
@@ -152,22 +152,22 @@ class Scene:
         painter.setClipRect(right)
         self._paint_result(painter, right, target)
         painter.restore()
-        ornaments.draw_label(painter, left, self.labels[0], at_right=False)
-        ornaments.draw_label(painter, right, self.labels[1], at_right=True)
-        ornaments.draw_split(painter, area, x)
+        overlays.draw_label(painter, left, self.labels[0], at_right=False)
+        overlays.draw_label(painter, right, self.labels[1], at_right=True)
+        overlays.draw_split(painter, area, x)
 
     def _paint_difference(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self._source.is_empty or self._result.is_empty:
             self._paint_layer(painter, self._source, target)
             painter.fillRect(area, _VEIL)
-            ornaments.draw_message(painter, area, self.no_result_text)
+            overlays.draw_message(painter, area, self.no_result_text)
             return
         if self._difference is None:  # once for a pair, and only when somebody looks
             image = pixels.difference(self._source.image, self._result.image)
             self._difference = pixels.Layer(image)
         self._paint_layer(painter, self._difference, target)
         label = tr("Difference, {factor} times as bright", factor=pixels.AMPLIFIED)
-        ornaments.draw_label(painter, area, label, at_right=False)
+        overlays.draw_label(painter, area, label, at_right=False)
 
 
 def _well() -> str:

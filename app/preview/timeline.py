@@ -7,7 +7,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent,
 from PySide6.QtWidgets import QAbstractSlider, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.preview.film_clock import FilmClock, clock, grouped
+from app.preview.frame_clock import FilmClock, clock, grouped
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
 

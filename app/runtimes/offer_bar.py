@@ -6,10 +6,15 @@ from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.i18n import mark, tr
-from app.runtimes import words
-from app.runtimes.words import Message
-from app.state.runtime_model import RuntimeModel
-from app.state.runtime_standing import Situation, Standing, Task, is_known
+from app.runtimes import runtime_labels
+from app.runtimes.runtime_labels import Message
+from app.state.runtime_status import (
+    Situation,
+    Standing,
+    Task,
+    is_known,
+)
+from app.state.runtimes_model import RuntimeModel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 
@@ -132,7 +137,7 @@ class OfferBar(QFrame):
 
     def _message(self) -> Message:
         if not self._waits:
-            return words.message(self._model)
+            return runtime_labels.message(self._model)
         return Message(
             severity="info",
             title=tr("Upreel starts again when {film} is done", film=self._waits),

@@ -16,14 +16,14 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import mark, tr
-from app.runtimes import page_words, words
-from app.state.runtime_standing import Task, is_known
+from app.models.model_labels import progress
+from app.runtimes import runtime_labels, runtime_page_labels
+from app.state.runtime_status import Task, is_known
 from app.theme.icons import icon, pixmap
-from app.weights.words import progress
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
-from engine.runtime.state import RuntimeState
+from engine.protocol.runtime_state import RuntimeState
 
 STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH, GAP = 172, 112, 36, 12
 _TEXTS = {
@@ -84,9 +84,9 @@ class RuntimeRow(QFrame):
             is_idle: Nothing is done to any runtime: a wish would be taken.
         """
         self._shown = (state, task)
-        self._name.setText(page_words.title_of(state))
-        self._about.setText(page_words.about(state))
-        shape, severity, text = page_words.state_of(state, task)
+        self._name.setText(runtime_page_labels.title_of(state))
+        self._about.setText(runtime_page_labels.about(state))
+        shape, severity, text = runtime_page_labels.state_of(state, task)
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(text)
         self._action = main_action(state, task)
@@ -95,7 +95,7 @@ class RuntimeRow(QFrame):
         if self._action:
             text = tr(_TEXTS[self._action])
             self._button.setText(text)
-            self._button.setAccessibleName(f"{text}: {page_words.title_of(state)}")
+            self._button.setAccessibleName(f"{text}: {runtime_page_labels.title_of(state)}")
         self._show_menu(state, is_idle=is_idle)
         self.show_progress(task)
         self._show_problem(state, task)
@@ -113,7 +113,7 @@ class RuntimeRow(QFrame):
         """Follow the theme; texts come anew from the page."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._shown is not None:
-            shape, severity, _ = page_words.state_of(*self._shown)
+            shape, severity, _ = runtime_page_labels.state_of(*self._shown)
             self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
             self._more.setIcon(icon("more"))
 
@@ -126,10 +126,10 @@ class RuntimeRow(QFrame):
         for name, entry in self._entries.items():
             entry.setText(tr(_TEXTS[name]))
             entry.setEnabled(able[name])
-        self._more.setVisible(state.id != page_words.OWN)
+        self._more.setVisible(state.id != runtime_page_labels.OWN)
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
-        self._more.setToolTip(tr("More for {name}", name=page_words.title_of(state)))
+        self._more.setToolTip(tr("More for {name}", name=runtime_page_labels.title_of(state)))
         self._more.setAccessibleName(self._more.toolTip())
 
     def _show_problem(self, state: RuntimeState, task: Task | None) -> None:
@@ -138,9 +138,9 @@ class RuntimeRow(QFrame):
         is_broken = state.state == "broken" and task is None
         self._problem.setVisible(error is not None or is_broken)
         if error is not None:
-            self._problem.say("refusal", *words.problem(error))
+            self._problem.say("refusal", *runtime_labels.problem(error))
         elif is_broken:
-            self._problem.say("warning", words.reason(state))
+            self._problem.say("warning", runtime_labels.reason(state))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")

@@ -14,16 +14,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import tr
-from app.runtimes import page_words, words
+from app.runtimes import runtime_labels, runtime_page_labels
 from app.runtimes.runtime_row import GAP, RuntimeRow
-from app.state.runtime_model import RuntimeModel
-from app.state.runtime_standing import Situation, Task, find
+from app.state.runtime_status import Situation, Task, find
+from app.state.runtimes_model import RuntimeModel
 from app.theme.icons import icon
 from app.widgets.notice_line import NoticeLine
-from engine.runtime.state import RuntimeState
-from engine.units import bytes_text
+from engine.core.units import bytes_text
+from engine.protocol.runtime_state import RuntimeState
 
 
 class RuntimeView(QDialog):
@@ -105,7 +105,7 @@ class RuntimeView(QDialog):
         self._restart.setVisible(self._needs_restart())
         self._say_now()
         self._say_trouble()
-        shown = (page_words.own(model), *model.runtimes) if listed is not None else ()
+        shown = (runtime_page_labels.own(model), *model.runtimes) if listed is not None else ()
         self._list.setVisible(bool(shown))
         ids = tuple(state.id for state in shown)
         if ids != self._ids:
@@ -121,7 +121,7 @@ class RuntimeView(QDialog):
         return standing.situation is Situation.READY or is_broken
 
     def _say_now(self) -> None:
-        now = page_words.in_use(self._model)
+        now = runtime_page_labels.in_use(self._model)
         self._now.say(now.severity, now.title, now.text)
 
     def _say_trouble(self) -> None:
@@ -132,7 +132,7 @@ class RuntimeView(QDialog):
         has_own_line = is_without or (task is not None and about is None)
         self._trouble.setVisible(has_own_line or bool(model.done))
         if has_own_line:
-            message = words.message(model)
+            message = runtime_labels.message(model)
             self._trouble.say(message.severity, message.title, message.text)
         elif model.done:
             self._trouble.say("good", said(model.done))

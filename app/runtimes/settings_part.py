@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtWidgets import QWidget
 
 from app.i18n import tr
-from app.runtimes import page_words
+from app.runtimes import runtime_page_labels
 from app.settings.page_line import PageLine
-from app.state.runtime_model import RuntimeModel
+from app.state.runtimes_model import RuntimeModel
 
 
 class SettingsPart(PageLine):
@@ -22,6 +22,6 @@ class SettingsPart(PageLine):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.name.setText(tr("NVIDIA runtime"))
-        self.words.setText(page_words.summary(self._model))
+        self.words.setText(runtime_page_labels.summary(self._model))
         self.button.setText(tr("Show …"))
         self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))

@@ -12,8 +12,8 @@ from app.i18n import tr
 from app.settings.editor import Editor
 from app.settings.names import name_of
 from app.theme.icons import icon
-from engine.errors import SettingsError
-from engine.units import parse_clock
+from engine.core.errors import SettingsError
+from engine.core.units import parse_clock
 
 
 class TextEditor(Editor):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import events
-from engine.errors import ErrorInfo
-from engine.report import BenchReport
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
+from engine.protocol.report import BenchReport
 
 
 class BenchModel(QObject):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PySide6.QtGui import QImage
 
-from engine.errors import ErrorInfo
-from engine.events import Picture
-from engine.media import MediaInfo
-from engine.plan import Notice, Plan
-from engine.report import Report
+from engine.core.errors import ErrorInfo
+from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Notice, Plan
+from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 
 

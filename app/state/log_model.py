@@ -7,10 +7,10 @@ from collections import deque
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import mark, tr
-from app.notices import why_changed
-from engine import events
+from app.plan.check_names import why_changed
+from engine.protocol import events
 
 KEPT_LINES = 1000
 _ENDED = {

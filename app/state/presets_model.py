@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import events
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
 from engine.settings.presets import Preset
 
 

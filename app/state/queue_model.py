@@ -13,9 +13,9 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from app import wording
+from app import labels
 from app.state.job_row import Downgrade, JobRow, JobState, image_of
-from engine import events
+from engine.protocol import events
 from engine.settings.schema import JobSettings
 
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
@@ -52,7 +52,7 @@ class QueueModel(QAbstractListModel):
         if role == Qt.ItemDataRole.ToolTipRole:
             return str(row.source)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return f"{row.source.name}, {wording.from_to(row)}, {wording.state(row)}"
+            return f"{row.source.name}, {labels.from_to(row)}, {labels.state(row)}"
         return None
 
     # The window's side

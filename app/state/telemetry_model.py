@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import events
+from engine.protocol import events
 
 
 class TelemetryModel(QObject):

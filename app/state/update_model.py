@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import events
-from engine.errors import ErrorInfo
-from engine.updates import messages as m
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
+from engine.protocol import update_messages as m
 
 
 class UpdateModel(QObject):

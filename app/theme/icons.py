@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication, QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
 from app.theme import tokens
-from engine import paths
+from engine.core import paths
 
 _DRAWN_COLOUR = "#A9B0BC"  # the colour in the files
 

@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import tr
+from app.models.model_labels import problem
 from app.state.update_model import UpdateModel
 from app.theme.icons import icon
-from app.updates import words
-from app.weights.words import problem
+from app.updates import update_labels
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 
@@ -91,10 +91,10 @@ class UpdateView(QDialog):
 
     def _show(self) -> None:
         state = self._model.state
-        self._title.setText(words.headline(state))
-        self._about.setText(words.about(state))
+        self._title.setText(update_labels.headline(state))
+        self._about.setText(update_labels.about(state))
         self._about.setVisible(bool(state.version))
-        self._show_notes(words.notes(state))
+        self._show_notes(update_labels.notes(state))
         self._show_notice()
         self._show_buttons()
         self._show_progress()
@@ -125,8 +125,8 @@ class UpdateView(QDialog):
             pass
         elif model.error is not None:
             says = ("refusal", *problem(model.error))
-        elif state.newer and words.instead(state):
-            says = ("info", words.instead(state))
+        elif state.newer and update_labels.instead(state):
+            says = ("info", update_labels.instead(state))
         elif state.is_ready:
             says = (
                 "good",
@@ -146,7 +146,7 @@ class UpdateView(QDialog):
         model, state = self._model, self._model.state
         rests = state.is_in_build and not model.is_running
         is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
-        is_theirs = bool(state.newer) and not words.instead(state)
+        is_theirs = bool(state.newer) and not update_labels.instead(state)
         again = state.newer or state.was_checked or model.error is not None
         self._check.setText(tr("Look again") if again else tr("Look for updates"))
         self._check.setIcon(icon("retry", size=16))
@@ -165,7 +165,7 @@ class UpdateView(QDialog):
         self._doing.setVisible(model.is_running)
         if model.phase is not None:
             self._bar.set_shares(model.share)
-            self._doing.setText(words.doing(model.phase, model.progress))
+            self._doing.setText(update_labels.doing(model.phase, model.progress))
             self._bar.setAccessibleName(self._doing.text())
 
     def _name_parts(self) -> None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from engine.bench.vae_models import MODELS, Config, VaeModel
-from engine.errors import SettingsError
-from engine.geometry import Size
-from engine.models.seedvr2.dit_config import DitConfig
-from engine.optimisations import switch_names
+from engine.bench.cases.vae_models import MODELS, Config, VaeModel
+from engine.core.errors import SettingsError
+from engine.core.geometry import Size
+from engine.models.seedvr2.dit.config import DitConfig
+from engine.settings.optimisations import switch_names
 
 Form = Literal["plain", "fast", "both"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")

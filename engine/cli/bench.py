@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from engine.bench import report_text
-from engine.bench.bars import check_picture, write_picture
 from engine.bench.options import BenchOptions, check
+from engine.bench.report import markdown
+from engine.bench.report.svg_chart import check_picture, write_picture
 from engine.cli.context import DONE, Context
 from engine.cli.options import parse_size
-from engine.errors import OutputUnwritable, SettingsError
-from engine.geometry import Size
+from engine.core.errors import OutputUnwritable, SettingsError
+from engine.core.geometry import Size
 
 _WIDTH = 100  # characters
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
     if args.json_file is not None:
         _write(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
-        _write(Path(args.markdown), report_text.markdown(rows, command(args)))
+        _write(Path(args.markdown), markdown.markdown(rows, command(args)))
     if args.picture is not None:
         write_picture(Path(args.picture), rows)
     return DONE
@@ -73,7 +73,7 @@ def _check_trace(cases: Sequence[str]) -> None:
 def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
     if args.profile is None:
         return nullcontext()
-    from engine.bench.trace import traced
+    from engine.bench.timing.trace import traced
 
     return traced(Path(args.profile))
 
@@ -116,16 +116,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         mine = [row for row in rows if row["case"] == case and "switch" not in row]
         if mine:
             blocks.append("\n".join([case, *(f"  {line}" for line in _block(mine))]))
-    lines = report_text.switch_lines(rows)
+    lines = markdown.switch_lines(rows)
     return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])
 
 
 def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
-    grid = [names, *([report_text.cell(row.get(name, "")) for name in names] for row in rows)]
-    lines = report_text.aligned(grid)
+    grid = [names, *([markdown.cell(row.get(name, "")) for name in names] for row in rows)]
+    lines = markdown.aligned(grid)
     if len(lines[0]) > _WIDTH:
-        lines = report_text.aligned(list(zip(*grid, strict=True)))
+        lines = markdown.aligned(list(zip(*grid, strict=True)))
     return lines
 
 

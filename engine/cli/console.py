@@ -7,9 +7,9 @@ import json
 import sys
 from typing import IO, Any
 
-from engine.cli.encode import encode
-from engine.errors import EngineError, ErrorInfo
-from engine.plan import Notice
+from engine.cli.json_output import encode
+from engine.core.errors import EngineError, ErrorInfo
+from engine.protocol.plan import Notice
 
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {

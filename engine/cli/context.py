@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from engine.bench.options import BenchOptions
 from engine.cli.console import Console
-from engine.commands import Command
-from engine.events import EventSink
-from engine.hardware.cards import Card
-from engine.media import MediaInfo
-from engine.plan import Plan
-from engine.report import DoctorLine, EncodedLatents, Report
+from engine.hardware.gpu_table import Card
+from engine.protocol.commands import Command
+from engine.protocol.events import EventSink
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 DONE = 0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from engine import events as e
 from engine.cli.context import CANCELLED
+from engine.protocol import events as e
 
 _WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 

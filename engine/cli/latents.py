@@ -11,12 +11,12 @@ from typing import Any
 from engine.cli import options, upscale
 from engine.cli.context import DONE, Context
 from engine.cli.progress import progress_on
-from engine.errors import SettingsError
-from engine.events import StageProgress
-from engine.models.wan.latent_file import LatentFile
-from engine.models.wan.latents import MODELS
-from engine.report import EncodedLatents
-from engine.units import bytes_text, duration_text
+from engine.core.errors import SettingsError
+from engine.core.units import bytes_text, duration_text
+from engine.models.wan.latents.file import LatentFile
+from engine.models.wan.latents.spaces import MODELS
+from engine.protocol.events import StageProgress
+from engine.protocol.report import EncodedLatents
 
 _DECODE = """examples:
   python -m engine decode-latent ComfyUI_00001_.latent -o clip.mp4

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine import commands as c
-from engine import events as e
-from engine.cli import words
+from engine.cli import formatting
 from engine.cli.context import CANCELLED, DONE, FAILED, Context
 from engine.cli.inbox import Interrupted
 from engine.cli.progress import Progress, progress_on
 from engine.cli.session import Session, session
-from engine.plan import Plan
-from engine.report import Report
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.plan import Plan
+from engine.protocol.report import Report
 from engine.settings.schema import EngineSettings
 
 _GO_ON = "Run `python -m engine resume --all` to go on."
@@ -108,7 +108,7 @@ class _Listener:
         self.progress.clear()
         plan = self._plans.get(event.job_id)
         if plan is not None:
-            self._console.say(words.plan_words(plan))
+            self._console.say(formatting.plan_words(plan))
             for notice in plan.notices:
                 self._console.notice(notice)
         if event.done:
@@ -120,7 +120,7 @@ class _Listener:
         match event:
             case e.JobFinished():
                 self._reports.append(event.report)
-                self._console.say(words.summary_words(event.report))
+                self._console.say(formatting.summary_words(event.report))
             case e.JobCancelled():
                 self._cancelled.append(event.job_id)
             case e.JobFailed():

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from engine import log, paths
 from engine.cli import context, parser
 from engine.cli.code_page import utf8_console
 from engine.cli.console import Console, standard
 from engine.cli.context import Context, Services
-from engine.errors import EngineError, InternalError
+from engine.core import log, paths
+from engine.core.errors import EngineError, InternalError
 
 logger = logging.getLogger(__name__)
 

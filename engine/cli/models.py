@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine import commands as c
 from engine.cli.context import CANCELLED, DONE, Context
-from engine.cli.weights_talk import WeightsTalk, talk
-from engine.published import ImportMode, PublishedState
-from engine.units import bytes_text
-from engine.weights.catalogue import best_vae
+from engine.cli.task_session import WeightsTalk, talk
+from engine.core.units import bytes_text
+from engine.model_files.catalogue import best_vae
+from engine.protocol import commands as c
+from engine.protocol.model_file_state import ImportMode, PublishedState
 
 _EXAMPLES = """examples:
   python -m engine models list

@@ -10,14 +10,14 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from engine.errors import SettingsError
-from engine.hardware.cards import Card
-from engine.hardware.pretend import from_environment
-from engine.memory import preset_choice
-from engine.optimisations import choices, switches
+from engine.core.errors import SettingsError
+from engine.core.units import parse_clock
+from engine.hardware.gpu_table import Card
+from engine.hardware.pretended_gpu import from_environment
+from engine.planner import preset_choice
+from engine.settings.optimisations import choices, switches
 from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
 from engine.settings.store import load_engine_settings
-from engine.units import parse_clock
 
 
 def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSettings:

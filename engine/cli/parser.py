@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from engine import __version__
+from engine.bench.cases.vae_models import MODELS
 from engine.bench.options import DEVICES, DTYPES
-from engine.bench.vae_models import MODELS
 from engine.cli import (
     bench,
     doctor,
@@ -27,7 +27,7 @@ from engine.cli import (
 )
 from engine.cli.context import Context
 from engine.cli.options import settings_help
-from engine.optimisations import switch_names
+from engine.settings.optimisations import switch_names
 
 Run = Callable[[argparse.Namespace, Context], int]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from engine.cli import options, words
+from engine.cli import formatting, options
 from engine.cli.context import DONE, FAILED, Context
-from engine.hardware.pretend import pretended
-from engine.plan import Plan
+from engine.hardware.pretended_gpu import pretended
+from engine.protocol.plan import Plan
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, context: Context) -> int:
     if context.console.json:
         context.console.data(plan)
     else:
-        context.console.say(words.plan_words(plan))
+        context.console.say(formatting.plan_words(plan))
     for notice in plan.notices:
         context.console.notice(notice)
     return DONE if _would_do(plan) else FAILED

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.context import DONE, Context
-from engine.errors import OutputExists
-from engine.hardware.pretend import from_environment
-from engine.memory import preset_choice
-from engine.settings import own_presets
+from engine.core.errors import OutputExists
+from engine.hardware.pretended_gpu import from_environment
+from engine.planner import preset_choice
+from engine.settings import preset_store
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings, with_text
 
@@ -84,7 +84,7 @@ def _save(args: argparse.Namespace, context: Context) -> None:
     settings = JobSettings()
     if args.preset is not None:
         settings = preset_choice.chosen(args.preset, settings, from_environment())
-    made = own_presets.save(args.title, with_text(settings, args.set))
+    made = preset_store.save(args.title, with_text(settings, args.set))
     _tell(context, made, f"kept as {made.name}")
 
 
@@ -92,18 +92,18 @@ def _export(args: argparse.Namespace, context: Context) -> None:
     preset = preset_choice.named(args.name, from_environment())
     if args.path.exists() and not args.overwrite:
         raise OutputExists(f"{args.path} is already there.", hint="Choose another name.")
-    own_presets.export(preset, args.path)
+    preset_store.export(preset, args.path)
     _tell(context, preset, f"written to {args.path}")
 
 
 def _import(args: argparse.Namespace, context: Context) -> None:
-    made = own_presets.take(args.path)
+    made = preset_store.take(args.path)
     _tell(context, made, f"kept as {made.name}")
 
 
 def _remove(args: argparse.Namespace, context: Context) -> None:
     preset = preset_choice.named(args.name, from_environment())
-    own_presets.remove(preset.name)
+    preset_store.remove(preset.name)
     _tell(context, preset, "removed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from engine.cli import words
+from engine.cli import formatting
 from engine.cli.context import DONE, Context
 
 
@@ -15,5 +15,5 @@ def run(args: argparse.Namespace, context: Context) -> int:
     if context.console.json:
         context.console.data(media)
     else:
-        context.console.say(words.media_words(media))
+        context.console.say(formatting.media_words(media))
     return DONE

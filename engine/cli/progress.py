@@ -6,8 +6,8 @@ import os
 import time
 from typing import IO, Any, Protocol
 
-from engine.events import StageProgress
-from engine.units import duration_text
+from engine.core.units import duration_text
+from engine.protocol.events import StageProgress
 
 _WORDS = {
     "weights": "checking the model",

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from engine.cli.context import DONE, Context, Unfinished
 from engine.cli.listener import run_jobs
-from engine.commands import AdoptJob
-from engine.errors import UnknownJob
+from engine.core.errors import UnknownJob
+from engine.protocol.commands import AdoptJob
 from engine.settings.store import load_engine_settings
 
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from engine import commands as c
-from engine import events as e
 from engine.cli.context import CANCELLED, DONE, FAILED, Context
 from engine.cli.inbox import Interrupted
 from engine.cli.session import Session, session
-from engine.cli.weights_line import WeightsLine, line_on
-from engine.errors import RuntimeBroken, RuntimePackError
-from engine.plain import to_plain
-from engine.report import RuntimeTrial
-from engine.runtime import start
-from engine.runtime.state import RuntimeState
-from engine.units import bytes_text
+from engine.cli.task_line import WeightsLine, line_on
+from engine.core.errors import RuntimeBroken, RuntimePackError
+from engine.core.serialization import to_plain
+from engine.core.units import bytes_text
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.report import RuntimeTrial
+from engine.protocol.runtime_state import RuntimeState
+from engine.runtimes import start
 
 _EXAMPLES = """examples:
   python -m engine runtime list

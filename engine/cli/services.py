@@ -9,11 +9,11 @@ from typing import Any
 from engine import api
 from engine.bench.options import BenchOptions
 from engine.cli.context import Front, Unfinished
-from engine.events import EventSink
-from engine.hardware.cards import Card
-from engine.media import MediaInfo
-from engine.plan import Plan
-from engine.report import DoctorLine, EncodedLatents, Report
+from engine.hardware.gpu_table import Card
+from engine.protocol.events import EventSink
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
 

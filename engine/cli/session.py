@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from engine.cli.context import Context, Front
 from engine.cli.inbox import Inbox, interrupts
-from engine.commands import Command
-from engine.errors import InternalError
-from engine.events import EngineClosed, Event
+from engine.core.errors import InternalError
+from engine.protocol.commands import Command
+from engine.protocol.events import EngineClosed, Event
 from engine.settings.schema import EngineSettings
 from engine.settings.store import load_engine_settings
 

@@ -7,14 +7,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from engine import events as e
 from engine.cli.context import CANCELLED, DONE, FAILED, Context
 from engine.cli.inbox import Interrupted
 from engine.cli.session import Session, session
-from engine.cli.weights_line import WeightsLine, line_on
-from engine.plain import to_plain
-from engine.units import bytes_text
-from engine.updates import messages as m
+from engine.cli.task_line import WeightsLine, line_on
+from engine.core.serialization import to_plain
+from engine.core.units import bytes_text
+from engine.protocol import events as e
+from engine.protocol import update_messages as m
 
 _EXAMPLES = """examples:
   python -m engine update check                    is there a newer version, and what is new in it

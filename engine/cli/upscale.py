@@ -7,11 +7,11 @@ import secrets
 import time
 from pathlib import Path
 
-from engine import environment
 from engine.cli import options
 from engine.cli.context import Context
 from engine.cli.listener import run_jobs
-from engine.commands import AddJob
+from engine.protocol.commands import AddJob
+from engine.runtimes import environment
 
 
 def run(args: argparse.Namespace, context: Context) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from engine.cli import words
+from engine.cli import formatting
 from engine.cli.context import DONE, FAILED, Context
 
 
@@ -15,5 +15,5 @@ def run(args: argparse.Namespace, context: Context) -> int:
     if context.console.json:
         context.console.data(report)
     else:
-        context.console.say(words.report_words(report))
+        context.console.say(formatting.report_words(report))
     return DONE if report.passed else FAILED

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.hardware import cards, nvml
+from engine.hardware import gpu_table, nvml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
     """Cards of the table by what they compute, others by generation and memory behind them."""
-    card = cards.find(gpu.name, gpu.total_bytes)
+    card = gpu_table.find(gpu.name, gpu.total_bytes)
     return (card.single_flops if card else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
 
 

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.hardware import devices, holders, nvml, shared_memory
-from engine.hardware.cards import LANE_BYTES_S
+from engine.hardware import (
+    devices,
+    gpu_processes,
+    nvml,
+    shared_memory,
+)
 from engine.hardware.devices import Gpu
-from engine.readings import GpuReading
+from engine.hardware.gpu_table import LANE_BYTES_S
+from engine.protocol.gpu_reading import GpuReading
 
 _MB = 2**20
 # CUDA itself keeps some tens of MB in main memory: less than this is no spilling (not yet seen on a
@@ -39,7 +44,7 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
     handle = handles[card.index]
     used = card.total_bytes - card.free_bytes
     windows = shared_memory.card(used)
-    processes = holders.amounts(nvml.processes(handle), windows)
+    processes = gpu_processes.amounts(nvml.processes(handle), windows)
     ours = min(used, _ours(processes, family, own))
     load = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
     return GpuReading(
@@ -53,7 +58,7 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
         spilled_mb=_spilled(own) // _MB,
         power_w=round((nvml.ask("nvmlDeviceGetPowerUsage", handle) or 0) / 1000),
         link=link_text(link(handle)),
-        holders=holders.ranked(processes, family),
+        holders=gpu_processes.ranked(processes, family),
     )
 
 

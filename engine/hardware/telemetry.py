@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from engine.events import EventSink, Telemetry
 from engine.hardware import gpu_reading
 from engine.hardware.gpu_reading import OwnMemory
+from engine.protocol.events import EventSink, Telemetry
 
 _MB = 2**20
 _FAMILY_EVERY = 10  # samples; looking for children walks all processes, the rest takes 0.4 ms

@@ -6,12 +6,12 @@ import json
 import logging
 from pathlib import Path
 
-from engine import atomic
-from engine.errors import CheckpointMismatch, SourceMissing
-from engine.jobs.store import StoredJob, fingerprint
+from engine.core import atomic_file
+from engine.core.errors import CheckpointMismatch, SourceMissing
+from engine.core.serialization import from_plain, to_plain
+from engine.jobs.job_store import StoredJob, fingerprint
 from engine.models import registry
 from engine.pipeline.segments import SegmentRecord
-from engine.plain import from_plain, to_plain
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +46,12 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
-        atomic.write_json(_note(self._folder, record.number), to_plain(record))
+        atomic_file.write_json(_note(self._folder, record.number), to_plain(record))
         self._records.append(record)
 
     def complete(self) -> None:
         """The source has no more frames."""
-        atomic.write_json(self._end, len(self._records))
+        atomic_file.write_json(self._end, len(self._records))
 
     @property
     def _end(self) -> Path:

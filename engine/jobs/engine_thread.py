@@ -13,28 +13,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine import commands as c
-from engine import events as e
-from engine.control import Control
-from engine.errors import Cancelled, EngineError, JobError, UnknownJob
+from engine.core.control import Control
+from engine.core.errors import (
+    Cancelled,
+    EngineError,
+    JobError,
+    UnknownJob,
+)
+from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
-from engine.jobs.bench_desk import BenchDesk
+from engine.jobs.bench_service import BenchDesk
 from engine.jobs.checkpoint import check_unchanged
+from engine.jobs.internal_error import internal
 from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
-from engine.jobs.latent_desk import LatentDesk
-from engine.jobs.mistakes import internal
-from engine.jobs.preset_desk import PresetDesk
+from engine.jobs.job_store import JobStore
+from engine.jobs.latent_service import LatentDesk
+from engine.jobs.model_file_worker import WeightsWorker
+from engine.jobs.preset_service import PresetDesk
 from engine.jobs.runner import prepared, run
-from engine.jobs.runtime_desk import RuntimeDesk
-from engine.jobs.store import JobStore
-from engine.jobs.update_desk import UpdateDesk
-from engine.jobs.weights_worker import WeightsWorker
-from engine.memory import in_use
+from engine.jobs.runtime_service import RuntimeDesk
+from engine.jobs.update_service import UpdateDesk
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.sources import decoded, described, probe_source
-from engine.plan import Notice
-from engine.updates import messages as m
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol import update_messages as m
+from engine.protocol.plan import Notice
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +132,7 @@ class EngineThread(threading.Thread):
 
     def run(self) -> None:
         """Answer commands until Shutdown."""
-        sampler = Sampler(self._sink, own=in_use.OWN)
+        sampler = Sampler(self._sink, own=torch_memory.OWN)
         sampler.start()
         try:
             while self._is_open:
@@ -353,7 +358,7 @@ class EngineThread(threading.Thread):
 
     def _show_frame(self, command: c.ShowFrame) -> None:
         from engine.pipeline.preview import frame_picture
-        from engine.video.probe import probe
+        from engine.video.read.probe import probe
 
         job = self._jobs.get(command.job_id)
         media = decoded(job.media, job.plan, self._store.folder(job.id))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from engine.control import Control
-from engine.errors import EngineError, JobError
-from engine.media import MediaInfo
-from engine.plan import Plan
+from engine.core.control import Control
+from engine.core.errors import EngineError, JobError
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.errors import UnknownJob
+from engine.core.errors import UnknownJob
 from engine.jobs.job import Job, JobState
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 
-from engine.errors import OutOfMemory
-from engine.events import EventSink, JobStarted, PlanChosen, StageStarted
+from engine.core.errors import OutOfMemory
+from engine.core.log import job_log
 from engine.hardware.power import keep_awake
 from engine.hardware.process import at_work
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
-from engine.jobs.store import JobStore
-from engine.log import job_log
+from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import Machine, check_plan, make_plan
-from engine.report import Report
+from engine.protocol.events import (
+    EventSink,
+    JobStarted,
+    PlanChosen,
+    StageStarted,
+)
+from engine.protocol.report import Report
 
 
 def prepared() -> None:
@@ -53,11 +58,11 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
     folder = store.save(job)
     done = sum(record.frames for record in checkpoint.records)
     events.emit(JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
-    from engine.pipeline.card_care import cared_for
     from engine.pipeline.context import Context
+    from engine.pipeline.gpu_guard import cared_for
+    from engine.pipeline.job_switches import switched
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
-    from engine.pipeline.switched import switched
 
     context = Context(
         job_id=job.id,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from engine.geometry import Box, Size
+from engine.core.geometry import Box, Size
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-    from engine.ops.conv3d import Carry
+    from engine.ops.conv.causal_conv import Carry
 
 
 class FrameUpscaler(Protocol):

@@ -9,10 +9,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
-from engine.ops.flat import put_tensor
-from engine.weights.keymap import KeyMap
-from engine.weights.open_weights import WeightsFile
+from engine.core.errors import (
+    ExtraKeys,
+    MissingKeys,
+    UnknownKeys,
+    WrongNumbers,
+    WrongShapes,
+)
+from engine.model_files.formats.open_weights import WeightsFile
+from engine.model_files.keymap import KeyMap
+from engine.ops.transfer.flat_storage import put_tensor
 
 _NAMED = 4  # tensors that a message names; it counts the rest
 _FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.errors import WeightsMissing
-from engine.plan import WeightsPlan
-from engine.published import PublishedState
-from engine.weights.store import Store
+from engine.core.errors import WeightsMissing
+from engine.model_files.store import Store
+from engine.protocol.model_file_state import PublishedState
+from engine.protocol.plan import WeightsPlan
 
 
 def named(path: Path) -> WeightsPlan:

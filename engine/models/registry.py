@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import UnknownKeys, WeightsMissing
-from engine.paths import resource
-from engine.plan import ModelPlan, WeightsPlan
+from engine.core.errors import UnknownKeys, WeightsMissing
+from engine.core.paths import resource
+from engine.protocol.plan import ModelPlan, WeightsPlan
 
 if TYPE_CHECKING:
     from engine.models.contracts import FrameUpscaler, ShotModel

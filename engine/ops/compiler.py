@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from engine.errors import FeatureMissing
-from engine.paths import cache_folder
+from engine.core.errors import FeatureMissing
+from engine.core.paths import cache_folder
 
 logger = logging.getLogger(__name__)
 

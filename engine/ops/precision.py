@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from engine.ops.machine import current, using
-from engine.optimisations import RunSwitches
+from engine.ops.torch_flags import current, using
+from engine.settings.optimisations import RunSwitches
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 
 
 def resize(frames: Tensor, size: Size) -> Tensor:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.control import Control
-from engine.events import EventSink
-from engine.media import MediaInfo
-from engine.memory.spill_guard import SpillGuard
-from engine.plan import Plan
-from engine.readings import Holder
+from engine.core.control import Control
+from engine.hardware.spill_guard import SpillGuard
+from engine.protocol.events import EventSink
+from engine.protocol.gpu_reading import Holder
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
 
 
 class GivenBack(Exception):

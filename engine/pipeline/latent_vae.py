@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine.control import Control
-from engine.errors import CheckpointMismatch, WeightsMissing
+from engine.core.control import Control
+from engine.core.errors import CheckpointMismatch, WeightsMissing
+from engine.model_files.store import Store
 from engine.models import registry
 from engine.models.wan.files import WanFiles, files_of_wan
-from engine.models.wan.latents import MODELS
-from engine.weights.store import Store
+from engine.models.wan.latents.spaces import MODELS
 
 
 def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WanFiles:

@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from engine.events import Picture
-from engine.geometry import Box, Size
-from engine.models.wan.latent_file import LatentFile
-from engine.models.wan.latents import raw
-from engine.models.wan.load_vae import load_wan
-from engine.pipeline.view import picture_of
-from engine.plan import WeightsPlan
+from engine.core.geometry import Box, Size
+from engine.models.wan.latents.file import LatentFile
+from engine.models.wan.latents.spaces import raw
+from engine.models.wan.vae.load import load_wan
+from engine.pipeline.display import picture_of
+from engine.protocol.events import Picture
+from engine.protocol.plan import WeightsPlan
 
 _MOST_PIXELS = 150_000  # decoded: some seconds of a processor for each reading
 

@@ -14,24 +14,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.errors import DiskFull, OutOfMemory
-from engine.events import StageStarted
-from engine.geometry import Box, Size
-from engine.media import MediaInfo
-from engine.memory import latents as choice
+from engine.core.errors import DiskFull, OutOfMemory
+from engine.core.geometry import Box, Size
+from engine.core.units import bytes_text
 from engine.models.contracts import DecodedTile
-from engine.models.wan.latent_file import LatentFile, examined
-from engine.models.wan.latents import raw
-from engine.models.wan.split import LATENTS_PER_VISIT
+from engine.models.wan.latents.file import LatentFile, examined
+from engine.models.wan.latents.spaces import raw
+from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from engine.pipeline.context import Context
+from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.recovery import Failure, attempt, change_plan, twice
 from engine.pipeline.sources import decoded, film_at, film_path
 from engine.pipeline.stages.progress import Progress, show_tile
 from engine.pipeline.stream import Stream, Workers
-from engine.pipeline.weights import check_weights
-from engine.plan import LatentPlan
-from engine.units import bytes_text
-from engine.video.lossless import LosslessWriter
+from engine.planner import latents as choice
+from engine.protocol.events import StageStarted
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import LatentPlan
+from engine.video.write.lossless import LosslessWriter
 
 Planes = list[NDArray[np.uint16]]
 
@@ -40,8 +40,8 @@ _WAITING = 2  # slices of frames between decoding and writing
 _SPARE_BYTES = 200 * 10**6
 
 if TYPE_CHECKING:
-    from engine.models.wan.form import WanForm
-    from engine.models.wan.streams import DecodeStream
+    from engine.models.wan.vae.interface import WanForm
+    from engine.models.wan.vae.streams import DecodeStream
 
 
 def film_of(context: Context, folder: Path) -> MediaInfo:
@@ -141,8 +141,8 @@ class _Decoding:
 
     def run(self) -> None:
         """Write the film; it is there whole, or not at all."""
-        from engine.models.wan.load_vae import load_wan  # only latents need it
-        from engine.models.wan.vae_fast import FastWanVae
+        from engine.models.wan.vae.fast import FastWanVae
+        from engine.models.wan.vae.load import load_wan  # only latents need it
 
         plan = self._plan
         torch.set_num_threads(self._context.plan.model.threads)
@@ -162,7 +162,7 @@ class _Decoding:
 
     def _write(self, vae: WanForm) -> None:
         """Decode here, compress in another thread."""
-        from engine.models.wan.streams import DecodeStream, Streaming
+        from engine.models.wan.vae.streams import DecodeStream, Streaming
 
         with LatentFile(self._context.media.path) as file, Workers() as workers:
             ready = workers.stream(_WAITING, list[Planes])

@@ -15,41 +15,47 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine import winpaths
-from engine.control import Control
-from engine.errors import (
+from engine.core import windows_paths
+from engine.core.control import Control
+from engine.core.errors import (
     ContainerMismatch,
     OutOfMemory,
     PlanDoesNotFit,
     UnreadableMedia,
 )
-from engine.geometry import Size
-from engine.media import MediaInfo, Reading
-from engine.memory import wan
-from engine.memory.budget import PROGRAM_BYTES, Budget, measure_budget
-from engine.memory.edges import next_tile, tile_of
-from engine.memory.fitting import Needs, fits
-from engine.memory.model_choice import device_of
-from engine.memory.wan_needs import Pass, encode_needs
+from engine.core.geometry import Size
+from engine.core.units import memory_text, parse_clock
+from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
+from engine.models.planning.search import Needs, fits
+from engine.models.planning.tile_sizes import next_tile, tile_of
 from engine.models.wan.files import WanFiles
-from engine.models.wan.latent_file import SUFFIX, FilmNote
-from engine.models.wan.latent_writer import LatentWriter
-from engine.models.wan.latents import MODELS, TEMPORAL_FACTOR, LatentSpace, frames_of, normalised
-from engine.models.wan.load_vae import load_wan
-from engine.models.wan.streams import EncodeStream, Streaming
+from engine.models.wan.latents.file import SUFFIX, FilmNote
+from engine.models.wan.latents.spaces import (
+    MODELS,
+    TEMPORAL_FACTOR,
+    LatentSpace,
+    frames_of,
+    normalised,
+)
+from engine.models.wan.latents.writer import LatentWriter
+from engine.models.wan.planning import choose
+from engine.models.wan.planning.requirements import Pass, encode_needs
+from engine.models.wan.vae.load import load_wan
+from engine.models.wan.vae.streams import EncodeStream, Streaming
 from engine.ops.precision import arithmetic_of
+from engine.pipeline.display import turn
 from engine.pipeline.latent_vae import ready_vae
 from engine.pipeline.output import check_output, part_path, publish, translated
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.sources import probe_film
 from engine.pipeline.stages.source import SourceColours
-from engine.pipeline.view import turn
-from engine.report import EncodedLatents
+from engine.planner.model_choice import device_of
+from engine.protocol.media import MediaInfo, Reading
+from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.switches import Switches, switches_of
-from engine.units import memory_text, parse_clock
-from engine.video.decode import FrameReader
-from engine.video.frames import PlanarFrame
+from engine.settings.switches import Switches, switches_of
+from engine.video.read.decode import FrameReader
+from engine.video.read.frames import PlanarFrame
 
 Progress = Callable[[int, int], None]  # frames encoded, and of all as far as is known
 
@@ -102,7 +108,7 @@ def encode_latents(
             f"{output.name} is no name of a file of latents.",
             hint=f"Let the name end in {SUFFIX}.",
         )
-    media, output = probe_film(source), winpaths.openable(output)
+    media, output = probe_film(source), windows_paths.openable(output)
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent)
@@ -171,7 +177,7 @@ class _Encoding:
     def _way(self, vae: WanFiles, budget: Budget) -> _Way:
         settings = self._settings
         device = device_of(settings, budget)
-        dtype, tile = wan.fitted_encode(vae.config, self.padded, device, budget)
+        dtype, tile = choose.fitted_encode(vae.config, self.padded, device, budget)
         way = _Way(
             device=device,
             dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,

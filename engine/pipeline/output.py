@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from engine import atomic, winpaths
-from engine.errors import (
+from engine.core import atomic_file, windows_paths
+from engine.core.errors import (
     DiskFull,
     OutputError,
     OutputExists,
@@ -16,7 +16,7 @@ from engine.errors import (
     OutputNameUnusable,
     OutputUnwritable,
 )
-from engine.media import MediaInfo
+from engine.protocol.media import MediaInfo
 
 
 def part_path(output: Path, job_id: str) -> Path:
@@ -45,7 +45,7 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     folder = output.parent
     if not folder.is_dir():
         raise OutputUnwritable(
-            f"The folder {winpaths.shown(folder)} does not exist.",
+            f"The folder {windows_paths.shown(folder)} does not exist.",
             hint="Create it or choose another.",
             path=folder,
         )
@@ -65,9 +65,9 @@ def publish(part: Path, output: Path, *, overwrite: bool) -> None:
     """
     try:
         if overwrite and not part.is_dir():
-            atomic.replace(part, output)
+            atomic_file.replace(part, output)
         else:
-            atomic.rename(part, output)
+            atomic_file.rename(part, output)
     except FileExistsError as err:
         raise OutputExists(
             f"{output.name} appeared while the job ran.",
@@ -82,19 +82,19 @@ def translated(error: OSError, path: Path) -> OutputError:
     """An error of the operating system while writing `path`, as ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"The disk of {winpaths.shown(path.parent)} is full.",
+            f"The disk of {windows_paths.shown(path.parent)} is full.",
             hint="Free some space, then resume the job: finished parts are kept.",
             path=path,
         )
     return OutputUnwritable(
-        f"{winpaths.shown(path.parent)} cannot be written: {error.strerror or error}.",
+        f"{windows_paths.shown(path.parent)} cannot be written: {error.strerror or error}.",
         hint="Choose a folder of your own.",
         path=path,
     )
 
 
 def _check_name(output: Path) -> None:
-    why = winpaths.unusable(output.name)
+    why = windows_paths.unusable(output.name)
     if why:
         raise OutputNameUnusable(why, hint="Choose another name.", path=output)
 

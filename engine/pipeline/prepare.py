@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine import winpaths
-from engine.errors import (
+from engine.core import windows_paths
+from engine.core.errors import (
     EngineError,
     OutputError,
     PlanDoesNotFit,
@@ -14,15 +14,15 @@ from engine.errors import (
     TruncatedMedia,
     WeightsMissing,
 )
-from engine.hardware.cards import Card
-from engine.media import MediaInfo
-from engine.memory.budget import measure_budget
-from engine.memory.planner import plan_job
-from engine.memory.rates import load_rates
-from engine.memory.request import Request
-from engine.memory.target import default_output
+from engine.hardware.budget import measure_budget
+from engine.hardware.gpu_table import Card
 from engine.pipeline.output import check_output
-from engine.plan import Notice, Plan
+from engine.planner.plan_job import plan_job
+from engine.planner.rates import load_rates
+from engine.planner.request import Request
+from engine.planner.target import default_output
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import EngineSettings, JobSettings
 
 _REFUSALS = {kind.code: kind for kind in (PretendedCard, TruncatedMedia, WeightsMissing)}
@@ -51,7 +51,7 @@ def make_plan(
     Raises:
         EngineError: As memory.planner.plan_job.
     """
-    output = winpaths.openable(output) if output is not None else None
+    output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or output.is_dir() else output
     request = Request(media=media, settings=settings, output=named)
     budget = measure_budget(
@@ -60,7 +60,7 @@ def make_plan(
     plan = plan_job(request, budget, load_rates())
     if named is None and output is not None:
         name = default_output(media, settings, plan.container).name
-        plan = replace(plan, output=winpaths.openable(output / name))
+        plan = replace(plan, output=windows_paths.openable(output / name))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)
     except OutputError as err:

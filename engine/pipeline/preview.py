@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from engine.events import Picture
-from engine.media import MediaInfo
-from engine.pipeline.view import seen
-from engine.video.colour import spec_of_source, to_rgb
-from engine.video.decode import frame_at
+from engine.pipeline.display import seen
+from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo
+from engine.video.colour.convert import spec_of_source, to_rgb
+from engine.video.read.decode import frame_at
 
 
 def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Picture:

@@ -10,14 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.errors import NumericOverflow, OutOfMemory
-from engine.events import PlanDowngraded, Warned
+from engine.core.errors import NumericOverflow, OutOfMemory
 from engine.hardware import devices
-from engine.memory.downgrade import Why, next_plan, no_smaller, notice_of
-from engine.memory.oom import give_back, is_of_main_memory, is_out_of_memory, let_go
-from engine.memory.spill_guard import Spilled
+from engine.hardware.out_of_memory import (
+    give_back,
+    is_of_main_memory,
+    is_out_of_memory,
+    let_go,
+)
+from engine.hardware.spill_guard import Spilled
 from engine.pipeline.context import Context, GivenBack
-from engine.plan import Notice, Plan
+from engine.planner.downgrade import (
+    Why,
+    next_plan,
+    no_smaller,
+    notice_of,
+)
+from engine.protocol.events import PlanDowngraded, Warned
+from engine.protocol.plan import Notice, Plan
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import torch
 
-from engine.errors import UnreadableMedia
-from engine.events import StageProgress, StageStarted, Warned
-from engine.geometry import FrameSpan
+from engine.core.errors import UnreadableMedia
+from engine.core.geometry import FrameSpan
 from engine.hardware.telemetry import peak_ram_bytes
-from engine.memory import times
-from engine.memory.peaks import QUEUE_CLIPS
 from engine.models import registry
 from engine.models.contracts import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
+from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, twice
 from engine.pipeline.segments import SegmentLog, SegmentRecord
@@ -30,13 +28,15 @@ from engine.pipeline.stages.read_shots import ShotReader, ShotSlice
 from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, StreamAborted, Workers
-from engine.pipeline.verify import verify
-from engine.pipeline.weights import check_weights
-from engine.plan import ModelPlan, Notice
-from engine.report import Report
-from engine.video.decode import FrameReader
-from engine.video.mux import SegmentFile, mux
-from engine.video.shots import ShotDetector
+from engine.planner import times
+from engine.planner.peaks import QUEUE_CLIPS
+from engine.protocol.events import StageProgress, StageStarted, Warned
+from engine.protocol.plan import ModelPlan, Notice
+from engine.protocol.report import Report
+from engine.verify.verify import verify
+from engine.video.read.decode import FrameReader
+from engine.video.shots.detector import ShotDetector
+from engine.video.write.mux import SegmentFile, mux
 
 READER_THREADS = 2
 

@@ -10,11 +10,16 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from engine import winpaths
-from engine.errors import SourceMissing, UnsupportedMedia
-from engine.media import LATENT, ColourTags, MediaInfo, VideoInfo
-from engine.models.wan.latent_file import SUFFIX, LatentFile, LatentHead
-from engine.plan import LatentPlan, Plan
+from engine.core import windows_paths
+from engine.core.errors import SourceMissing, UnsupportedMedia
+from engine.models.wan.latents.file import SUFFIX, LatentFile, LatentHead
+from engine.protocol.media import (
+    LATENT,
+    ColourTags,
+    MediaInfo,
+    VideoInfo,
+)
+from engine.protocol.plan import LatentPlan, Plan
 from engine.settings.schema import JobSettings
 
 _PIXEL_FORMAT = "gbrp16le"
@@ -31,16 +36,16 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
     """What a source is; of latents, the film that will be made of them.
 
     Args:
-        path: A file, or what else `engine.video.probe` takes.
+        path: A file, or what else `engine.video.read.probe` takes.
         settings: Of the job: they may say how fast latents are shown.
 
     Raises:
         InputError: It cannot be used.
     """
-    path = winpaths.openable(path)
+    path = windows_paths.openable(path)
     if is_latents(path):
         return _film_of_latents(path, settings)
-    from engine.video.probe import probe
+    from engine.video.read.probe import probe
 
     return probe(path)
 
@@ -74,7 +79,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
         about = media.path.stat()
     except OSError as err:
         raise SourceMissing(
-            f"{winpaths.shown(media.path)} is not there any more.",
+            f"{windows_paths.shown(media.path)} is not there any more.",
             hint="Connect its drive or put it back, then resume.",
             path=media.path,
         ) from err

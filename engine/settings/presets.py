@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.errors import SettingsError
+from engine.core.errors import SettingsError
 from engine.settings.schema import JobSettings
 
 Goal = Literal["fast", "balanced", "best", ""]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_type_hints
 
-from engine.errors import SettingsError
-from engine.geometry import Size
-from engine.optimisations.dit import ATTENTION, FILES, PRODUCTS
-from engine.optimisations.vae import VAE_NUMBERS
-from engine.switches import check_switches, is_switch, settings_of
+from engine.core.errors import SettingsError
+from engine.core.geometry import Size
+from engine.settings.optimisations.dit import ATTENTION, FILES, PRODUCTS
+from engine.settings.optimisations.vae import VAE_NUMBERS
+from engine.settings.switches import check_switches, is_switch, settings_of
 
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")

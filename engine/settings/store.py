@@ -14,8 +14,8 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from engine import atomic, paths
-from engine.errors import OutputUnwritable, SettingsError
+from engine.core import atomic_file, paths
+from engine.core.errors import OutputUnwritable, SettingsError
 from engine.settings.schema import EngineSettings
 
 _TABLE = "engine"
@@ -61,11 +61,11 @@ def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> 
         try:
             data = _read(path)
         except SettingsError:
-            atomic.replace(path, path.with_name(path.name + ".damaged"))
+            atomic_file.replace(path, path.with_name(path.name + ".damaged"))
             data = {}
         old = data.get(_TABLE)
         data[_TABLE] = (old if isinstance(old, dict) else {}) | dataclasses.asdict(settings)
-        atomic.write_text(path, to_toml(data))
+        atomic_file.write_text(path, to_toml(data))
     except OSError as err:
         raise OutputUnwritable(
             f"The settings cannot be written to {path}.",

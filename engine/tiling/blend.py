@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.geometry import Box, Size
+from engine.core.geometry import Box, Size
 from engine.tiling.grid import Span, cells_of_axis
 
 WHOLE_ROWS, WHOLE_COLUMNS = 255, 257

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
-from engine.geometry import Box, Size
+from engine.core.geometry import Box, Size
 
 Span = tuple[int, int]  # first pixel inside, first pixel outside
 

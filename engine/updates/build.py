@@ -9,14 +9,13 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
-from engine.paths import resource
-from engine.plain import from_plain
-from engine.updates.errors import UpdateNotInBuild
+from engine.core.paths import resource
+from engine.core.serialization import from_plain
+from engine.core.update_errors import UpdateNotInBuild
+from engine.protocol.update_messages import Install
 
-Install = Literal["setup", "portable", "sources"]
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 

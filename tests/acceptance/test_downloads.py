@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.weights.catalogue import load
-from engine.weights.store import Store
+from engine.model_files.catalogue import load
+from engine.model_files.store import Store
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.published import CONTENT, PLACE, published
 

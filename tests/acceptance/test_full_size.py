@@ -37,8 +37,8 @@ PARAMETERS = {"3b": 3_391_475_776, "7b": 8_239_607_872}
 PROGRAM = """
 import json, re, sys, time, torch
 from pathlib import Path
-from engine.models.seedvr2.load_dit import LoadOptions, load_dit
-from engine.ops.linear.twin import TwinLinear
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from engine.ops.linear.quantized_linear import TwinLinear
 def peak():  # getrusage would begin with what the parent had
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 path, options, dtype, latent = json.loads(sys.argv[1])

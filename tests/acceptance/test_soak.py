@@ -13,9 +13,9 @@ import psutil
 import pytest
 import torch
 
-from engine import commands as c
 from engine.api import Engine
-from engine.events import JobFailed, JobFinished
+from engine.protocol import commands as c
+from engine.protocol.events import JobFailed, JobFinished
 from engine.settings.schema import JobSettings
 from tests.helpers.figures import tell
 from tests.helpers.listening import ENDS, Listener, running_engine

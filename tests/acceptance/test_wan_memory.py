@@ -7,12 +7,12 @@ from typing import Literal
 
 import pytest
 
-from engine.bench.memory import memory_of
+from engine.bench.cases.vae_models import Side
+from engine.bench.cases.vae_runs import base_run
 from engine.bench.options import BenchOptions
-from engine.bench.vae_models import Side
-from engine.bench.vae_work import base_run
-from engine.geometry import Size
-from engine.models.wan.config import WAN21, WAN22
+from engine.bench.timing.process_memory import memory_of
+from engine.core.geometry import Size
+from engine.models.wan.vae.config import WAN21, WAN22
 from tests.helpers.figures import tell
 
 pytestmark = pytest.mark.slow  # minutes of a processor: hundreds of frames

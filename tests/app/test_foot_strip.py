@@ -4,8 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.foot_strip import plan_line
-from engine.geometry import Size
-from engine.plan import LatentPlan, Plan, WanPlan, WeightsPlan
+from engine.core.geometry import Size
+from engine.protocol.plan import (
+    LatentPlan,
+    Plan,
+    WanPlan,
+    WeightsPlan,
+)
 from engine.settings.schema import JobSettings
 from tests.helpers.fakes import make_media, make_plan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.engine_words import pattern_of, said
+from app.engine_messages import pattern_of, said
 from app.i18n import Languages, read_catalogue, read_engine_sentences, tr
 from engine.settings import schema
 from tests.app.conftest import Bench

@@ -10,10 +10,10 @@ from pytestqt.qtbot import QtBot
 
 from app import desktop
 from app.state.job_row import JobState
-from engine import commands
-from engine.errors import ErrorInfo
-from engine.plan import Notice
-from engine.readings import GpuReading
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands
+from engine.protocol.gpu_reading import GpuReading
+from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
 
 

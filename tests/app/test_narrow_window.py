@@ -13,11 +13,11 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.widgets.controls import ElidedLabel
-from engine import events
-from engine.plan import Notice
+from engine.protocol import events
+from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
 from tests.app.monitor.test_gauges import GPU
-from tests.app.monitor.test_plan_card import TOO_MUCH, plan, say_plan
+from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.helpers.fake_plans import on_card, pretended
 
 

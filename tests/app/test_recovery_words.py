@@ -7,10 +7,10 @@ import re
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from app.engine_words import said
+from app.engine_messages import said
 from app.i18n import Languages
-from engine.memory.downgrade import holder_words, no_smaller
-from engine.readings import Holder
+from engine.planner.downgrade import holder_words, no_smaller
+from engine.protocol.gpu_reading import Holder
 from tests.helpers.plans import a_plan
 
 CHANGES = [

@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
-from app.state.runtime_standing import Situation
+from app.state.runtime_status import Situation
 from app.ui_state import UiState
-from engine import paths
 from engine.api import Engine
-from engine.jobs import runtime_desk
-from engine.runtime import folder as folders
-from engine.runtime.catalogue import catalogue
-from engine.weights.runtime_check import Machine
+from engine.core import paths
+from engine.jobs import runtime_service
+from engine.runtimes import installation as folders
+from engine.runtimes.advice import Machine
+from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 
@@ -56,7 +56,7 @@ def program(
     (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
-    monkeypatch.setattr(runtime_desk, "this_machine", lambda: MACHINE)
+    monkeypatch.setattr(runtime_service, "this_machine", lambda: MACHINE)
     catalogue.cache_clear()
     ui_state = UiState(tmp_path / "window.ini")
     ui_state.language = "en"
@@ -115,7 +115,7 @@ def test_download_cut_continue_and_the_next_start(
 def test_a_wheel_from_a_file_then_back_and_away(
     program: Program, wheel: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.runtime_link.is_confirmed", lambda *_, **__: True)
+    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
     until(qtbot, program, Situation.OFFER)
     program.controller.add_files([wheel])
     until(qtbot, program, Situation.READY)

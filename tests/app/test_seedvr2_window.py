@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 from app.application import Program
 from app.state.job_row import JobState
 from engine.api import probe
+from engine.model_files import catalogue
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.settings.schema import SEEDVR2
-from engine.weights import catalogue
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.published import published

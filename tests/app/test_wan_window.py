@@ -16,8 +16,8 @@ from app.latents.latent_sheet import LatentSheet
 from app.preview.scene import Mode
 from app.state.job_row import JobRow, JobState
 from engine.api import probe
-from engine.geometry import Size
-from engine.models.wan.latent_writer import LatentWriter
+from engine.core.geometry import Size
+from engine.models.wan.latents.writer import LatentWriter
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 

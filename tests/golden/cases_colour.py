@@ -7,7 +7,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.ops.colour_published import (
+from engine.ops.colour.low_pass import low_pass
+from engine.ops.colour.published import (
     adain,
     distances_of,
     hsv,
@@ -15,7 +16,6 @@ from engine.ops.colour_published import (
     wavelet,
     wavelet_adaptive,
 )
-from engine.ops.low_pass import low_pass
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 

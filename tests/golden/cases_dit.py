@@ -15,13 +15,18 @@ import torch
 from torch import Tensor
 
 from engine.models.load import check_keys, shapes_of
-from engine.models.seedvr2.dit import SeedVr2Dit, picture_angles, text_angles
-from engine.models.seedvr2.dit_blocks import sinusoids
-from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
-from engine.models.seedvr2.keymap import DIT_KEYS
-from engine.models.seedvr2.load_dit import FORMS, load_dit
-from engine.ops.rope import geometric_frequencies, linear_frequencies, rotate
-from engine.ops.windows import windows
+from engine.models.seedvr2.dit.blocks import sinusoids
+from engine.models.seedvr2.dit.config import (
+    DIT_3B,
+    DIT_7B,
+    DitConfig,
+    infer_dit_config,
+)
+from engine.models.seedvr2.dit.load import FORMS, load_dit
+from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
+from engine.models.seedvr2.vae.keymap import DIT_KEYS
+from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate
+from engine.ops.attention.windows import windows
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 from tests.golden.traces import traced_blocks

@@ -11,9 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.load_dit import FORMS, load_dit
-from engine.models.seedvr2.load_vae import load_vae
-from engine.models.seedvr2.reference import (
+from engine.models.seedvr2.dit.load import FORMS, load_dit
+from engine.models.seedvr2.vae.load import load_vae
+from engine.tiling.slices import prepended
+from tests.golden import files
+from tests.golden.cases_colour import compared_ranked
+from tests.golden.outcome import Outcome, compared
+from tests.reference.seedvr2_film import (
     Draw,
     Models,
     ReferenceOptions,
@@ -22,10 +26,6 @@ from engine.models.seedvr2.reference import (
     reference_draw,
     upscale_as_reference,
 )
-from engine.tiling.slices import prepended
-from tests.golden import files
-from tests.golden.cases_colour import compared_ranked
-from tests.golden.outcome import Outcome, compared
 
 LATENT_LIMIT = 2e-4  # largest absolute differences; the README of the golden files suggests them
 FRAME_LIMIT = 5e-4

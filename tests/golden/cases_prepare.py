@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import (
     clip_length,
     reference_layout,
     reference_result,
     reference_sizes,
 )
-from engine.models.seedvr2.prepare import (
+from engine.models.seedvr2.preprocess import (
     join,
     place,
     reference_overlap_weights,

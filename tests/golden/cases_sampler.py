@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from engine.models.seedvr2.load_dit import FORMS, load_dit
+from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.sampler import (
     Guidance,
     condition,

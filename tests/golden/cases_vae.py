@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.load import check_keys, shapes_of
-from engine.models.seedvr2.config import VaeConfig, infer_vae_config
-from engine.models.seedvr2.load_vae import FORMS, Vae, load_vae
-from engine.models.seedvr2.vae import SeedVr2Vae
-from engine.models.slicing import LOGVAR_LIMITS
-from engine.models.tiled import tiled_decode, tiled_encode
-from engine.weights.safetensors_file import SafetensorsFile
+from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
+from engine.models.seedvr2.vae.load import FORMS, Vae, load_vae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 from tests.golden.traces import traced_blocks
+from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 LIMIT = 5e-5  # largest absolute difference in float32; the README of the golden files suggests it
 

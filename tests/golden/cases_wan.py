@@ -16,11 +16,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.load import check_keys, shapes_of
-from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig, infer_wan_config
-from engine.models.wan.latents import normalised, raw
-from engine.models.wan.load_vae import FORMS, Form, Wan, load_wan
-from engine.models.wan.vae import WanVae
-from engine.ops.conv3d import Carry
+from engine.models.wan.latents.spaces import normalised, raw
+from engine.models.wan.vae.config import (
+    WAN2X,
+    WAN21,
+    WAN22,
+    WanConfig,
+    infer_wan_config,
+)
+from engine.models.wan.vae.load import (
+    FORMS,
+    Form,
+    Wan,
+    load_wan,
+)
+from engine.models.wan.vae.plain import WanVae
+from engine.ops.conv.causal_conv import Carry
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 from tests.golden.traces import traced_blocks

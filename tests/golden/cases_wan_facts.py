@@ -10,14 +10,24 @@ from typing import Any
 
 import torch
 
-from engine.models.recognise import WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
-from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
-from engine.models.wan.keymap import wan_keys
-from engine.models.wan.latent_file import LatentFile
-from engine.models.wan.latents import MODELS, LatentSpace, normalised
-from engine.models.wan.load_vae import FORMS, load_wan
-from engine.models.wan.vae import WanVae
-from engine.weights.catalogue import catalogue
+from engine.model_files.catalogue import catalogue
+from engine.models.identify import (
+    WAN2X_VAE,
+    WAN21_VAE,
+    WAN22_VAE,
+    recognise,
+)
+from engine.models.wan.latents.file import LatentFile
+from engine.models.wan.latents.spaces import MODELS, LatentSpace, normalised
+from engine.models.wan.vae.config import (
+    WAN2X,
+    WAN21,
+    WAN22,
+    WanConfig,
+)
+from engine.models.wan.vae.keymap import wan_keys
+from engine.models.wan.vae.load import FORMS, load_wan
+from engine.models.wan.vae.plain import WanVae
 from tests.golden import files
 from tests.golden.cases_wan import LIMITS, RECIPES
 from tests.golden.outcome import Outcome, compared

@@ -12,17 +12,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.models.wan.blocks import RmsNorm
-from engine.models.wan.config import WAN2X, WAN22, Stage
-from engine.models.wan.resample import (
+from engine.models.wan.vae.blocks import RmsNorm
+from engine.models.wan.vae.config import WAN2X, WAN22, Stage
+from engine.models.wan.vae.plain import patches, pictures
+from engine.models.wan.vae.resample import (
     AveragedShortcut,
     Downsampler,
     RepeatedShortcut,
     Upsampler,
 )
-from engine.models.wan.vae import patches, pictures
-from engine.ops.conv3d import Carry
-from engine.ops.rms_norm import rms_norm_silu
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.norm.rms_norm import rms_norm_silu
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 

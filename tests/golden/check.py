@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from engine.errors import EngineError
+from engine.core.errors import EngineError
 from tests.golden import kinds
 from tests.golden.outcome import Outcome
 

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from engine.models.seedvr2.load_dit import FORMS
+from engine.models.seedvr2.dit.load import FORMS
 from tests.golden.check import main
 from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
 

@@ -13,9 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import reference_layout
-from engine.models.seedvr2.prepare import place
+from engine.models.seedvr2.preprocess import place
 from engine.ops.resize import resize
 from tests.golden.check import main
 

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.models.wan import resample, vae
-from engine.models.wan.blocks import Attention
-from engine.ops.conv3d import CausalConv3d, ZeroPastConv3d
+from engine.models.wan.vae import plain, resample
+from engine.models.wan.vae.blocks import Attention
+from engine.ops.conv.causal_conv import CausalConv3d, ZeroPastConv3d
 from tests.golden import cases_wan_units
 from tests.golden.check import main
 
@@ -153,4 +153,4 @@ def test_pixels_in_rows_are_found(run, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(cases_wan_units, "patches", by_rows)
     shutil.copy(GOLDEN / "ops.safetensors", tmp_path)
     assert fails(run(tmp_path)[1])[0].startswith("FAIL ops.safetensors patchify.y: error")
-    assert vae.patches is not by_rows
+    assert plain.patches is not by_rows

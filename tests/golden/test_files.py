@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engine.models.load import check_keys, shapes_of
-from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from tests.golden import cases_dit, cases_sampler, cases_vae, cases_wan
 from tests.golden.check import main
 

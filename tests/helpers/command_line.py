@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine import commands, events
 from engine.cli.main import run
-from engine.errors import ErrorInfo
-from engine.geometry import Size
-from engine.hardware.cards import Card
-from engine.report import DoctorLine, EncodedLatents, Report
+from engine.core.errors import ErrorInfo
+from engine.core.geometry import Size
+from engine.hardware.gpu_table import Card
+from engine.protocol import commands, events
+from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine import commands, events
-from engine.errors import ErrorInfo
-from engine.report import BenchReport, MeasuredSwitch
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
+from engine.protocol.report import BenchReport, MeasuredSwitch
 
 STOPPED = ErrorInfo(code="cancelled", message="The benchmark was stopped.")
 SWITCHES = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
-from engine import commands, events
-from engine.errors import ErrorInfo
-from engine.geometry import Size
-from engine.media import LATENT, MediaInfo
+from engine.core.errors import ErrorInfo
+from engine.core.geometry import Size
+from engine.protocol import commands, events
+from engine.protocol.media import LATENT, MediaInfo
 
 MISSING = ErrorInfo(
     code="weights-missing",

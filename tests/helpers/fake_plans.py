@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.plan import Alternative, Notice, Plan, Reasons, StagePlan
+from engine.protocol.plan import (
+    Alternative,
+    Notice,
+    Plan,
+    Reasons,
+    StagePlan,
+)
 
 GIB = 2**30
 CARD = "RTX 5070 Ti, 16 GB"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine import commands, events
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine import commands, events
-from engine.errors import ErrorInfo
-from engine.runtime.state import Phase, RuntimeState
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
+from engine.protocol.runtime_state import Phase, RuntimeState
 
 CARD = "NVIDIA GeForce RTX 5070 Ti"
 OFFLINE = ErrorInfo(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine import events
-from engine.errors import EngineError
-from engine.updates import messages as m
+from engine.core.errors import EngineError
+from engine.protocol import events
+from engine.protocol import update_messages as m
 
 OWN = m.UpdateState(version="0.1.0", is_in_build=True, installed_as="setup")
 NEWER = replace(

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine import commands, events
-from engine.errors import ErrorInfo
-from engine.published import Kind, Phase, PublishedState, State
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
+from engine.protocol.model_file_state import (
+    Kind,
+    Phase,
+    PublishedState,
+    State,
+)
 
 MB = 10**6
 OFFLINE = ErrorInfo(

@@ -5,15 +5,27 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from engine import commands, events
-from engine.errors import EngineStopped, ErrorInfo
-from engine.geometry import Box, FrameSpan, Size
-from engine.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
-from engine.plan import ModelPlan, Notice, PassPlan, PicturePlan, Plan, StagePlan
-from engine.readings import GpuReading
-from engine.report import Check, Report
+from engine.core.errors import EngineStopped, ErrorInfo
+from engine.core.geometry import Box, FrameSpan, Size
+from engine.protocol import commands, events
+from engine.protocol.gpu_reading import GpuReading
+from engine.protocol.media import (
+    ColourTags,
+    MediaInfo,
+    StreamInfo,
+    VideoInfo,
+)
+from engine.protocol.plan import (
+    ModelPlan,
+    Notice,
+    PassPlan,
+    PicturePlan,
+    Plan,
+    StagePlan,
+)
+from engine.protocol.report import Check, Report
+from engine.protocol.update_messages import UpdateCommand
 from engine.settings.schema import JobSettings
-from engine.updates.messages import UpdateCommand
 from tests.helpers.fake_bench import FakeBench
 from tests.helpers.fake_latents import FakeLatents, as_latent
 from tests.helpers.fake_presets import FakePresets

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.api import Engine
-from engine.events import Event, JobCancelled, JobFailed, JobFinished, JobRejected
+from engine.protocol.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobRejected,
+)
 from engine.settings.schema import EngineSettings
 
 E = TypeVar("E", bound=Event)

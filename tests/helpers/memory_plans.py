@@ -16,12 +16,17 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from engine.geometry import Size
-from engine.models.seedvr2.config import VaeConfig
+from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import layout_of
-from engine.optimisations import DitSwitches, VaeSwitches
-from engine.plan import DiffusionPlan, ModelPlan, WanPlan, WeightsPlan
-from engine.switches import Switches
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.protocol.plan import (
+    DiffusionPlan,
+    ModelPlan,
+    WanPlan,
+    WeightsPlan,
+)
+from engine.settings.optimisations import DitSwitches, VaeSwitches
+from engine.settings.switches import Switches
 from tests.helpers.tiny import tiny_vae
 from tests.helpers.tiny_dit import tiny_dit_config, write_dit
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan

@@ -7,10 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.geometry import FrameSpan, Size
-from engine.media import MediaInfo, VideoInfo
-from engine.memory.budget import Budget
-from engine.plan import ModelPlan, PicturePlan, Plan
+from engine.core.geometry import FrameSpan, Size
+from engine.hardware.budget import Budget
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import ModelPlan, PicturePlan, Plan
 
 
 def a_media(**video: Any) -> MediaInfo:

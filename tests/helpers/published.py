@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from engine.weights.catalogue import Catalogue, PublishedFile
-from engine.weights.store import Store
+from engine.model_files.catalogue import Catalogue, PublishedFile
+from engine.model_files.store import Store
 from tests.helpers.faulty_server import FaultyServer
 
 CONTENT = bytes(range(256)) * 400  # 102,400 bytes

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.control import Control
-from engine.events import Event, PlanDowngraded, SegmentDone
+from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.run import run_job
-from engine.plan import ModelPlan, Plan
-from engine.report import Report
+from engine.protocol.events import Event, PlanDowngraded, SegmentDone
+from engine.protocol.plan import ModelPlan, Plan
+from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
-from engine.video.probe import probe
+from engine.video.read.probe import probe
 from tests.helpers.seedvr2_files import make_three_shots, write_seedvr2
 from tests.helpers.shot_jobs import Events, plan_of, planes_of
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan

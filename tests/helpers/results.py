@@ -14,18 +14,18 @@ import av
 import numpy as np
 import pytest
 
-from engine.control import Control
-from engine.geometry import FrameSpan
-from engine.media import MediaInfo
-from engine.plan import ModelPlan, Plan
+from engine.core.control import Control
+from engine.core.geometry import FrameSpan
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import ModelPlan, Plan
 from engine.settings.schema import JobSettings
-from engine.video.codecs import choose_container, plan_picture, plan_streams
-from engine.video.encode import SegmentWriter
-from engine.video.encoders import subsampling
-from engine.video.mux import SegmentFile, mux
-from engine.video.pixels import planes_of
-from engine.video.probe import probe
-from engine.video.times import Timeline
+from engine.video.colour.pixel_formats import planes_of
+from engine.video.read.probe import probe
+from engine.video.read.time_stamps import Timeline
+from engine.video.write.codecs import choose_container, plan_picture, plan_streams
+from engine.video.write.encode import SegmentWriter
+from engine.video.write.encoders import subsampling
+from engine.video.write.mux import SegmentFile, mux
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
 

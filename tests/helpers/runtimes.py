@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine import paths
-from engine.runtime.catalogue import Runtime, RuntimeCatalogue, Wheel
+from engine.core import paths
+from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel
 
 VERSION = "9.9.9+cu999"
 NAME = f"torch-{VERSION}-py3-none-any.whl"

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.control import Control
-from engine.events import Event, SegmentDone
+from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import Context
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
-from engine.plan import Plan
+from engine.protocol.events import Event, SegmentDone
+from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.decode import FrameReader
-from engine.video.probe import probe
+from engine.video.read.decode import FrameReader
+from engine.video.read.probe import probe
 
 
 class Events:

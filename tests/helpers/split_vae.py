@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.fast_statistics import Statistics
-from engine.models.seedvr2.vae import SeedVr2Vae
-from engine.models.seedvr2.vae_blocks import FrameNorm
-from engine.ops.conv3d import Carry
-from engine.ops.norm import scale_and_shift
+from engine.models.seedvr2.vae.blocks import FrameNorm
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.norm_statistics import Statistics
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.norm.group_norm import scale_and_shift
 
 TINY = VaeConfig(
     latent_channels=3, block_out_channels=(4, 4, 4, 4), layers_per_block=0, norm_groups=2

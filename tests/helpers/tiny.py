@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.models.seedvr2.config import VaeConfig
-from engine.models.seedvr2.vae import SeedVr2Vae
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
 
 
 def tiny_config(encoder_time: tuple[bool, ...] = (False, True, True), **changes: Any) -> VaeConfig:

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.models.seedvr2.dit import SeedVr2Dit
-from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig
-from engine.ops.rope import geometric_frequencies, linear_frequencies
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.ops.attention.rope import geometric_frequencies, linear_frequencies
 
 _SIZES: dict[str, Any] = {"dim": 32, "text_in_dim": 24, "heads": 2, "head_dim": 16}
 

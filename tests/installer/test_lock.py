@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from engine.runtime.catalogue import load
+from engine.runtimes.catalogue import load
 from installer import check_lock as lock
 
 ROOT = Path(__file__).parents[2]

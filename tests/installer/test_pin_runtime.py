@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import paths
-from engine.runtime.catalogue import load
-from engine.weights.runtime_store import RuntimeStore
-from engine.weights.transfer import Listener
-from engine.weights.unpack import needed_bytes
+from engine.core import paths
+from engine.downloads.transfer import Listener
+from engine.runtimes.catalogue import load
+from engine.runtimes.store import RuntimeStore
+from engine.runtimes.unpack_wheel import needed_bytes
 from installer import pin_runtime
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import FaultyServer, faulty_server

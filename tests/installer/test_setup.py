@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.desktop import graphics_choice
-from app.jobs.endings import VIDEO_ENDINGS
+from app.jobs.file_suffixes import VIDEO_ENDINGS
 from installer import build_setup, setup_parts
 
 INSTALLER = Path(__file__).parents[2] / "installer"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from installer import build_windows, vc_runtime, windows_python, windows_tests
+from installer import build_windows, vc_runtime, windows_python
+from tests.packaging import windows_tests
 
 LISTING = """
 The Export Tables (interpreted .rdata section contents)

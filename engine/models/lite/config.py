@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.errors import UnknownKeys
+from engine.core.errors import UnknownKeys
 
 KERNEL = 3
 COLOURS = 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.cost import Cost
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.lite.config import COLOURS, KERNEL, LiteConfig
+from engine.models.memory_cost import Cost
 
 _FLOAT32 = 4
 _BASE_KERNEL = 5

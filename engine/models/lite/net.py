@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.errors import UnknownKeys, WeightsError, WeightsMissing
+from engine.core.errors import UnknownKeys, WeightsError, WeightsMissing
+from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.lite.config import COLOURS, KERNEL, LiteConfig, config_from_shapes
-from engine.weights.safetensors_file import SafetensorsFile
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
 

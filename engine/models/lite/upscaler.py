@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.models.lite.net import LiteNet
-from engine.plan import ModelPlan
+from engine.protocol.plan import ModelPlan
 
 
 class LiteUpscaler:

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from engine.model_files import catalogue
+from engine.model_files.formats.open_weights import open_weights
+from engine.model_files.store import Store
 from engine.models.planned_files import named, planned
-from engine.models.seedvr2.config import VAE, VaeConfig, infer_vae_config
-from engine.models.seedvr2.dit_config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
-from engine.plan import DiffusionPlan, WeightsPlan
-from engine.published import PublishedState
+from engine.models.seedvr2.dit.config import (
+    DIT_3B,
+    DIT_7B,
+    DitConfig,
+    infer_dit_config,
+)
+from engine.models.seedvr2.vae.config import VAE, VaeConfig, infer_vae_config
+from engine.protocol.model_file_state import PublishedState
+from engine.protocol.plan import DiffusionPlan, WeightsPlan
 from engine.settings.schema import JobSettings
-from engine.weights import catalogue
-from engine.weights.open_weights import open_weights
-from engine.weights.store import Store
 
 TEXT_TOKENS = 58  # of the published text embedding
 # Precision that suits a card from a size on (an eighth of it may be missing), the next one below:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 
 MULTIPLE = 16  # both sides in px: the VAE reduces by 8, the transformer takes 2 x 2 latents
 REFLECTED = 8  # px of mirrored picture behind its right and bottom edge

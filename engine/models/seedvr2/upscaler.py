@@ -9,14 +9,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.contracts import DecodedTile, Restored, ShotModel, Watch
-from engine.models.seedvr2.dit_fast import FastDit
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit, load_text_embedding
 from engine.models.seedvr2.frame_layout import FrameLayout
-from engine.models.seedvr2.load_dit import LoadOptions, load_dit, load_text_embedding
-from engine.models.seedvr2.load_vae import Vae, load_vae
-from engine.models.seedvr2.prepare import cut_out, place
-from engine.models.seedvr2.reach import decoder_reach, encoder_reach
+from engine.models.seedvr2.preprocess import cut_out, place
 from engine.models.seedvr2.sampler import (
     condition,
     noisy_frames,
@@ -26,11 +24,13 @@ from engine.models.seedvr2.sampler import (
     seeded_noise,
 )
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
-from engine.models.seedvr2.tiling import Tiling
-from engine.models.seedvr2.vae_fast import FastVae
-from engine.ops.colour import blend_strength, correct_colour
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.load import Vae, load_vae
+from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
-from engine.plan import DiffusionPlan, ModelPlan
+from engine.protocol.plan import DiffusionPlan, ModelPlan
 from engine.tiling.slices import ClipGrid, latent_of
 
 _Four = tuple[int, int, int, int]

@@ -10,14 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from engine.errors import UnknownWeights, WrongModel
+from engine.core.errors import UnknownWeights, WrongModel
+from engine.model_files.formats.open_weights import open_weights
+from engine.model_files.store import Store
+from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.planned_files import named, planned
-from engine.models.recognise import WAN2X_VAE, WAN21_VAE, WAN22_VAE
-from engine.models.wan.config import WAN2X, WAN21, WAN22, WanConfig
-from engine.models.wan.head import wan_config_of
-from engine.plan import WeightsPlan
-from engine.weights.open_weights import open_weights
-from engine.weights.store import Store
+from engine.models.wan.vae.config import (
+    WAN2X,
+    WAN21,
+    WAN22,
+    WanConfig,
+)
+from engine.models.wan.vae.header import wan_config_of
+from engine.protocol.plan import WeightsPlan
 
 WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
-from engine.models.clips import Ending
+from engine.core.geometry import Size
 from engine.models.contracts import Restored, RunningShot, ShotModel, Watch
-from engine.models.wan.config import WanConfig
+from engine.models.video_vae.frame_slices import Ending
 from engine.models.wan.files import wan_config
-from engine.models.wan.load_vae import Wan, load_wan
-from engine.models.wan.reach import decoder_reach, encoder_reach
-from engine.models.wan.streams import DecodeStream, EncodeStream, Streaming
-from engine.models.wan.vae_fast import FastWanVae
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.load import Wan, load_wan
+from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
+from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
 from engine.ops.resize import resize
-from engine.plan import ModelPlan, WanPlan
+from engine.protocol.plan import ModelPlan, WanPlan
 from engine.tiling.slices import appended, first_frame, latent_of
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import atomic
+from engine.core import atomic_file
+from engine.core.paths import cache_folder
 from engine.ops.attention.backend import Backend
-from engine.paths import cache_folder
 
 _log = logging.getLogger(__name__)
 
@@ -151,4 +151,4 @@ def _remember(key: str, entry: dict[str, Any]) -> None:
     path = _path()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_json(path, _read() | {key: entry}, indent=1)
+        atomic_file.write_json(path, _read() | {key: entry}, indent=1)

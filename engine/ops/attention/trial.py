@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.ops.attention.backend import Backend
-from engine.ops.attention.guard import Guard
+from engine.ops.attention.crash_guard import Guard
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 
 A few threads take a pixel together and keep its channels in registers between the sum and the
 result, which goes wherever it is wanted, for example into the window of the next convolution. The
-twin is `engine.ops.rms_norm`; tests run this very source on the processor. Not yet run on a GPU.
+twin is `engine.ops.norm.rms_norm`; tests run this very source on the processor. Not yet run on
+a GPU.
 """
 
 from __future__ import annotations

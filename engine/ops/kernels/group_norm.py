@@ -3,8 +3,8 @@
 torch gives each (frame, group) one block, too few for large frames, and reads channels-last frames
 badly. Here a block takes some pixels of a frame with all their channels; a second kernel puts the
 blocks' statistics together; a third writes normalised frames wherever they are wanted, for example
-into the ring buffer of the next convolution. The twin is `engine.ops.norm`; tests run this very
-source on the processor, element by element. Not yet run on a GPU.
+into the ring buffer of the next convolution. The twin is `engine.ops.norm.group_norm`;
+tests run this very source on the processor, element by element. Not yet run on a GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Norm and rotation of q and k, and the way of q, k and v into windows, in one pass on a card.
 
-The twin is `engine.ops.qk_rope`; tests run this very source on the processor. Not yet run on a GPU.
+The twin is `engine.ops.attention.qk_rope`; tests run this very source on the processor. Not yet
+run on a GPU.
 """
 
 from __future__ import annotations

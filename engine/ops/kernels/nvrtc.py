@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine import atomic, paths
+from engine.core import atomic_file, paths
 
 _log = logging.getLogger(__name__)
 _IS_WINDOWS = sys.platform == "win32"
@@ -159,6 +159,6 @@ def _write(path: Path, cubin: bytes) -> None:
     """Cache it if the disk lets us; nobody ever sees half a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_bytes(path, hashlib.sha256(cubin).digest() + cubin)
+        atomic_file.write_bytes(path, hashlib.sha256(cubin).digest() + cubin)
     except OSError as err:
         _log.info("kernel not cached: %s", err)

@@ -1,7 +1,7 @@
 """Passes over tokens on a card: RMS norm with modulation, gated sum, SwiGLU, each read once.
 
-The twins are in `engine.ops.modulate` and `engine.ops.swiglu`; tests run this very source on the
-processor. Not yet run on a GPU.
+The twins are in `engine.ops.norm.modulate` and `engine.ops.linear.swiglu`; tests run this very
+source on the processor. Not yet run on a GPU.
 """
 
 from __future__ import annotations

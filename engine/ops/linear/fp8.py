@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.ops.linear.twin import ProductLinear, TwinLinear
+from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
 
 FORMATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 _E4M3 = torch.float8_e4m3fn

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engine.ops.linear.twin import TwinLinear
+from engine.ops.linear.quantized_linear import TwinLinear
 
 _CACHED_VALUES = 2**18  # unpacked at a time, so that a core keeps them in its cache
 _VALUES_ON_DEVICE = 2**24  # elsewhere: 64 MiB of float32, a few times over

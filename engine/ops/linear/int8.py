@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.ops.linear.twin import ProductLinear
+from engine.ops.linear.quantized_linear import ProductLinear
 
 _LARGEST = 127
 _TINY = 1e-30  # stands for the largest value where all are zero

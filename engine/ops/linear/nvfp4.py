@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import ScalingType, SwizzleType
 
-from engine.ops.linear.twin import ProductLinear
+from engine.ops.linear.quantized_linear import ProductLinear
 
 GROUP = 16  # numbers that share a scale
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

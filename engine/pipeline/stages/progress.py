@@ -7,11 +7,21 @@ from collections import deque
 
 from torch import Tensor
 
-from engine.events import Picture, PreviewReady, StageProgress, TileDone
-from engine.geometry import Box, Size
+from engine.core.geometry import Box, Size
 from engine.pipeline.context import Context, Throttle
-from engine.pipeline.view import picture_of, seen, turn, turn_box
-from engine.video.frames import PlanarFrame
+from engine.pipeline.display import (
+    picture_of,
+    seen,
+    turn,
+    turn_box,
+)
+from engine.protocol.events import (
+    Picture,
+    PreviewReady,
+    StageProgress,
+    TileDone,
+)
+from engine.video.read.frames import PlanarFrame
 
 _PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
 _TILE_PICTURE_PX = 480  # longest side of a tile's small picture

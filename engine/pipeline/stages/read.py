@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.control import Control
+from engine.core.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stream import Stream
-from engine.plan import Plan
-from engine.video.decode import FrameReader
-from engine.video.frames import FrameMark, PlanarFrame
+from engine.protocol.plan import Plan
+from engine.video.read.decode import FrameReader
+from engine.video.read.frames import FrameMark, PlanarFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

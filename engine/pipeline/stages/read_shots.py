@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.control import Control
+from engine.core.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stages.read import frames_behind
 from engine.pipeline.stream import Stream
-from engine.video.decode import FrameReader
-from engine.video.frames import PlanarFrame
-from engine.video.shots import HISTORY, ShotDetector
+from engine.video.read.decode import FrameReader
+from engine.video.read.frames import PlanarFrame
+from engine.video.shots.detector import HISTORY, ShotDetector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

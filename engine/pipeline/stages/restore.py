@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.media import VideoInfo
 from engine.ops.resize import resize
-from engine.pipeline.view import turn
-from engine.plan import Plan
-from engine.video.colour import from_rgb, spec_of_picture
+from engine.pipeline.display import turn
+from engine.protocol.media import VideoInfo
+from engine.protocol.plan import Plan
+from engine.video.colour.convert import from_rgb, spec_of_picture
 
 Planes = tuple[np.ndarray, ...]
 

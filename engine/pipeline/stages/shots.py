@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from engine.geometry import Box
+from engine.core.geometry import Box
 from engine.models.contracts import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
@@ -17,7 +17,7 @@ from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
-from engine.video.frames import PlanarFrame
+from engine.video.read.frames import PlanarFrame
 
 
 class Shots:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.media import VideoInfo
-from engine.video.colour import spec_of_source, to_rgb
-from engine.video.frames import PlanarFrame
+from engine.protocol.media import VideoInfo
+from engine.video.colour.convert import spec_of_source, to_rgb
+from engine.video.read.frames import PlanarFrame
 
 
 class SourceColours:

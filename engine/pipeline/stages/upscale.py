@@ -7,13 +7,13 @@ import logging
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
-from engine.memory.downgrade import next_plan
-from engine.memory.oom import give_back, let_go
+from engine.core.geometry import Size
+from engine.hardware.out_of_memory import give_back, let_go
 from engine.models.contracts import FrameUpscaler
 from engine.pipeline.context import Context
 from engine.pipeline.recovery import change_plan, reason_of
 from engine.pipeline.stages.progress import show_tile
+from engine.planner.downgrade import next_plan
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.control import Control
-from engine.events import SegmentDone
+from engine.core.control import Control
 from engine.pipeline.context import Context
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
-from engine.video.encode import SegmentWriter
-from engine.video.frames import PlanarFrame
+from engine.protocol.events import SegmentDone
+from engine.video.read.frames import PlanarFrame
+from engine.video.write.encode import SegmentWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from app.bench.table import CALM_ROLE, SwitchesTable, percent
 from app.bench.view import BenchView
 from app.widgets.controls import ElidedLabel
-from engine import commands
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands
 from tests.app.conftest import Bench
 from tests.helpers.fake_bench import SWITCHES, make_report
 

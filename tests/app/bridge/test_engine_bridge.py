@@ -6,7 +6,7 @@ from pathlib import Path
 from pytestqt.qtbot import QtBot
 
 from app.bridge.engine_bridge import EngineBridge, without_superseded
-from engine import events
+from engine.protocol import events
 from tests.helpers.fakes import make_media
 
 

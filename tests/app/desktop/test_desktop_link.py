@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import desktop
 from app.desktop.taskbar import Progress
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
 from tests.app.conftest import Bench
 
 

@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from app.jobs.choices_form import ChoicesForm
 from app.settings.names import family_of, strength_of
-from engine import commands
-from engine.plan import Notice
+from engine.protocol import commands
+from engine.protocol.plan import Notice
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings
 from tests.app.conftest import Bench
 

@@ -7,9 +7,9 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
+from app.controllers.presets import PresetsLink, file_name
 from app.jobs.preset_form import PresetForm
-from app.presets_link import PresetsLink, file_name
-from engine import commands
+from engine.protocol import commands
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench

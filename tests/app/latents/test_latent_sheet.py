@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app.latents.latent_sheet import Decision, LatentSheet
 from app.latents.reading_card import ReadingCard
-from engine.errors import ErrorInfo
-from engine.events import LatentShown
+from engine.core.errors import ErrorInfo
+from engine.protocol.events import LatentShown
 from tests.helpers.fake_latents import MISSING, flat, made_read
 
 FILE = Path("ComfyUI_00001_.latent")

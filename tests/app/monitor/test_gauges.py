@@ -4,9 +4,9 @@ import dataclasses
 
 from PySide6.QtWidgets import QLabel, QWidget
 
-from engine.readings import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuReading, Holder
 from tests.app.conftest import Bench
-from tests.app.monitor.test_plan_card import plan, say_plan
+from tests.app.plan.test_plan_card import plan, say_plan
 from tests.helpers.fake_plans import on_card
 
 GPU = GpuReading(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import Picture
-from engine.geometry import FrameSpan, Size
-from engine.media import MediaInfo, VideoInfo
-from engine.plan import ModelPlan, PicturePlan, Plan
+from engine.core.geometry import FrameSpan, Size
+from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import ModelPlan, PicturePlan, Plan
 
 Flat = Callable[..., Picture]
 

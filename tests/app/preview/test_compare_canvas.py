@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.scene import Mode
-from engine.geometry import Box, Size
+from engine.core.geometry import Box, Size
 
 SOURCE, RESULT = QColor(200, 40, 40), QColor(40, 40, 200)
 

@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QImage
 
 from app.preview import pixels
-from engine.events import Picture
-from engine.geometry import Size
+from engine.core.geometry import Size
+from engine.protocol.events import Picture
 
 RED, GREEN, BLUE, WHITE = "#ff0000", "#00ff00", "#0000ff", "#ffffff"
 

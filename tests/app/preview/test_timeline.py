@@ -10,10 +10,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.preview.film_clock import FilmClock, clock, grouped
+from app.preview.frame_clock import FilmClock, clock, grouped
 from app.preview.timeline import Timeline
 from app.theme import tokens
-from engine.media import MediaInfo
+from engine.protocol.media import MediaInfo
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QW
 from pytestqt.qtbot import QtBot
 
 from app.bridge.engine_bridge import EngineBridge
-from app.controller import Controller
-from app.restart import Restart
-from app.runtime_link import RuntimeLink
+from app.controllers.queue import Controller
+from app.controllers.restart import Restart
+from app.controllers.runtimes import RuntimeLink
 from app.state.queue_model import QueueModel
-from app.state.runtime_model import RuntimeModel
+from app.state.runtimes_model import RuntimeModel
 from app.ui_state import UiState
-from engine import commands, events
+from engine.protocol import commands, events
 from tests.app.conftest import Bench
 from tests.helpers.fake_runtimes import FakeRuntimes, make_listed, make_older, make_runtime
 from tests.helpers.fakes import FakeEngine
@@ -103,7 +103,7 @@ class Over:
             questions.append(f"{text} {details}")
             return yes
 
-        monkeypatch.setattr("app.runtime_link.is_confirmed", confirmed)
+        monkeypatch.setattr("app.controllers.runtimes.is_confirmed", confirmed)
         return questions
 
 

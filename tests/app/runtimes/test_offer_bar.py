@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 from app import desktop
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine import commands, events
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
 from tests.app.conftest import Bench
 from tests.app.monitor.test_gauges import GPU
 from tests.app.runtimes.conftest import Over

@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 from app import desktop
 from app.i18n import Languages
 from app.runtimes.runtime_view import RuntimeView
-from app.state.runtime_model import RuntimeModel
-from engine import commands
-from engine.errors import ErrorInfo
+from app.state.runtimes_model import RuntimeModel
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands
 from tests.app.conftest import Bench
 from tests.app.runtimes.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle

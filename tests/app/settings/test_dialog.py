@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QSpinBox
 
 from app.settings.dialog import SettingsDialog
 from app.ui_state import UiState
-from engine import commands
+from engine.protocol import commands
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 from tests.app.conftest import Bench

@@ -9,8 +9,8 @@ from pytestqt.qtbot import QtBot
 
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
-from engine import events
-from engine.errors import ErrorInfo
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
 from engine.settings.schema import JobSettings
 from tests.helpers.fakes import grey, make_media, make_plan, make_report
 

@@ -11,16 +11,21 @@ import pytest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QTextBrowser, QWidget
 from pytestqt.qtbot import QtBot
 
-from app import restart
 from app.application import Program, start_next
-from app.error_view import HELP
+from app.controllers import restart
 from app.state.update_model import UpdateModel
 from app.updates.view import UpdateView
-from engine import events, paths
-from engine.jobs import update_start
-from engine.updates import errors
-from engine.updates import messages as m
-from engine.updates.errors import UpdateDamaged, UpdateError, UpdateUnreachable, UpdateUntrusted
+from app.widgets.error_view import HELP
+from engine.core import paths, update_errors
+from engine.core.update_errors import (
+    UpdateDamaged,
+    UpdateError,
+    UpdateUnreachable,
+    UpdateUntrusted,
+)
+from engine.protocol import events
+from engine.protocol import update_messages as m
+from engine.updates import installer
 from tests.app.conftest import Bench
 from tests.helpers.fake_updates import NEWER, OWN, FakeUpdates
 from tests.helpers.faulty_server import faulty_server
@@ -97,7 +102,11 @@ def unreachable() -> UpdateUnreachable:
 
 
 def test_every_error_of_updates_has_a_title_and_a_button() -> None:
-    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UpdateError)]
+    kinds = [
+        k
+        for k in vars(update_errors).values()
+        if isinstance(k, type) and issubclass(k, UpdateError)
+    ]
     assert len(kinds) > 5
     assert {kind.code for kind in kinds} <= set(HELP)
 
@@ -300,8 +309,8 @@ def test_the_real_engine_from_the_button_to_the_start(
     program: Program, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Path] = []
-    monkeypatch.setattr(update_start, "_start", started.append)
-    for name in ("engine.updates.build.installed_as", "engine.jobs.update_start.installed_as"):
+    monkeypatch.setattr(installer, "_start", started.append)
+    for name in ("engine.updates.build.installed_as", "engine.updates.installer.installed_as"):
         monkeypatch.setattr(name, lambda: "setup")
     with faulty_server() as server:
         release = Release(server)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import commands
-from engine.cli.words import plan_words
-from engine.errors import WeightsMissing
-from engine.geometry import Size
-from engine.plan import LatentPlan, WeightsPlan
+from engine.cli.formatting import plan_words
+from engine.core.errors import WeightsMissing
+from engine.core.geometry import Size
+from engine.protocol import commands
+from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
 from tests.helpers.latent_files import a_latent, write_latent

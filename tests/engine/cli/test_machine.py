@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine.bench.options import BenchOptions
-from engine.geometry import Size
-from engine.report import DoctorLine
+from engine.core.geometry import Size
+from engine.protocol.report import DoctorLine
 from tests.helpers.command_line import CommandLine
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import OutputExists, SourceMissing
-from engine.plan import Notice
+from engine.core.errors import OutputExists, SourceMissing
+from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
 from tests.helpers.fakes import make_media, make_plan, make_report
 

@@ -15,9 +15,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from engine.cli.main import main
-from engine.cli.weights_line import line_on, progress_words
-from engine.events import WeightsProgress
-from engine.weights.store import Store
+from engine.cli.task_line import line_on, progress_words
+from engine.model_files.store import Store
+from engine.protocol.events import WeightsProgress
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.published import CONTENT, PLACE, published, store_of
 
@@ -42,7 +42,7 @@ def store(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch)
             published(name.encode(), id=name, kind=name, filename=f"{name}.pt", bytes=len(name))
         )
     store = store_of(tmp_path / "models", server, *files)
-    monkeypatch.setattr("engine.weights.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
     return store
 
 
@@ -74,7 +74,7 @@ def test_a_model_that_is_a_vae_comes_alone(
     )
     second = published(b"vae2", id="small", kind="vae", models=("wan-2x",), filename="small.pt")
     store = store_of(tmp_path / "models", server, first, second)
-    monkeypatch.setattr("engine.weights.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
     assert main(["models", "download", "wan-2x"]) == 0
     assert "big is here" in capsys.readouterr().out
     assert [file.state for file in store.states()] == ["here", "missing"]

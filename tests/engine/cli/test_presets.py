@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import commands
+from engine.protocol import commands
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from engine.cli.progress import progress_on
-from engine.events import StageProgress
+from engine.protocol.events import StageProgress
 
 
 class Terminal(io.StringIO):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from engine.cli.main import main
-from engine.jobs import runtime_trial
-from engine.report import RuntimeTrial
-from engine.runtime import folder as folders
-from engine.runtime import start
-from engine.runtime.catalogue import catalogue
+from engine.protocol.report import RuntimeTrial
+from engine.runtimes import installation as folders
+from engine.runtimes import start
+from engine.runtimes import trial as runtime_trial
+from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
 
 Output = pytest.CaptureFixture[str]

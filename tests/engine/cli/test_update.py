@@ -12,7 +12,7 @@ import pytest
 
 from engine import __version__
 from engine.cli.main import main
-from engine.jobs import update_start
+from engine.updates import installer
 from tests.helpers.faulty_server import Fault, faulty_server
 from tests.helpers.updates import NEWER, SETUP, Release
 
@@ -64,7 +64,7 @@ def test_install_loads_and_starts(
 ) -> None:
     started: list[Any] = []
     monkeypatch.setattr(subprocess, "Popen", lambda words, **_: started.append(words))
-    monkeypatch.setattr(update_start, "installed_as", lambda: "setup")
+    monkeypatch.setattr(installer, "installed_as", lambda: "setup")
     monkeypatch.setattr("engine.updates.build.installed_as", lambda: "setup")
     assert main(["update", "install"]) == 0
     assert [Path(words[0]).name for words in started] == [f"upreel-{NEWER}-setup.exe"]

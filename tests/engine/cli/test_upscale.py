@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import commands, events
-from engine.errors import ErrorInfo
-from engine.plan import Notice
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
+from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.store import save_engine_settings
 from tests.helpers.command_line import CommandLine, ScriptedEngine

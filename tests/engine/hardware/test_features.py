@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.hardware.features import products
-from engine.ops.linear.products import PRODUCTS
+from engine.ops.linear.formats import PRODUCTS
 
 
 @pytest.mark.parametrize(

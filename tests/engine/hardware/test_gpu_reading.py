@@ -7,10 +7,15 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.hardware import gpu_reading, holders, nvml, shared_memory
+from engine.hardware import (
+    gpu_processes,
+    gpu_reading,
+    nvml,
+    shared_memory,
+)
 from engine.hardware.gpu_reading import Link, OwnMemory, link_text
 from engine.hardware.shared_memory import Adapter, Use
-from engine.readings import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuReading, Holder
 
 MIB = 2**20
 ME = os.getpid()
@@ -41,7 +46,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(nvml, "ask", lambda name, *_: answers.get(name))
     memory = nvml.CardMemory(total=16384 * MIB, used=9216 * MIB)
     monkeypatch.setattr(nvml, "memory", lambda _: memory)
-    monkeypatch.setattr(holders, "_name", lambda pid: NAMES.get(pid, ""))
+    monkeypatch.setattr(gpu_processes, "_name", lambda pid: NAMES.get(pid, ""))
     return answers
 
 
@@ -124,7 +129,7 @@ def test_an_old_driver_that_knows_nothing_more(driver: dict[str, Any]) -> None:
 def test_without_a_card_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "handles", tuple)
     assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
-    assert holders.others() == ()
+    assert gpu_processes.others() == ()
 
 
 def test_a_card_that_the_driver_just_lost_has_none(
@@ -136,12 +141,12 @@ def test_a_card_that_the_driver_just_lost_has_none(
 
 
 def test_others_are_told_without_a_reading(driver: dict[str, Any]) -> None:
-    assert holders.others()[0] == Holder(name="chrome.exe", mb=2100)
+    assert gpu_processes.others()[0] == Holder(name="chrome.exe", mb=2100)
 
 
 def test_many_programs_are_cut_to_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "_name", lambda pid: f"p{pid}")
-    found = holders.ranked({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
+    monkeypatch.setattr(gpu_processes, "_name", lambda pid: f"p{pid}")
+    found = gpu_processes.ranked({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
     assert [holder.mb for holder in found] == [380, 370, 360, 350, 340, 330, 320, 310]
 
 
@@ -150,7 +155,7 @@ def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -
         raise psutil.NoSuchProcess(pid)
 
     monkeypatch.setattr(psutil, "Process", gone)
-    assert holders.ranked({5: 100 * MIB}, ()) == ()
+    assert gpu_processes.ranked({5: 100 * MIB}, ()) == ()
 
 
 def test_the_link_is_what_slot_and_card_can_do(driver: dict[str, Any]) -> None:

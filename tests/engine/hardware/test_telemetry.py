@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.events import Event, Telemetry
 from engine.hardware import nvml, telemetry
 from engine.hardware.gpu_reading import OwnMemory
 from engine.hardware.telemetry import Sampler
+from engine.protocol.events import Event, Telemetry
 
 GIB = 2**30
 

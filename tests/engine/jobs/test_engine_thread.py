@@ -3,10 +3,10 @@ from fractions import Fraction
 
 import pytest
 
-from engine import commands as c
-from engine import events as e
 from engine.api import Engine, probe, unfinished
-from engine.errors import EngineStopped
+from engine.core.errors import EngineStopped
+from engine.protocol import commands as c
+from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.listening import ENDS, Listener, running_engine

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.errors import JobError, UnknownJob
+from engine.core.errors import JobError, UnknownJob
 from engine.jobs.job import Job, JobState
 from engine.jobs.job_queue import JobQueue
 from engine.settings.schema import JobSettings

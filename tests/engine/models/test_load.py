@@ -8,10 +8,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
+from engine.core.errors import (
+    ExtraKeys,
+    MissingKeys,
+    UnknownKeys,
+    WrongNumbers,
+    WrongShapes,
+)
+from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.model_files.keymap import KeyMap
 from engine.models.load import FileWeights, check_keys, load_module, shapes_of
-from engine.weights.keymap import KeyMap
-from engine.weights.safetensors_file import SafetensorsFile
 
 HERE = Path("model.safetensors")
 

@@ -14,19 +14,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
-from engine.memory.oom import give_back
+from engine.core.geometry import Size
+from engine.core.paths import resource
+from engine.hardware.out_of_memory import give_back
 from engine.models.lite.net import load_lite
 from engine.models.lite.upscaler import LiteUpscaler
-from engine.models.seedvr2 import decode_stream, encode_stream
-from engine.models.seedvr2.load_dit import load_dit
-from engine.models.seedvr2.tiling import Tiling
-from engine.models.seedvr2.vae_fast import FastVae
-from engine.models.wan import streams
-from engine.models.wan.split import LATENTS_PER_VISIT
-from engine.models.wan.vae_fast import FastWanVae
-from engine.paths import resource
-from engine.plan import ModelPlan
+from engine.models.seedvr2.dit.load import load_dit
+from engine.models.seedvr2.vae import decode_stream, encode_stream
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.wan.vae import streams
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.split import LATENTS_PER_VISIT
+from engine.protocol.plan import ModelPlan
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.ops.resize import resize, thumbnail
 
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import commands as c
-from engine import events as e
 from engine.api import Engine, probe
-from engine.errors import DiskFull, NumericOverflow
-from engine.geometry import Size
-from engine.models.wan.latents import raw
-from engine.models.wan.vae_fast import FastWanVae
+from engine.core.errors import DiskFull, NumericOverflow
+from engine.core.geometry import Size
+from engine.models.wan.latents.spaces import raw
+from engine.models.wan.vae.fast import FastWanVae
+from engine.protocol import commands as c
+from engine.protocol import events as e
 from engine.settings.schema import JobSettings
-from engine.video.decode import FrameReader
-from engine.video.lossless import LosslessWriter
+from engine.video.read.decode import FrameReader
+from engine.video.write.lossless import LosslessWriter
 from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.listening import ENDS, Listener, running_engine
 from tests.helpers.program import NEEDS_FFMPEG

@@ -12,11 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine import commands as c
-from engine import events as e
 from engine.api import encode_latents, probe
-from engine.control import Control
-from engine.errors import (
+from engine.core.control import Control
+from engine.core.errors import (
     Cancelled,
     ContainerMismatch,
     EngineError,
@@ -27,15 +25,17 @@ from engine.errors import (
     WeightsMissing,
     WrongModel,
 )
-from engine.geometry import Size
-from engine.models.wan.latent_file import LatentFile
-from engine.models.wan.latents import normalised
-from engine.models.wan.vae import WanVae
-from engine.models.wan.vae_fast import FastWanVae
+from engine.core.geometry import Size
+from engine.models.wan.latents.file import LatentFile
+from engine.models.wan.latents.spaces import normalised
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.plain import WanVae
 from engine.pipeline import latents_encode
-from engine.report import EncodedLatents
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.decode import FrameReader
+from engine.video.read.decode import FrameReader
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.latent_files import write_latent
 from tests.helpers.listening import ENDS, running_engine

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.bench.clip import make_clip
-from engine.control import Control
-from engine.errors import Cancelled
-from engine.geometry import Size
-from engine.memory import times
-from engine.memory.rates import Rates, load_rates
+from engine.bench.synthetic_clip import make_clip
+from engine.core.control import Control
+from engine.core.errors import Cancelled
+from engine.core.geometry import Size
 from engine.pipeline.context import Context
 from engine.pipeline.recovery import change_plan, reason_of
+from engine.planner import times
+from engine.planner.rates import Rates, load_rates
 from engine.settings.schema import JobSettings
 from tests.helpers.shot_jobs import Events, plan_of, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import (
+from engine.core.errors import (
     DiskFull,
     OutputExists,
     OutputIsInput,

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from engine import winpaths
-from engine.errors import PretendedCard, WeightsMissing
-from engine.hardware.cards import pretended
+from engine.core import windows_paths
+from engine.core.errors import PretendedCard, WeightsMissing
+from engine.hardware.gpu_table import pretended
 from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.pipeline.sources import probe_source
-from engine.plan import Plan
+from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.probe import probe
+from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
 
 COPY = JobSettings(model="none")
@@ -49,7 +49,7 @@ def test_paths_become_openable_at_the_two_doors(
     real.mkdir()
     make_clip(real / "film.mkv", frames=3)
     monkeypatch.setattr(
-        winpaths, "openable", lambda path: Path(str(path).replace(str(meant), str(real)))
+        windows_paths, "openable", lambda path: Path(str(path).replace(str(meant), str(real)))
     )
     media = probe_source(meant / "film.mkv", COPY)
     assert media.path == real / "film.mkv"

@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-from engine.errors import Cancelled, OutOfMemory
-from engine.events import PlanDowngraded, SegmentDone, Warned
+from engine.core.errors import Cancelled, OutOfMemory
+from engine.core.units import memory_text
+from engine.hardware.spill_guard import SURE_BYTES, SpillGuard
 from engine.jobs.checkpoint import Checkpoint
-from engine.memory.spill_guard import SURE_BYTES, SpillGuard
 from engine.models import registry
 from engine.models.wan.upscaler import WanUpscaler
 from engine.pipeline import run as run_module
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
-from engine.readings import Holder
-from engine.units import memory_text
-from engine.video.decode import FrameReader
-from engine.video.encode import SegmentWriter
+from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
+from engine.protocol.gpu_reading import Holder
+from engine.video.read.decode import FrameReader
+from engine.video.write.encode import SegmentWriter
 from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.recovery_jobs import KINDS, SHOTS, Outcome, SmallJob, small_job

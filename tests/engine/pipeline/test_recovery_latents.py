@@ -8,15 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine.control import Control
-from engine.errors import OutOfMemory
-from engine.events import Event, PlanDowngraded
+from engine.core.control import Control
+from engine.core.errors import OutOfMemory
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import Context
 from engine.pipeline.latents import film_of
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
 from engine.pipeline.sources import probe_source
+from engine.protocol.events import Event, PlanDowngraded
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.program import NEEDS_FFMPEG

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from engine.control import Control
-from engine.errors import Cancelled
-from engine.events import TileDone
-from engine.geometry import Size
+from engine.core.control import Control
+from engine.core.errors import Cancelled
+from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.pipeline.context import Context
 from engine.pipeline.run import run_job
+from engine.protocol.events import TileDone
 from engine.settings.schema import JobSettings
-from engine.video.probe import probe
+from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2_files import SeedVr2Files, make_three_shots, write_seedvr2

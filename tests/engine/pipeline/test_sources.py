@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import SourceMissing, UnsupportedMedia
-from engine.geometry import Size
+from engine.core.errors import SourceMissing, UnsupportedMedia
+from engine.core.geometry import Size
 from engine.pipeline.sources import (
     decoded,
     described,
@@ -17,7 +17,7 @@ from engine.pipeline.sources import (
     probe_film,
     probe_source,
 )
-from engine.plan import LatentPlan, WeightsPlan
+from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.latent_files import a_latent, write_latent

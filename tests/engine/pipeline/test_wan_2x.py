@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from engine.control import Control
-from engine.errors import Cancelled, NumericOverflow
-from engine.events import PlanDowngraded, TileDone
-from engine.geometry import Size
+from engine.core.control import Control
+from engine.core.errors import Cancelled, NumericOverflow
+from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.wan.upscaler import WanUpscaler
-from engine.models.wan.vae_fast import FastWanVae
+from engine.models.wan.vae.fast import FastWanVae
 from engine.pipeline.context import Context
 from engine.pipeline.run import run_job
+from engine.protocol.events import PlanDowngraded, TileDone
 from engine.settings.schema import JobSettings
-from engine.video.probe import probe
+from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2_files import make_three_shots

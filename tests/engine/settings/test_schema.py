@@ -1,6 +1,6 @@
 import pytest
 
-from engine.errors import SettingsError
+from engine.core.errors import SettingsError
 from engine.settings.schema import ATTENTION, EngineSettings, JobSettings, describe, with_text
 
 
@@ -46,6 +46,6 @@ def test_wrong_types_in_code_are_refused():
 
 
 def test_attention_can_be_any_backend_there_is() -> None:
-    from engine.ops.attention.attend import BACKENDS
+    from engine.ops.attention.attention import BACKENDS
 
     assert ("auto", *BACKENDS) == ATTENTION

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import OutputUnwritable, SettingsError
+from engine.core.errors import OutputUnwritable, SettingsError
 from engine.settings import store
 from engine.settings.schema import EngineSettings
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.tiling.blend import WHOLE, Blender, shares
 from engine.tiling.grid import tile_grid
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.tiling.grid import cells, snug, tile_grid
 
 sizes = st.builds(Size, st.integers(1, 400), st.integers(1, 400))

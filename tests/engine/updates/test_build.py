@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine import __version__
+from engine.core.update_errors import UpdateNotInBuild
 from engine.updates import build, manifest
-from engine.updates.errors import UpdateNotInBuild
 
 ROOT = Path(__file__).parents[3]
 KEY = "ab" * 32

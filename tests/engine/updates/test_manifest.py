@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
+from engine.core.update_errors import UpdateTooNew, UpdateUntrusted
 from engine.updates import manifest
-from engine.updates.errors import UpdateTooNew, UpdateUntrusted
 from tests.helpers.updates import NEWER, SETUP, description, signed
 
 KEY, OTHER = SigningKey(b"a" * 32), SigningKey(b"b" * 32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import UnknownKeys
+from engine.core.errors import UnknownKeys
 from engine.models.lite.config import LiteConfig, config_from_shapes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.lite.config import LiteConfig
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.net import LiteNet

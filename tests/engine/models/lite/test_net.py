@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.torch import save_file
 
-from engine.errors import UnknownKeys, WeightsMissing
+from engine.core.errors import UnknownKeys, WeightsMissing
+from engine.core.paths import resource
 from engine.models.lite.config import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
-from engine.models.lite.scenes import Surfaces, random_picture
-from engine.paths import resource
+from tools.train_lite.scenes import Surfaces, random_picture
 
 FILES = [
     resource("weights", f"lite_x{scale}_{form}.safetensors")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.vae import SeedVr2Vae
-from engine.models.seedvr2.vae_fast import FastVae
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 

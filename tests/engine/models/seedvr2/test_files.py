@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.model_files.store import Store
 from engine.models.seedvr2.files import files_of, suited_precision
 from engine.settings.schema import JobSettings
-from engine.weights.store import Store
 
 GIB = 2**30
 AUTO = JobSettings()

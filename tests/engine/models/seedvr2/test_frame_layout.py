@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import (
     LEAST_BLACK,
     MULTIPLE,

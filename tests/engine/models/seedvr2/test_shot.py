@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.contracts import DecodedTile, Restored
-from engine.models.seedvr2.config import VAE, VaeConfig
-from engine.models.seedvr2.decode_stream import DecodeStream
-from engine.models.seedvr2.encode_stream import EncodeStream
-from engine.models.seedvr2.load_vae import Vae
-from engine.models.seedvr2.reach import decoder_reach, encoder_reach
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
-from engine.models.seedvr2.tiling import Tiling
-from engine.models.seedvr2.vae_fast import FastVae
-from engine.models.slicing import slices
+from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.seedvr2.vae.decode_stream import DecodeStream
+from engine.models.seedvr2.vae.encode_stream import EncodeStream
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.load import Vae
+from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.video_vae.slicing import slices
 from engine.tiling.slices import FROM_START, ClipGrid, LatentClip
 from tests.helpers.tiny import random_frames, tiny_vae
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from engine.geometry import Size
+from engine.core.geometry import Size
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.ops.resize import resize
-from engine.plan import DiffusionPlan, ModelPlan, WeightsPlan
+from engine.protocol.plan import DiffusionPlan, ModelPlan, WeightsPlan
 
 SIZE = Size(32, 32)
 

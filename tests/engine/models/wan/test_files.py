@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UnknownWeights, WeightsMissing, WrongModel
-from engine.models.wan.config import WAN2X, WAN21, WAN22
+from engine.core.errors import UnknownWeights, WeightsMissing, WrongModel
+from engine.model_files.store import Store
 from engine.models.wan.files import WanModel, files_of_wan, wan_config
-from engine.weights.store import Store
+from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from tests.helpers.published import published, store_of
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 

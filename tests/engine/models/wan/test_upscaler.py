@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.errors import WeightsMissing, WrongModel
-from engine.geometry import Size
+from engine.core.errors import WeightsMissing, WrongModel
+from engine.core.geometry import Size
 from engine.models.contracts import DecodedTile, Restored
-from engine.models.slicing import slices
-from engine.models.wan.reach import decoder_reach, encoder_reach
+from engine.models.video_vae.slicing import slices
 from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumption
-from engine.models.wan.vae_fast import FastWanVae
-from engine.plan import ModelPlan, WanPlan, WeightsPlan
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
+from engine.protocol.plan import ModelPlan, WanPlan, WeightsPlan
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import random_frames
 from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config, write_wan

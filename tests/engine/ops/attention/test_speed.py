@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import paths
+from engine.core import paths
 from engine.ops.attention import speed
 from engine.ops.attention.backend import Backend
 from engine.ops.attention.speed import Problem, choose, measure, rounded

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.ops import norm
 from engine.ops.kernels import build, driver, group_norm, nvrtc
 from engine.ops.kernels.group_norm import Grid, GroupNormKernels, grid_for, vector_of
 from engine.ops.kernels.group_norm_source import source
+from engine.ops.norm import group_norm as norm
 from tests.helpers import kernel_grid
 from tests.helpers.kernel_host import HAS_COMPILER, HostModule
 

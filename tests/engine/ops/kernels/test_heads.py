@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import heads
 from engine.ops.kernels.heads import HeadKernel, Triple, Work, vector_of
-from engine.ops.qk_rope import HeadNorm, Placement, gather_qk
 from tests.helpers.kernel_host import HAS_COMPILER, host_heads, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}

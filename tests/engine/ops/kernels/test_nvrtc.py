@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import paths
+from engine.core import paths
 from engine.ops.kernels import channel_norm_source, heads_source, nvrtc, token_rows_source
 from engine.ops.kernels.group_norm_source import source
 from engine.ops.kernels.scalars import SCALARS

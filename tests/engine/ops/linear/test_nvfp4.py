@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.ops.linear.formats import working
 from engine.ops.linear.nvfp4 import GROUP, NvFp4Product, into_tiles, out_of_tiles, pack, unpack
-from engine.ops.linear.products import working
 from tests.helpers.compare import relative_rms
 
 GRID = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])

@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.control import Control
-from engine.errors import Cancelled
-from engine.events import Event, PlanDowngraded, TileDone
-from engine.geometry import Size
+from engine.core.control import Control
+from engine.core.errors import Cancelled
+from engine.core.geometry import Size
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
-from engine.plan import ModelPlan
+from engine.protocol.events import Event, PlanDowngraded, TileDone
+from engine.protocol.plan import ModelPlan
 from tests.helpers.plans import a_media, a_plan
 
 

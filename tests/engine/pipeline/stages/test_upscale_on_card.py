@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.control import Control
-from engine.events import Event, PlanDowngraded
-from engine.geometry import Size
-from engine.memory.device_limit import within
-from engine.memory.oom import give_back
+from engine.core.control import Control
+from engine.core.geometry import Size
+from engine.hardware.out_of_memory import give_back
+from engine.hardware.vram_limit import within
 from engine.models import registry
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
-from engine.plan import ModelPlan
+from engine.protocol.events import Event, PlanDowngraded
+from engine.protocol.plan import ModelPlan
 from tests.helpers.plans import a_media, a_plan
 
 pytestmark = pytest.mark.gpu

@@ -1,0 +1,163 @@
+"""Files of latents and the rest of the window: each is shown first, then put into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app.bridge.engine_bridge import EngineBridge
+from app.controllers.model_files import WeightsOrders
+from app.controllers.queue import Controller
+from app.latents.latent_sheet import Decision, LatentSheet
+from app.latents.trouble_card import is_missing
+from app.main_window import MainWindow
+from app.state.model_file_row import Package
+from app.state.queue_model import QueueModel
+from engine.protocol import commands, events
+from engine.settings.schema import JobSettings
+
+
+class LatentsLink(QObject):
+    """Asks about one file after the other; Cancel forgets those that are left."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: Controller,
+        queue: QueueModel,
+        orders: WeightsOrders,
+        bridge: EngineBridge,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._queue = window, controller, queue
+        self._orders = orders
+        self._files: list[Path] = []  # that came together
+        self._at = 0
+        self._awaits_vae = False  # the file is looked at again once its model is here
+        self._sheet: LatentSheet | None = None
+        controller.latents_found.connect(self.take)
+        bridge.latent_read.connect(self._read)
+        bridge.latent_shown.connect(self._shown)
+        bridge.latent_refused.connect(self._refused)
+        orders.model.changed.connect(self._weights_changed)
+        orders.model.progressed.connect(self._weights_changed)
+
+    @property
+    def sheet(self) -> LatentSheet:
+        """The sheet; made when the first file of latents comes."""
+        if self._sheet is None:
+            sheet = self._sheet = LatentSheet(self._window)
+            sheet.decided.connect(self._decide)
+            sheet.next_wanted.connect(self._go_on)
+            sheet.vae_chosen.connect(lambda _vae: self._ask())
+            sheet.get_wanted.connect(self._get)
+            sheet.rejected.connect(self._forget)
+        return self._sheet
+
+    def take(self, files: Sequence[Path]) -> None:
+        """Ask about files, after those that wait already."""
+        is_idle = not self._files
+        self._files += files
+        if is_idle:
+            self._at = 0
+            self._show()
+            self.sheet.open()
+
+    # Asking
+
+    def _show(self) -> None:
+        self.sheet.show_file(self._files[self._at], place=(self._at + 1, len(self._files)))
+        self._ask()
+
+    def _ask(self) -> None:
+        sheet, self._awaits_vae = self.sheet, False
+        self._controller.send(commands.ShowLatent(path=sheet.path, vae=sheet.vae))
+
+    def _is_shown(
+        self, event: events.LatentRead | events.LatentShown | events.LatentRefused
+    ) -> bool:
+        """False for late answers about a file that is no longer asked about."""
+        return bool(self._files) and event.path == self.sheet.path
+
+    def _read(self, event: events.LatentRead) -> None:
+        if self._is_shown(event):
+            self.sheet.show_read(event)
+
+    def _shown(self, event: events.LatentShown) -> None:
+        if self._is_shown(event):
+            self.sheet.show_pictures(event)
+
+    def _refused(self, event: events.LatentRefused) -> None:
+        if not self._is_shown(event):
+            return
+        package = self._needed if is_missing(event.error) else None
+        self._awaits_vae = package is not None and not package.is_complete
+        self.sheet.show_refusal(event.error, package)
+        self._weights_changed()
+
+    # Deciding
+
+    def _decide(self, decision: Decision) -> None:
+        picture = self.sheet.picture()
+        rest = len(self._files) if decision.is_for_all else self._at + 1
+        for at, file in enumerate(self._files[self._at : rest]):
+            settings = settings_of(decision, self._controller.settings)
+            job_id = self._controller.add_file(file, settings=settings)
+            if at == 0 and picture is not None:
+                self._queue.set_thumbnail(job_id, picture)
+        self._controller.files_added.emit()
+        self._at = rest - 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._at += 1
+        if self._at < len(self._files):
+            self._show()
+            return
+        self._forget()
+        self.sheet.accept()
+
+    def _forget(self) -> None:
+        self._files.clear()
+        self._awaits_vae = False
+
+    # The missing VAE
+
+    @property
+    def _needed(self) -> Package | None:
+        """The published VAE of the shown file."""
+        read = self.sheet.read
+        return self._orders.model.best_package(read.model) if read is not None else None
+
+    def _get(self) -> None:
+        package = self._needed
+        if package is not None:
+            self._orders.get(package.main.id)
+
+    def _weights_changed(self, _file: str = "") -> None:
+        """Show how far the missing file is; once it is here, look again."""
+        package = self._needed if self._awaits_vae else None
+        if package is None:
+            return
+        if package.is_complete:
+            self.sheet.look_again()
+            self._ask()
+        else:
+            self.sheet.show_transfer(self._orders.model.transfer_of(package))
+
+
+def settings_of(decision: Decision, usual: JobSettings) -> JobSettings:
+    """Choices for a file of latents: the usual ones, or only a film of what was decoded."""
+    model = "none"
+    if decision.upscales:
+        model = usual.model if usual.model != "none" else "auto"
+    return replace(
+        usual,
+        model=model,
+        latents=decision.reading,
+        latent_rate=decision.rate,
+        latent_vae=decision.vae,
+    )

@@ -1,0 +1,98 @@
+"""Presets and the window: lists them, asks for titles and files, hands on what is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog, QInputDialog
+
+from app.controllers.queue import Controller
+from app.i18n import tr
+from app.jobs.preset_form import title_of
+from app.main_window import MainWindow
+from app.state.presets_model import PresetsModel
+from app.ui_state import UiState
+from app.widgets.question import is_confirmed
+from engine.protocol import commands
+from engine.settings.presets import Preset
+
+_ENDING = ".toml"
+
+
+class PresetsLink(QObject):
+    """Joins the form, the model and the engine."""
+
+    def __init__(
+        self, window: MainWindow, controller: Controller, model: PresetsModel, ui_state: UiState
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller = window, controller
+        self._model, self._ui_state = model, ui_state
+        form = self._form = window.choices.presets
+        form.ordered.connect(self._order)
+        model.changed.connect(lambda: form.show_presets(model.presets, model.card))
+        model.failed.connect(form.say_problem)
+
+    def look(self) -> None:
+        """Ask which presets there are."""
+        self._controller.send(commands.ListPresets())
+
+    def ask_title(self, suggestion: str) -> str:
+        """The title under which choices are kept; "" for none."""
+        title, is_wanted = QInputDialog.getText(
+            self._window, tr("Save as a preset"), tr("Title"), text=suggestion
+        )
+        return title.strip() if is_wanted else ""
+
+    def confirm(self, question: str, yes: str) -> bool:
+        """Ask before a preset is lost."""
+        return is_confirmed(self._window, question, yes=yes, no=tr("Keep"))
+
+    def ask_file(self, to_write: str = "") -> Path | None:
+        """A file to read, or one to write under a suggested name."""
+        files = f"{tr('Presets')} (*{_ENDING})"
+        folder = self._ui_state.source_folder
+        if to_write:
+            place = str(folder / f"{to_write}{_ENDING}")
+            name, _ = QFileDialog.getSaveFileName(self._window, tr("Export a preset"), place, files)
+        else:
+            name, _ = QFileDialog.getOpenFileName(
+                self._window, tr("Import a preset"), str(folder), files
+            )
+        return Path(name) if name else None
+
+    def _order(self, what: str, shown: Preset | None) -> None:
+        match what:
+            case "save":
+                self._save(shown)
+            case "import":
+                path = self.ask_file()
+                if path is not None:
+                    self._controller.send(commands.ImportPreset(path=path))
+            case "export" if shown is not None:
+                path = self.ask_file(file_name(shown))
+                if path is not None:
+                    self._controller.send(commands.ExportPreset(name=shown.name, path=path))
+            case "remove" if shown is not None:
+                question = tr("Delete the preset {name}?", name=shown.title)
+                if self.confirm(question, tr("Delete")):
+                    self._controller.send(commands.RemovePreset(name=shown.name))
+
+    def _save(self, shown: Preset | None) -> None:
+        title = self.ask_title(shown.title if shown is not None and shown.is_own else "")
+        if not title:
+            return
+        before = self._model.own(title)
+        if before is not None:
+            if not self.confirm(tr("Replace the preset {name}?", name=title), tr("Replace")):
+                return
+            self._controller.send(commands.RemovePreset(name=before.name))
+        settings = self._window.choices.settings
+        self._controller.send(commands.SavePreset(title=title, settings=settings))
+
+
+def file_name(preset: Preset) -> str:
+    """What an exported preset's file is called first: letters that every disk takes."""
+    title = preset.title if preset.is_own else f"{preset.tier} {title_of(preset)}".strip()
+    return "".join(c if c.isalnum() or c in " -_" else "-" for c in title).strip() or "preset"

@@ -1,0 +1,302 @@
+"""What the user wants becomes commands; what the engine answers is left to the models."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from PySide6.QtCore import QObject, Signal
+
+from app.bridge.engine_bridge import EngineBridge
+from app.jobs.found_files import FileFinder, is_latent, is_wheel
+from app.state.job_row import JobRow, JobState
+from app.state.queue_model import QueueModel
+from engine.core.errors import EngineError
+from engine.protocol import commands, events
+from engine.settings.schema import JobSettings
+
+_log = logging.getLogger(__name__)
+_THUMBNAIL_PX = 256
+OF_LATENTS = ("latents", "latent_rate", "latent_vae")  # settings that belong to one source
+
+
+class EngineFace(Protocol):
+    """The part of engine.api.Engine that the window uses."""
+
+    def start(self) -> None:
+        """Begin to answer commands."""
+        ...
+
+    def send(self, command: commands.Command) -> None:
+        """Hand over a command; returns at once."""
+        ...
+
+    def close(self, timeout_s: float = 20.0) -> object:
+        """Stop; a running job is left at its last segment."""
+        ...
+
+
+class LeftOver(Protocol):
+    """A job of an earlier run, as engine.api.unfinished gives it."""
+
+    @property
+    def job_id(self) -> str:
+        """Name of the job."""
+        ...
+
+    @property
+    def source(self) -> Path:
+        """Its film."""
+        ...
+
+    @property
+    def output(self) -> Path:
+        """Its result."""
+        ...
+
+
+class Controller(QObject):
+    """Turns intents into commands; keeps queue model and engine in step."""
+
+    files_added = Signal()
+    latents_found = Signal(list)  # list[Path]: somebody has to say how they are meant
+    wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
+    command_failed = Signal(str)  # message
+
+    def __init__(
+        self,
+        bridge: EngineBridge,
+        queue: QueueModel,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._engine: EngineFace | None = None
+        self._early: list[commands.Command] = []
+        self._queue = queue
+        self._start_when_queued: set[str] = set()
+        self.settings = JobSettings()  # for the next files
+        self._finder = FileFinder(self)
+        self._finder.found.connect(self.add_files)
+        bridge.job_queued.connect(self._after_queued)
+        bridge.preview_ready.connect(self._keep_thumbnail)
+        for ended in (bridge.job_finished, bridge.job_failed, bridge.job_cancelled):
+            ended.connect(self._after_end)
+
+    def attach(self, engine: EngineFace) -> None:
+        """The engine is there: it gets what was asked so far."""
+        self._engine = engine
+        early, self._early = self._early, []
+        for command in early:
+            self.send(command)
+
+    def send(self, command: commands.Command) -> None:
+        """Hand a command to the engine, or keep it until there is one."""
+        if self._engine is None:
+            self._early.append(command)
+            return
+        try:
+            self._engine.send(command)
+        except EngineError as err:
+            _log.warning("%s was not taken: %s", type(command).__name__, err.message)
+            self.command_failed.emit(err.message)
+
+    # Adding
+
+    def add_paths(self, paths: Sequence[Path]) -> None:
+        """Add files, and the films of folders; folders are looked through in another thread."""
+        self._finder.look_through(paths)
+
+    def add_files(self, files: Sequence[Path]) -> None:
+        """Put files into the queue; latents wait for somebody who says how they are meant."""
+        latents = [file for file in files if is_latent(file)]
+        wheels = [file for file in files if is_wheel(file)]
+        films = [file for file in files if not is_latent(file) and not is_wheel(file)]
+        for file in films:
+            self.add_file(file)
+        if films:
+            self.files_added.emit()
+        if latents:
+            self.latents_found.emit(latents)
+        if wheels:
+            self.wheels_found.emit(wheels)
+
+    def add_file(
+        self,
+        file: Path,
+        *,
+        settings: JobSettings | None = None,
+        output: Path | None = None,
+        starts_at_once: bool = False,
+    ) -> str:
+        """Put one file into the queue and return the name of its job.
+
+        Args:
+            file: The source.
+            settings: Choices for this file alone; None for those of the next files.
+            output: The result; None for a file beside the source.
+            starts_at_once: Whether it runs as soon as it was read.
+        """
+        job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
+        if starts_at_once:
+            self._start_when_queued.add(job_id)
+        self._queue.add(job_id, file, settings, output)
+        self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
+        return job_id
+
+    def continue_left_over(self, jobs: Sequence[LeftOver]) -> None:
+        """Let jobs of an earlier run go on."""
+        for job in jobs:
+            self._start_when_queued.add(job.job_id)
+            self._queue.add(job.job_id, job.source, JobSettings(), job.output)
+            self.send(commands.AdoptJob(job_id=job.job_id))
+        self.files_added.emit()
+
+    def discard_left_over(self, jobs: Sequence[LeftOver]) -> None:
+        """Delete what jobs of an earlier run have made."""
+        for job in jobs:
+            self.send(commands.AdoptJob(job_id=job.job_id))
+            self.send(commands.RemoveJob(job_id=job.job_id))
+
+    # Changing
+
+    def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
+        """Other choices for a job, and for the next files; without a job only for those."""
+        self.settings = settings_for_next(settings)
+        row = self._queue.find(job_id)
+        if row is None or not row.state.can_change:
+            return
+        self._queue.choose(job_id, settings, output)
+        self.send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
+
+    def move(self, job_id: str, step: int) -> None:
+        """Move a job up (-1) or down (1)."""
+        at = self._queue.position(job_id)
+        if at < 0 or not self._queue.move(job_id, at + step):
+            return
+        known = [row for row in self._queue.rows if row.state is not JobState.REJECTED]
+        position = next((i for i, row in enumerate(known) if row.job_id == job_id), -1)
+        if position >= 0:
+            self.send(commands.MoveJob(job_id=job_id, position=position))
+
+    def remove(self, job_id: str) -> None:
+        """Take a job that does not run out of the queue."""
+        row = self._queue.find(job_id)
+        if row is None or row.state.is_active:
+            return
+        self._start_when_queued.discard(job_id)
+        if row.state is JobState.REJECTED:
+            self._queue.forget(job_id)
+        else:
+            self.send(commands.RemoveJob(job_id=job_id))
+
+    def retry(self, job_id: str) -> None:
+        """Let a failed, cancelled or refused job run again."""
+        row = self._queue.find(job_id)
+        if row is None:
+            return
+        if row.state is JobState.REJECTED:
+            self._queue.forget(job_id)
+            settings = with_source_of(row.settings, self.settings)
+            self.add_file(row.source, settings=settings, output=row.output)
+        elif row.state.can_retry:
+            self.send(commands.RetryJob(job_id=job_id))
+            self.send(commands.StartQueue())
+
+    def reopen(self, job_id: str) -> None:
+        """Let a job wait again so that its choices can be changed; it does not start by itself."""
+        if self._queue.active is None:
+            self.send(commands.StopQueue())
+        self.send(commands.RetryJob(job_id=job_id))
+
+    def plan_again(self, code: str, is_ready: Callable[[JobSettings], bool]) -> None:
+        """Ask for new plans where one was refused with `code` and that reason is gone."""
+        for row in self._queue.rows:
+            if code not in row.refusals or not is_ready(row.settings):
+                continue
+            if row.state is JobState.REJECTED:
+                self.retry(row.job_id)
+            elif row.state.can_change:
+                self.send(
+                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
+                )
+
+    def plan_all_again(self) -> None:
+        """Ask for new plans of the films that wait: the machine is known better now."""
+        for row in self._queue.rows:
+            if row.state is JobState.WAITING:
+                self.send(
+                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
+                )
+
+    # Running
+
+    def start(self) -> None:
+        """Run the waiting jobs."""
+        self.send(commands.StartQueue())
+
+    def pause_or_resume(self) -> None:
+        """Halt the running job, or let the paused one go on."""
+        row = self._queue.active
+        if row is None:
+            return
+        if row.state is JobState.PAUSED:
+            self.send(commands.ResumeJob(job_id=row.job_id))
+        else:
+            self.send(commands.PauseJob(job_id=row.job_id))
+
+    def cancel(self) -> None:
+        """Stop the running job; the next one waits for Start: nothing runs after Cancel."""
+        row = self._queue.active
+        if row is not None:
+            self.send(commands.StopQueue())
+            self.send(commands.CancelJob(job_id=row.job_id))
+
+    def show_frame(self, job_id: str, seconds: float) -> None:
+        """Ask for the picture at a time."""
+        row = self._queue.find(job_id)
+        if row is not None and row.media is not None:
+            self.send(commands.ShowFrame(job_id=job_id, seconds=seconds))
+
+    # Answers
+
+    def _after_queued(self, event: events.JobQueued) -> None:
+        row = self._queue.find(event.job_id)
+        if row is None:
+            return
+        if row.thumbnail is None:
+            self._ask_thumbnail(row)
+        if event.job_id in self._start_when_queued:
+            self._start_when_queued.discard(event.job_id)
+            self.send(commands.StartQueue())
+
+    def _ask_thumbnail(self, row: JobRow) -> None:
+        video = row.media.video if row.media is not None else None
+        seconds = float(video.duration or 0) / 4 if video is not None else 0.0
+        self.send(
+            commands.ShowFrame(job_id=row.job_id, seconds=seconds, longest_side=_THUMBNAIL_PX)
+        )
+
+    def _keep_thumbnail(self, event: events.PreviewReady) -> None:
+        if event.source is not None:
+            self._queue.set_thumbnail(event.job_id, event.source)
+
+    def _after_end(self, _event: events.JobEvent) -> None:
+        """An empty queue stops: a file that is added later waits for its choices and Start."""
+        if not self._queue.count(JobState.WAITING, JobState.READING) and not self._queue.active:
+            self.send(commands.StopQueue())
+
+
+def settings_for_next(settings: JobSettings) -> JobSettings:
+    """Choices without those that belong to one film only."""
+    plain = with_source_of(JobSettings(), settings)
+    return dataclasses.replace(plain, start="", stop="", overwrite=False)
+
+
+def with_source_of(source: JobSettings, settings: JobSettings) -> JobSettings:
+    """`settings` with what `source` says about the source itself: how its latents are meant."""
+    told = {name: getattr(source, name) for name in OF_LATENTS}
+    return dataclasses.replace(settings, **told)

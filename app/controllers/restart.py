@@ -1,0 +1,171 @@
+"""A new start of the program: the films that wait come along, and nothing of a running one is lost.
+
+They are written to a file that the next start reads once. Films that were begun are not in it: the
+engine keeps those itself, and offers to continue them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+
+from app.controllers.queue import Controller
+from app.i18n import tr
+from app.main_window import MainWindow
+from app.state.job_row import JobState
+from app.state.queue_model import QueueModel
+from engine.core import atomic_file, paths
+from engine.core.serialization import from_plain, to_plain
+from engine.protocol import commands
+from engine.settings.schema import JobSettings
+
+_log = logging.getLogger(__name__)
+_FILE = "restart.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFilm:
+    """A film that waits, with its choices."""
+
+    job_id: str  # in the program that ends
+    source: Path
+    settings: JobSettings
+    output: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The queue as it comes along."""
+
+    films: tuple[WaitingFilm, ...] = ()
+    starts: bool = False  # the queue was running
+
+
+class Restart(QObject):
+    """Waits for the film that runs, then ends the program; `is_due` says to start it again."""
+
+    changed = Signal()
+
+    def __init__(self, window: MainWindow, controller: Controller, queue: QueueModel) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._queue = window, controller, queue
+        self.waits_for = ""  # name of a film
+        self.is_due = False
+        queue.queue_changed.connect(self._look)
+
+    def want(self) -> None:
+        """Start again as soon as no film is worked on; the queue stops meanwhile."""
+        active = self._queue.active
+        if active is None:
+            self._leave(starts=False)
+            return
+        self.waits_for = active.source.name
+        self._controller.send(commands.StopQueue())
+        self.changed.emit()
+
+    def cancel(self) -> None:
+        """Not after all: the queue goes on."""
+        if self.waits_for:
+            self.waits_for = ""
+            self._controller.start()
+            self.changed.emit()
+
+    def now(self) -> None:
+        """Do not wait: the film goes on after the new start, where it was."""
+        self._leave(starts=False)
+
+    def _look(self) -> None:
+        if self.waits_for and self._queue.active is None:
+            self._leave(starts=True)
+
+    def _leave(self, *, starts: bool) -> None:
+        if self.is_due:
+            return
+        self.waits_for = ""
+        films = tuple(
+            WaitingFilm(
+                job_id=row.job_id, source=row.source, settings=row.settings, output=row.output
+            )
+            for row in self._queue.rows
+            if row.state in (JobState.READING, JobState.WAITING)
+        )
+        problem = write(Waiting(films=films, starts=starts))
+        if problem:  # rather no new start than a queue that is gone
+            self._controller.command_failed.emit(problem)
+            self.changed.emit()
+            return
+        self.is_due = True
+        self._window.leave()
+
+
+def write(waiting: Waiting) -> str:
+    """Keep a queue for the next start; what is wrong where that fails, else ""."""
+    file = paths.data_folder() / _FILE
+    try:
+        if waiting.films:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.write_json(file, to_plain(waiting))
+        else:
+            file.unlink(missing_ok=True)
+    except OSError as err:
+        return tr("The queue cannot be kept for a new start: {why}.", why=err.strerror or err)
+    return ""
+
+
+def read() -> Waiting:
+    """The queue that the last run has left, once; an empty one where there is none."""
+    file = paths.data_folder() / _FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+        file.unlink()
+        return from_plain(Waiting, json.loads(text))
+    except FileNotFoundError:
+        return Waiting()
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        _log.warning("%s: %s", file, err)
+        return Waiting()
+
+
+def take_over(controller: Controller, begun: Sequence[str]) -> None:
+    """Put the films that came along into the queue.
+
+    Args:
+        controller: Of the new window.
+        begun: Names of jobs that the engine offers to continue; they are not added twice.
+    """
+    waiting = read()
+    films = [film for film in waiting.films if film.job_id not in begun]
+    for film in films:
+        controller.add_file(
+            film.source, settings=film.settings, output=film.output, starts_at_once=waiting.starts
+        )
+    if films:
+        controller.files_added.emit()
+
+
+def command() -> list[str]:
+    """Words that start this program again, without its arguments."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable]
+    return [sys.executable, str(Path(__file__).parents[2] / "main.py")]
+
+
+def start_again(words: Sequence[str]) -> bool:
+    """Start a program that outlives this one; False where the system refuses."""
+    process = QProcess()
+    process.setProgram(words[0])
+    process.setArguments(list(words[1:]))
+    environment = QProcessEnvironment.systemEnvironment()
+    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")  # else it takes itself for a helper
+    process.setProcessEnvironment(environment)
+    answer = process.startDetached()  # with the process number in some versions of PySide6
+    is_started = bool(answer[0] if isinstance(answer, tuple) else answer)
+    if not is_started:
+        _log.warning("%s could not be started: %s", words[0], process.errorString())
+    return is_started

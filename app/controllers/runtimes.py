@@ -1,0 +1,222 @@
+"""NVIDIA runtimes and the rest of the window: what the user wants becomes commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import desktop
+from app.bridge.engine_bridge import EngineBridge
+from app.controllers.queue import Controller
+from app.controllers.restart import Restart
+from app.i18n import tr
+from app.main_window import MainWindow
+from app.runtimes import runtime_page_labels
+from app.runtimes.offer_bar import OfferBar
+from app.runtimes.runtime_view import RuntimeView
+from app.runtimes.settings_part import SettingsPart
+from app.state.runtime_status import find
+from app.state.runtimes_model import RuntimeModel
+from app.ui_state import UiState
+from app.widgets.question import is_confirmed
+from engine.core.units import bytes_text
+from engine.protocol import commands, events
+from engine.protocol.runtime_state import Phase, RuntimeState
+
+_DRIVERS = "https://www.nvidia.com/drivers"
+
+
+class RuntimeLink(QObject):
+    """Joins bar, page, model and engine. One wish at a time: the engine refuses a second."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: Controller,
+        model: RuntimeModel,
+        restart: Restart,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._model = window, controller, model
+        self._restart, self._ui_state = restart, ui_state
+        self._view: RuntimeView | None = None
+        self._last: tuple[commands.RuntimeCommand, Phase, str] | None = None
+        self._discards = ""  # id of a runtime whose download was cancelled
+        self.bar = OfferBar(model)
+        window.add_bar(self.bar)
+        self.bar.wanted.connect(self.act)
+        restart.changed.connect(lambda: self.bar.say_waiting(restart.waits_for))
+        window.page_wanted.connect(self._open)
+        controller.wheels_found.connect(self.offer_import)
+        model.restore_hidden(ui_state.runtime_hidden)
+
+    def listen(self, bridge: EngineBridge) -> None:
+        """Hear when what was cancelled can be deleted."""
+        bridge.runtimes_listed.connect(self._delete_cancelled)
+
+    @property
+    def view(self) -> RuntimeView:
+        """The page; made when somebody first wants to see it."""
+        if self._view is None:
+            view = self._view = RuntimeView(self._model, self._window)
+            view.wanted.connect(self.act_on)
+            view.file_wanted.connect(self.ask_file)
+            view.look_wanted.connect(self.look)
+            view.restart_wanted.connect(lambda: self.act("restart"))
+        return self._view
+
+    def settings_part(self) -> QWidget:
+        """The line among the settings."""
+        part = SettingsPart(self._model)
+        part.page_wanted.connect(self.open_view)
+        return part
+
+    def look(self) -> None:
+        """Ask where everything stands."""
+        self._controller.send(commands.ListRuntimes())
+
+    def open_view(self) -> None:
+        """Show the page, with what lies on the disk now."""
+        self.look()
+        self.view.show()
+        self.view.raise_()
+        self.view.activateWindow()
+
+    def act(self, name: str) -> None:
+        """What the bar wants."""
+        match name:
+            case "restart":
+                self._restart.want()
+            case "restart_now":
+                self._restart.now()
+            case "stay":
+                self._restart.cancel()
+            case "hide":
+                self._model.hide(for_good=True)
+                self._ui_state.runtime_hidden = self._model.hidden
+            case "later":
+                self._model.hide(for_good=False)
+            case "dismiss":
+                self._model.dismiss()
+            case "details":
+                self.open_view()
+            case "driver":
+                desktop.open_page(_DRIVERS)
+            case "file":
+                self.ask_file()
+            case "retry":
+                self._again()
+            case _:
+                about, task = self._model.standing.runtime, self._model.task
+                self.act_on(name, about.id if about is not None else task.runtime if task else "")
+
+    def act_on(self, name: str, runtime: str) -> None:
+        """What a row of the page wants, or the bar of the runtime that it is about."""
+        state = find(self._model.listed, runtime)
+        match name:
+            case "download" | "continue" | "repair":
+                self._order(commands.InstallRuntime(runtime=runtime), "download", runtime)
+            case "use":
+                self._order(commands.UseRuntime(runtime=runtime), "use", runtime)
+            case "pause":
+                self._controller.send(commands.StopRuntime())
+            case "cancel":
+                self._cancel(runtime)
+            case "folder" if state is not None and state.path is not None:
+                desktop.show_in_folder(state.path)
+            case "remove" | "discard" if state is not None and self.confirm_remove(state):
+                self._order(commands.RemoveRuntime(runtime=runtime), "remove", runtime)
+
+    def confirm_remove(self, state: RuntimeState) -> bool:
+        """Ask before gigabytes have to be fetched again."""
+        question = tr("Remove the NVIDIA runtime {name}?", name=runtime_page_labels.title_of(state))
+        freed = bytes_text(state.done_bytes)
+        details = tr("This frees {size}. It can be fetched again.", size=freed)
+        return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))
+
+    def confirm_cancel(self, done_mb: float) -> bool:
+        """Ask before what has come is thrown away."""
+        return is_confirmed(
+            self._asker,
+            tr("Stop the download and delete what has come?"),
+            tr("{size} are here. Pause keeps them for later.", size=bytes_text(done_mb * 1e6)),
+            yes=tr("Delete it"),
+            no=tr("Go on"),
+        )
+
+    def ask_file(self) -> None:
+        """Let the user choose a wheel, or several of one runtime."""
+        chosen, _ = QFileDialog.getOpenFileNames(
+            self._asker,
+            tr("The file of an NVIDIA runtime"),
+            "",
+            f"{tr('NVIDIA runtime')} (*.whl);;{tr('All files')} (*)",
+        )
+        self.take_files([Path(name) for name in chosen])
+
+    def offer_import(self, files: Sequence[Path]) -> None:
+        """Wheels were dropped on the window."""
+        names = ", ".join(file.name for file in files)
+        if not self._model.is_busy and is_confirmed(
+            self._window,
+            tr("Use {name} as the NVIDIA runtime?", name=names),
+            tr("It is compared with what was published, unpacked and tried. Films go on."),
+            yes=tr("Use it"),
+            no=tr("Cancel"),
+        ):
+            self.take_files(files)
+
+    def take_files(self, files: Sequence[Path]) -> None:
+        """Import wheels."""
+        if files:
+            names = ", ".join(file.name for file in files)
+            self._order(commands.ImportRuntime(paths=tuple(files)), "import", names)
+
+    @property
+    def _asker(self) -> QWidget:
+        """The window that a question belongs to."""
+        is_open = self._view is not None and self._view.isVisible()
+        return self._view if is_open else self._window
+
+    def _open(self, page: str) -> None:
+        if page == "runtime":
+            self.open_view()
+
+    def _order(self, command: commands.RuntimeCommand, phase: Phase, runtime: str) -> None:
+        if not self._model.is_busy:
+            self._last = (command, phase, runtime)
+            self._discards = ""
+            self._model.ask(phase, runtime)
+            self._controller.send(command)
+
+    def _again(self) -> None:
+        """The last wish once more: a download goes on where it ended."""
+        if self._last is None:  # the list itself could not be read
+            self._model.dismiss()
+            self.look()
+        else:
+            self._order(*self._last)
+
+    def _cancel(self, runtime: str) -> None:
+        """Stop; what a download has brought is deleted too, if that is really wanted."""
+        task = self._model.task
+        if task is None or not task.runs:
+            return
+        if task.phase == "download":
+            if task.done_mb and not self.confirm_cancel(task.done_mb):
+                return
+            self._discards = runtime
+        self._controller.send(commands.StopRuntime())
+
+    def _delete_cancelled(self, event: events.RuntimesListed) -> None:
+        """The list that follows the end of a download says what is left of it."""
+        state = find(event, self._discards)
+        if state is None or self._model.is_busy:
+            return
+        self._discards = ""
+        if state.state == "partial":
+            self._order(commands.RemoveRuntime(runtime=state.id), "remove", state.id)

@@ -1,0 +1,102 @@
+"""Updates and the rest of the window: asked for by the user alone, started when all has ended."""
+
+from __future__ import annotations
+
+import logging
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QMessageBox
+
+from app import desktop
+from app.controllers.queue import Controller
+from app.controllers.restart import Restart
+from app.main_window import MainWindow
+from app.models.model_labels import problem
+from app.state.queue_model import QueueModel
+from app.state.update_model import UpdateModel
+from app.updates.settings_part import SettingsPart
+from app.updates.view import UpdateView
+from engine.core.errors import EngineError
+from engine.protocol import update_messages as m
+
+_log = logging.getLogger(__name__)
+
+
+class UpdatesLink(QObject):
+    """Joins page, model, window and engine."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: Controller,
+        queue: QueueModel,
+        model: UpdateModel,
+        restart: Restart,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._queue = window, controller, queue
+        self._model, self._restart = model, restart
+        self._view: UpdateView | None = None
+        self.starts_setup = False  # as soon as the engine has ended
+        model.installable.connect(self._leave)
+
+    @property
+    def view(self) -> UpdateView:
+        """The page; made when somebody first wants to see it."""
+        if self._view is None:
+            self._view = UpdateView(self._model, self._window)
+            self._view.wanted.connect(self._do)
+        return self._view
+
+    def settings_part(self) -> SettingsPart:
+        """The line among the settings."""
+        part = SettingsPart()
+        part.page_wanted.connect(self.open_view)
+        return part
+
+    def open_view(self) -> None:
+        """Show the page and look: what was pressed says so."""
+        self.view.show()
+        self.view.raise_()
+        self.view.activateWindow()
+        self._do("check")
+
+    def start_setup(self) -> bool:
+        """Start the setup now that everything has ended; False when it did not, and that was said.
+
+        The window is closed by then, so an error is shown by itself.
+        """
+        from engine.api import start_update
+
+        try:
+            start_update()
+        except EngineError as err:
+            _log.warning("the update was not started: %s", err.message)
+            title, text = problem(err.info())
+            box = QMessageBox(QMessageBox.Icon.Warning, "Upreel", title)
+            box.setInformativeText(text)
+            box.exec()
+            return False
+        return True
+
+    def _do(self, what: str) -> None:
+        if what == "stop":
+            self._controller.send(m.StopUpdate())
+        elif not self._model.is_running:
+            commands: dict[str, tuple[m.Phase, m.UpdateCommand]] = {
+                "check": ("check", m.CheckUpdate()),
+                "download": ("download", m.DownloadUpdate()),
+                "install": ("install", m.InstallUpdate()),
+            }
+            phase, command = commands[what]
+            self._model.begin(phase)
+            self._controller.send(command)
+
+    def _leave(self) -> None:
+        """The setup is right: end, unless somebody would rather let the running film finish."""
+        if self._queue.active is not None and not self._window.confirm_close():
+            return
+        desktop.let_come_forward()  # the setup, when this window has gone
+        self.view.close()
+        self._restart.now()
+        self.starts_setup = self._restart.is_due  # not where the queue could not be kept

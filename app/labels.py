@@ -1,0 +1,132 @@
+"""States, stages, times and targets in words, in the current language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.i18n import tr
+from app.state.job_row import JobRow, JobState
+from engine.core.geometry import Size
+from engine.core.windows_paths import shown
+
+
+def duration(seconds: float) -> str:
+    """A length of time: "45 s", "3 min 20 s", "2 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return tr("{seconds} s", seconds=whole)
+    if whole < 600:
+        return tr("{minutes} min {seconds} s", minutes=whole // 60, seconds=f"{whole % 60:02d}")
+    if whole < 3600:
+        return tr("{minutes} min", minutes=round(whole / 60))
+    return tr("{hours} h {minutes} min", hours=whole // 3600, minutes=f"{whole % 3600 // 60:02d}")
+
+
+def about(seconds: float, error: float) -> str:
+    """An expected time with how far it may be off, in one unit: "45 ± 4 min"."""
+    unit, length = ("s", 1) if seconds < 90 else ("min", 60) if seconds < 5400 else ("h", 3600)
+    has_tenths = length == 3600 and seconds < 36000
+    value = f"{seconds / length:.1f}" if has_tenths else f"{seconds / length:.0f}"
+    off = f"{error / length:.1f}" if has_tenths else f"{max(1, round(error / length))}"
+    if not error:
+        return duration(seconds)
+    texts = {
+        "s": tr("{value} ± {error} s", value=value, error=off),
+        "min": tr("{value} ± {error} min", value=value, error=off),
+        "h": tr("{value} ± {error} h", value=value, error=off),
+    }
+    return texts[unit]
+
+
+def difference(seconds: float) -> str:
+    """How much longer or shorter something takes: "+45 s", "−3 min 20 s", "as long"."""
+    if abs(seconds) < 0.5:
+        return tr("as long")
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
+
+
+def size(value: Size) -> str:
+    """Width and height with a real multiplication sign."""
+    return f"{value.width}×{value.height}"
+
+
+def target(row: JobRow) -> str:
+    """What shall come out: the planned size, or what was asked for."""
+    if row.plan is not None:
+        return size(row.plan.picture.size)
+    settings = row.settings
+    if settings.target is not None:
+        return size(settings.target)
+    if settings.height:
+        return f"{settings.height}p"
+    return f"×{settings.scale}"
+
+
+def from_to(row: JobRow) -> str:
+    """Source and result sizes; only the second half while the file is being read."""
+    if row.media is None:
+        return f"→ {target(row)}"
+    return f"{size(row.media.video.seen_size)} → {target(row)}"
+
+
+def stage(row: JobRow) -> str:
+    """What the running job does at this moment."""
+    percent = round(100 * row.stage_share)
+    match row.stage:
+        case "prepare":
+            return tr("Preparing")
+        case "weights":
+            return tr("Checking the model's files · {percent} %", percent=percent)
+        case "decode":
+            return tr("Decoding the latent · {percent} %", percent=percent)
+        case "mux":
+            return tr("Joining picture and sound · {percent} %", percent=percent)
+        case "verify":
+            return tr("Checking the result · {percent} %", percent=percent)
+    if row.total:
+        return tr("Upscaling · {done} of {total}", done=row.done, total=row.total)
+    return tr("Upscaling")
+
+
+def state(row: JobRow) -> str:
+    """The state of a card in words."""
+    match row.state:
+        case JobState.READING:
+            return tr("Reading the file")
+        case JobState.WAITING:
+            return tr("Cannot start yet") if row.plan and not row.plan.fits else tr("Waiting")
+        case JobState.RUNNING:
+            return stage(row)
+        case JobState.PAUSED:
+            return tr("Paused at {percent} %", percent=round(100 * row.share))
+        case JobState.DONE:
+            return _done(row)
+        case JobState.FAILED:
+            return tr("Stopped by an error")
+        case JobState.CANCELLED:
+            return tr("Cancelled")
+        case JobState.REJECTED:
+            return tr("Cannot be used")
+
+
+def remaining(row: JobRow) -> str:
+    """The right end of a card's last line: time left, or expected time."""
+    if row.state is JobState.RUNNING and row.seconds_left:
+        return tr("{time} left", time=duration(row.seconds_left))
+    if row.state is JobState.WAITING and row.plan is not None and row.plan.seconds:
+        return tr("about {time}", time=duration(row.plan.seconds))
+    return ""
+
+
+def folder(path: Path) -> str:
+    """A folder as people write it: home shortened to "~"."""
+    home = Path.home()
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else shown(path)
+
+
+def _done(row: JobRow) -> str:
+    if row.report is None or not row.report.checks:
+        return tr("Done")
+    checks = row.report.checks
+    passed = sum(check.passed for check in checks)
+    return tr("Done · {passed} of {total} checks", passed=passed, total=len(checks))

@@ -1,0 +1,177 @@
+"""Models, their files and where those stand, in words and in the current language."""
+
+from __future__ import annotations
+
+from app import labels
+from app.engine_messages import said
+from app.i18n import mark, tr
+from app.settings.names import choice_of
+from app.state.model_file_row import (
+    MB,
+    Package,
+    Standing,
+    Transfer,
+    size_of,
+)
+from app.widgets.error_view import help_of
+from engine.core.errors import ErrorInfo
+from engine.core.units import bytes_text
+from engine.protocol.model_file_state import PublishedState
+from engine.settings import schema
+
+_TITLES = {  # of models that are no choice of their own
+    "wan21-vae": "Wan 2.1 VAE",
+    "wan22-vae": "Wan 2.2 VAE",
+}
+_MODELS = {
+    "seedvr2-3b": mark("The smaller model: faster, and content with less memory."),
+    "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
+    "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
+    "wan-2x": mark("Twice the size, trained on still photographs. One file is enough."),
+    "wan21-vae": mark("Opens .latent files with 16 channels. One file is enough."),
+    "wan22-vae": mark("Opens .latent files with 48 channels. One file is enough."),
+}
+_FILES = {
+    "fp16": ("FP16", mark("As published, nothing left out")),
+    "fp8": ("FP8", mark("Half the size, a little less exact")),
+    "q8": ("Q8", mark("Half the size, nearly exact")),
+    "q4": ("Q4", mark("Smallest, least exact")),
+}
+_SHARED = {
+    "vae": ("VAE", mark("Turns frames into what the model sees, and back")),
+    "text": (mark("Text embedding"), mark("The fixed description that the model works with")),
+}
+_OWN = mark("A file of your own")
+_STANDINGS = {
+    Standing.MISSING: mark("Not here"),
+    Standing.INCOMPLETE: mark("Lacks shared files"),
+    Standing.DAMAGED: mark("Damaged"),
+    Standing.UNCHECKED: mark("Here, not checked"),
+    Standing.HERE: mark("Here, checked"),
+    Standing.ELSEWHERE: mark("Another program is at it"),
+    Standing.WAITING: mark("Waits for its turn"),
+    Standing.FAILED: mark("Stopped by an error"),
+}
+_PHASES = {
+    "download": mark("Fetching"),
+    "verify": mark("Checking"),
+    "import": mark("Importing"),
+    "remove": mark("Removing"),
+}
+
+
+def model_title(model: str) -> str:
+    """The name of a model."""
+    return _TITLES.get(model) or choice_of(model, "model")
+
+
+def _ending(file: PublishedState) -> str:
+    """What tells two files of the same numbers apart."""
+    ending = file.filename.rsplit(".", 1)[-1]
+    return "" if ending == "safetensors" else ending.upper()
+
+
+def model_words(model: str) -> str:
+    """What a model is good for; "" for one that we do not know."""
+    return tr(_MODELS[model]) if model in _MODELS else ""
+
+
+def file_title(file: PublishedState) -> str:
+    """A short name inside its group."""
+    if file.is_own:
+        return file.filename
+    if is_whole_model(file):
+        precision = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
+        return " · ".join(part for part in (precision, _ending(file)) if part)
+    if file.kind in _SHARED:
+        return tr(_SHARED[file.kind][0])
+    return tr(_FILES[file.precision][0]) if file.precision in _FILES else file.precision.upper()
+
+
+def file_words(file: PublishedState) -> str:
+    """What choosing this file means."""
+    if file.is_own:
+        return tr(_OWN)
+    if is_whole_model(file):
+        return f"{file.filename.rsplit('/', 1)[-1]} · {file.repository}"
+    if file.kind in _SHARED:
+        return tr(_SHARED[file.kind][1])
+    return tr(_FILES[file.precision][1]) if file.precision in _FILES else file.filename
+
+
+def full_title(file: PublishedState) -> str:
+    """A name that can stand alone: for screen readers and questions."""
+    is_part = file.kind != "dit" and not is_whole_model(file)
+    if is_part or file.is_own or not file.models:
+        return file_title(file)
+    return f"{model_title(file.models[0])} {file_title(file)}"
+
+
+def is_whole_model(file: PublishedState) -> bool:
+    """Whether a file needs no other one: the VAEs of Wan."""
+    return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
+
+
+def can_redraw(file: PublishedState) -> bool:
+    """Whether a film can be made with the model that this file stands for."""
+    is_main = file.kind == "dit" or is_whole_model(file)
+    return is_main and bool(set(schema.MODELS).intersection(file.models))
+
+
+def size(file: PublishedState) -> str:
+    """Size of the whole file; nobody knows it before the first byte where it is not published."""
+    if file.bytes or not file.about_bytes:
+        return bytes_text(file.bytes) if file.bytes else "–"
+    return f"≈ {bytes_text(file.about_bytes)}"
+
+
+def standing(package: Package, stands: Standing, transfer: Transfer | None) -> str:
+    """Where a package stands."""
+    if stands is Standing.BUSY and transfer is not None:
+        return tr(_PHASES[transfer.phase])
+    if stands is Standing.PARTIAL:
+        file = package.main
+        if not size_of(file):
+            return tr("{size} here", size=bytes_text(file.done_bytes))
+        percent = min(99, int(100 * file.done_bytes / size_of(file)))
+        return tr("{percent} % here", percent=percent)
+    return tr(_STANDINGS[stands])
+
+
+def progress(transfer: Transfer) -> str:
+    """Megabytes, speed and time left in one line."""
+    done = f"{transfer.done_mb:,.0f}"
+    if transfer.total_mb:
+        parts = [tr("{done} of {total} MB", done=done, total=f"{transfer.total_mb:,.0f}")]
+    else:
+        parts = [tr("{done} MB", done=done)]
+    if transfer.mb_per_second:
+        parts.append(tr("{speed} MB/s", speed=f"{transfer.mb_per_second:.1f}"))
+    if transfer.seconds_left:
+        parts.append(tr("{time} left", time=labels.duration(transfer.seconds_left)))
+    return " · ".join(parts)
+
+
+def problem(error: ErrorInfo) -> tuple[str, str]:
+    """Title of an error, and below it the engine's sentence and what to do, a line each."""
+    lines = (said(error.message), said(error.hint))
+    return tr(help_of(error).title), "\n".join(line for line in lines if line)
+
+
+def short_progress(transfer: Transfer) -> str:
+    """A few letters for a button."""
+    if transfer.total_mb:
+        return f"{int(100 * transfer.share)} %"
+    return f"{transfer.done_mb:,.0f} MB" if transfer.done_mb else "…"
+
+
+def availability(package: Package | None, transfer: Transfer | None) -> str:
+    """What the list of engines says behind a model; "" where nothing is known."""
+    if package is None:
+        return ""
+    if transfer is not None and transfer.runs:
+        return short_progress(transfer)
+    if package.is_complete:
+        return tr("here")
+    left = package.lacking_mb
+    return tr("{size} to fetch", size=bytes_text(left * MB)) if left else tr("to fetch")

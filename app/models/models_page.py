@@ -1,0 +1,301 @@
+"""The list of models: what each file means, where it stands, and one button for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QMessageBox,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import desktop
+from app.i18n import tr
+from app.models import model_labels
+from app.models.download_row import GAP, DownloadRow
+from app.models.group_view import (
+    SHARED,
+    ColumnHeads,
+    Group,
+    group_texts,
+)
+from app.models.import_row import ImportLine
+from app.state.model_file_row import MB, Package
+from app.state.model_files_model import WeightsModel
+from app.state.telemetry_model import TelemetryModel
+from app.theme.icons import icon
+from app.widgets.notice_line import NoticeLine
+from app.widgets.question import is_confirmed
+from engine.core.units import bytes_text
+
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth"
+
+
+class ManagerView(QDialog):
+    """Shows the model of files; emits what the user wants. Stays open while films run."""
+
+    get_wanted = Signal(str)  # id of a file: it and what it cannot work without
+    stop_wanted = Signal(str)  # id of a file, or path of an import
+    verify_wanted = Signal(str)
+    remove_wanted = Signal(str)
+    use_wanted = Signal(str)
+    import_wanted = Signal(Path, str)  # file, "copy" or "link"
+    refresh_wanted = Signal()
+
+    def __init__(
+        self, model: WeightsModel, telemetry: TelemetryModel, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("modelsDialog")
+        self.resize(900, 660)
+        self.setMinimumSize(760, 420)
+        self._model, self._telemetry = model, telemetry
+        self._no_card = NoticeLine()
+        self._no_card.setObjectName("noCard")
+        self._ids: tuple[tuple[str, str], ...] = ()
+        self._rows: dict[str, DownloadRow] = {}
+        self._groups: dict[str, Group] = {}
+        self._imports: dict[str, ImportLine] = {}
+        self._title, self._room, self._nothing = QLabel(), QLabel(), QLabel()
+        self._foot = QLabel()
+        self._import, self._again, self._close = QPushButton(), QPushButton(), QPushButton()
+        self._import.setObjectName("importWeights")
+        self._again.setObjectName("refreshWeights")
+        self._list = QWidget()
+        self._list.setObjectName("scrolled")
+        self._heads = ColumnHeads()
+        self._lay_out()
+        self._import.clicked.connect(self._ask_file)
+        self._again.clicked.connect(self.refresh_wanted)
+        self._close.clicked.connect(self.close)
+        model.changed.connect(self._show_all)
+        model.progressed.connect(self._show_progress)
+        telemetry.changed.connect(self._warn)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language; rows follow by themselves."""
+        self.setWindowTitle(tr("Models"))
+        self._title.setText(tr("Models"))
+        self._import.setText(tr("Import a file …"))
+        self._import.setIcon(icon("folder", size=16))
+        self._again.setText(tr("Look again"))
+        self._again.setIcon(icon("retry", size=16))
+        self._close.setText(tr("Close"))
+        self._foot.setText(
+            tr(
+                "Lite is built in and always there. Files that lie in folders of ComfyUI or "
+                "Hugging Face are used where they lie. Without a network: fetch a file on "
+                "another machine and import it."
+            )
+        )
+        self._heads.retranslate_ui()
+        self._no_card.say(
+            "warning",
+            tr("These models are made for NVIDIA cards, and this machine has none."),
+            tr("On the processor they take very long; Lite is the better choice there."),
+        )
+        self._warn()
+        for model, group in self._groups.items():
+            group.set_texts(*group_texts(model))
+        self._show_all()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
+            self.retranslate_ui()
+
+    def reveal(self, file: str) -> None:
+        """Scroll to a file and give its button the focus."""
+        row = self._rows.get(file)
+        if row is not None:
+            self._scroll.ensureWidgetVisible(row)
+            row.focus_button()
+
+    def act(self, name: str, file: str) -> None:
+        """What a row wants."""
+        known = self._model.find(file)
+        if known is None:
+            return
+        match name:
+            case "get":
+                self.get_wanted.emit(file)
+            case "stop":
+                self.stop_wanted.emit(file)
+            case "verify":
+                self.verify_wanted.emit(file)
+            case "use":
+                self.use_wanted.emit(file)
+            case "folder" if known.path is not None:
+                desktop.show_in_folder(known.path)
+            case "remove" if self.confirm_remove(self._model.package(known)):
+                self.remove_wanted.emit(file)
+
+    def confirm_remove(self, package: Package) -> bool:
+        """Ask before gigabytes have to be fetched again; a borrowed file only leaves the list."""
+        file = package.main
+        freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
+        details = (
+            tr("The file stays where it lies; only Upreel forgets it.")
+            if file.borrowed
+            else tr("This frees {size}. It can be fetched again.", size=freed)
+        )
+        question = tr("Remove {name}?", name=model_labels.full_title(file))
+        return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
+
+    def ask_mode(self, file: Path) -> str:
+        """Whether to copy a file or to read it where it lies; "" for neither."""
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setWindowTitle("Upreel")
+        box.setText(tr("Copy {name} to the folder of Upreel?", name=file.name))
+        box.setInformativeText(
+            tr("Read where it lies it takes no room, but has to stay there, unchanged.")
+        )
+        copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
+        link = box.addButton(tr("Read where it lies"), QMessageBox.ButtonRole.AcceptRole)
+        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(copy)
+        box.exec()
+        return {copy: "copy", link: "link"}.get(box.clickedButton(), "")
+
+    # Showing
+
+    def _show_all(self) -> None:
+        self._room.setText(
+            tr("{size} free on the disk", size=bytes_text(self._model.free_mb * MB))
+            if self._model.is_known
+            else ""
+        )
+        self._nothing.setVisible(not self._model.files)
+        self._nothing.setText(
+            tr("The list of models cannot be read. Look at the log.")
+            if self._model.is_known
+            else tr("Looking at what is here …")
+        )
+        self._heads.setVisible(bool(self._model.files))
+        self._show_imports()
+        found = self._found()
+        wanted = tuple((model, package.main.id) for model, package in found)
+        if wanted != self._ids:
+            self._build(wanted)
+        for _, package in found:
+            file = package.main.id
+            self._rows[file].show_package(
+                package, self._model.transfer_of(package), self._model.notices.get(file)
+            )
+
+    def _warn(self) -> None:
+        """Before gigabytes are fetched: without a card they are of little use."""
+        reading = self._telemetry.reading
+        self._no_card.setVisible(reading is not None and reading.gpu is None)
+
+    def _show_progress(self, name: str) -> None:
+        """Only what the progress of one file changes."""
+        if name in self._imports:
+            self._imports[name].show_transfer(self._model.transfers[name])
+        for _, package in self._found():
+            transfer = self._model.transfer_of(package)
+            if transfer is not None and transfer.runs:
+                self._rows[package.main.id].show_progress(transfer)
+
+    def _found(self) -> list[tuple[str, Package]]:
+        """Every package under its model, once; what transformers share stands below them."""
+        found: dict[str, tuple[str, Package]] = {}
+        for model in self._model.models:
+            for package in self._model.packages(model):
+                found.setdefault(package.main.id, (model, package))
+        shared = [(SHARED, package) for package in self._model.shared]
+        large = [pair for pair in found.values() if pair[1].main.kind == "dit"]
+        return [*large, *shared, *(pair for pair in found.values() if pair not in large)]
+
+    def _build(self, wanted: tuple[tuple[str, str], ...]) -> None:
+        """New rows: the engine knows other files than before."""
+        self._ids = wanted
+        for group in self._groups.values():
+            group.hide()
+            group.deleteLater()
+        self._groups, self._rows = {}, {}
+        for model, file in wanted:
+            if model not in self._groups:
+                group = self._groups[model] = Group()
+                group.set_texts(*group_texts(model))
+                self._list.layout().insertWidget(self._list.layout().count() - 1, group)
+            row = self._rows[file] = DownloadRow(file)
+            row.wanted.connect(self.act)
+            self._groups[model].add(row)
+
+    def _show_imports(self) -> None:
+        running = self._model.imports
+        for path in [path for path in self._imports if path not in running]:
+            line = self._imports.pop(path)
+            line.hide()
+            line.deleteLater()
+        for path, transfer in running.items():
+            if path not in self._imports:
+                line = self._imports[path] = ImportLine(path)
+                line.stop_wanted.connect(self.stop_wanted)
+                line.dismissed.connect(self._model.dismiss)
+                self._top.addWidget(line)
+            self._imports[path].show_transfer(transfer)
+
+    def _ask_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(
+            self,
+            tr("Import a model file"),
+            "",
+            f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
+        )
+        mode = self.ask_mode(Path(chosen)) if chosen else ""
+        if mode:
+            self.import_wanted.emit(Path(chosen), mode)
+
+    def _lay_out(self) -> None:
+        self._title.setProperty("kind", "headline")
+        for label in (self._room, self._foot, self._nothing):
+            label.setProperty("kind", "secondary")
+        self._foot.setWordWrap(True)
+        self._nothing.setObjectName("noModels")
+        self._close.setObjectName("closeModels")
+        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
+        head = QHBoxLayout()
+        head.setSpacing(GAP)
+        head.addWidget(self._title)
+        head.addWidget(self._room, 0, Qt.AlignmentFlag.AlignBottom)
+        head.addStretch(1)
+        head.addWidget(self._again)
+        head.addWidget(self._import)
+        self._top = QVBoxLayout()
+        self._top.setSpacing(8)
+        inner = QVBoxLayout(self._list)
+        inner.setContentsMargins(0, 0, 12, 0)
+        inner.setSpacing(16)
+        inner.addWidget(self._heads)
+        inner.addWidget(self._nothing)
+        inner.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setWidget(self._list)
+        foot = QHBoxLayout()
+        foot.setSpacing(24)
+        foot.addWidget(self._foot, 1)
+        foot.addWidget(self._close, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addWidget(self._no_card)
+        column.addLayout(self._top)
+        column.addWidget(self._scroll, 1)
+        column.addLayout(foot)
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs

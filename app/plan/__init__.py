@@ -1,0 +1,1 @@
+"""The plan of a job: does it fit, memory, time, notices, reasons."""

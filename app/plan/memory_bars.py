@@ -1,0 +1,146 @@
+"""How much memory each stage of a plan needs: a bar for each, with the limit as an amber tick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+
+from app import labels
+from app.i18n import mark, tr
+from app.widgets.meters import ShareBar
+from engine.core.units import memory_text
+from engine.protocol.plan import Plan, StagePlan
+
+STAGES = {
+    "latents": mark("Latents"),
+    "read": mark("Read"),
+    "encode": mark("Encode"),
+    "transformer": mark("Transformer"),
+    "decode": mark("Decode"),
+    "upscale": mark("Upscale"),
+    "restore": mark("Restore"),
+    "write": mark("Write"),
+    "verify": mark("Check"),
+}
+_ROOM = 1.04  # of the limit: its tick has something behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bar: bytes that are needed, bytes that may be used, and what its tool tip says."""
+
+    name: str
+    needed: int
+    limit: int
+    tip: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more is needed than may be used."""
+        return self.needed > self.limit > 0
+
+
+def rows_of(plan: Plan) -> list[Row]:
+    """The bars of a plan: stages on the card and main memory, or main memory alone."""
+    of_memory = Row(
+        name=tr("Memory"),
+        needed=plan.peak_bytes,
+        limit=plan.budget_bytes,
+        tip="\n".join([*map(_in_memory, plan.stages), tr(_PART_OF_FREE)]),
+    )
+    on_card = [stage for stage in plan.stages if stage.device_bytes]
+    if not on_card:
+        return [of_memory]
+    rows = [
+        Row(
+            name=tr(STAGES.get(stage.stage, stage.stage)),
+            needed=stage.device_bytes,
+            limit=plan.device_budget_bytes,
+            tip=_on_card(stage, plan),
+        )
+        for stage in on_card
+    ]
+    limit = tr("limit {size}", size=memory_text(plan.budget_bytes))
+    tip = f"{memory_text(plan.peak_bytes)}, {limit}\n{of_memory.tip}"
+    return [*rows, Row(tr("Main memory"), plan.peak_bytes, plan.budget_bytes, tip)]
+
+
+def limit_of(plan: Plan) -> int:
+    """What the limit beside the head means: of the card, else of main memory; bytes."""
+    return plan.device_budget_bytes if plan.device_bytes else plan.budget_bytes
+
+
+class MemoryBars(QWidget):
+    """Shows the bars of one plan."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._rows: list[tuple[QLabel, ShareBar, QLabel]] = []
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setHorizontalSpacing(10)
+        self._grid.setVerticalSpacing(4)
+        self._grid.setColumnStretch(1, 1)
+
+    def show_plan(self, plan: Plan) -> None:
+        """Show another plan."""
+        self._plan = plan
+        rows = rows_of(plan)
+        while len(self._rows) < len(rows):
+            self._add_row()
+        for at, parts in enumerate(self._rows):
+            for part in parts:
+                part.setVisible(at < len(rows))
+        for row, parts in zip(rows, self._rows, strict=False):
+            _show(row, *parts)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange and self._plan is not None:
+            self.show_plan(self._plan)
+
+    def _add_row(self) -> None:
+        at = len(self._rows)
+        name, bar, figure = QLabel(), ShareBar(), QLabel()
+        bar.setObjectName(f"memoryBar{at}")
+        figure.setObjectName(f"memoryNeeded{at}")
+        name.setProperty("kind", "secondary")
+        figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        for column, part in enumerate((name, bar, figure)):
+            self._grid.addWidget(part, at, column)
+        self._rows.append((name, bar, figure))
+
+
+def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
+    whole = max(row.needed, row.limit, 1) * _ROOM
+    tick = row.limit / whole if row.limit else None
+    bar.set_shares(row.needed / whole, tick=tick, is_over=row.is_over)
+    needed, limit = memory_text(row.needed), memory_text(row.limit)
+    name.setText(row.name)
+    figure.setText(needed)
+    figure.setProperty("kind", "error" if row.is_over else "strong")
+    figure.style().polish(figure)
+    for part in (name, bar, figure):
+        part.setToolTip(row.tip)
+    said = tr("{stage} needs {needed}, the limit is {limit}")
+    bar.setAccessibleName(said.format(stage=row.name, needed=needed, limit=limit))
+
+
+def _in_memory(stage: StagePlan) -> str:
+    return f"{tr(STAGES.get(stage.stage, stage.stage))}: {memory_text(stage.peak_bytes)}"
+
+
+def _on_card(stage: StagePlan, plan: Plan) -> str:
+    name = tr(STAGES.get(stage.stage, stage.stage))
+    limit = tr("limit {size}", size=memory_text(plan.device_budget_bytes))
+    lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]
+    if stage.seconds:
+        lines.append(tr("about {time}", time=labels.duration(stage.seconds)))
+    return "\n".join(lines)
+
+
+_PART_OF_FREE = mark("Memory that may be used: part of what is free now")

@@ -1,0 +1,142 @@
+"""What a user should know of a plan: what was made smaller, refusals with ways out, warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.engine_messages import said
+from app.i18n import tr
+from app.plan.check_names import why_changed
+from app.plan.fallbacks import Offer, offers_of
+from app.state.job_row import Downgrade, JobRow
+from app.widgets.error_view import HELP
+from app.widgets.flow import FlowLayout
+from app.widgets.notice_line import NoticeLine
+from engine.core.errors import PlanDoesNotFit, PretendedCard, WeightsMissing
+from engine.protocol.plan import Notice
+
+PRETENDED = PretendedCard.code  # said by a chip
+_MOST_NOTICES = 3
+_SAID_ABOVE = (
+    "trained-on-stills",  # beside the choice of the model, as `names.limits_of`
+    PRETENDED,
+)
+_ORDER = {"refusal": 0, "warning": 1, "info": 2}
+
+
+class PlanNotices(QWidget):
+    """A few lines and, for a refusal, buttons that help."""
+
+    action_wanted = Signal(str)  # of error_view.Help
+    choices_wanted = Signal(dict)  # settings by name
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._lines = QVBoxLayout()
+        self._lines.setSpacing(6)
+        self._buttons = FlowLayout(spacing=6)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addLayout(self._lines)
+        column.addLayout(self._buttons)
+
+    def show_job(self, row: JobRow) -> None:
+        """Show what is known about the plan of a job."""
+        _clear(self._lines)
+        self._buttons.clear()
+        if row.downgrades:
+            self._lines.addWidget(_changed_line(row.downgrades))
+        notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
+        found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
+        found.sort(key=_rank)
+        shown = _worth_a_line(found)
+        for notice in _hinted_once(shown):
+            self._lines.addWidget(_line(notice))
+        self._say_rest(found[len(shown) :])
+        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
+        if refusal is not None:
+            self._offer(refusal, row)
+        self.setVisible(bool(found or row.downgrades))
+
+    def _say_rest(self, rest: list[Notice]) -> None:
+        if not rest:
+            return
+        more = QLabel(tr("and {count} more", count=len(rest)))
+        more.setProperty("kind", "secondary")
+        more.setToolTip("\n".join(said(notice.message) for notice in rest))
+        self._lines.addWidget(more)
+
+    def _offer(self, refusal: Notice, row: JobRow) -> None:
+        """Buttons that help: choices that would fit, else what helps with such a refusal."""
+        offers = offers_of(refusal, row.settings)
+        for at, offer in enumerate(offers):
+            self._buttons.addWidget(self._offer_button(offer, at))
+        help_ = HELP.get(refusal.code)
+        if help_ is None or (offers and help_.action == "choices"):
+            return
+        button = QPushButton(tr(help_.button))
+        button.setObjectName("planHelp")
+        button.clicked.connect(lambda: self.action_wanted.emit(help_.action))
+        self._buttons.addWidget(button)
+
+    def _offer_button(self, offer: Offer, at: int) -> QPushButton:
+        button = QPushButton(offer.text)
+        button.setObjectName(f"planOffer{at}")
+        button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
+        return button
+
+
+def _worth_a_line(found: list[Notice]) -> list[Notice]:
+    """The first few; below a refusal nothing that is only good to know."""
+    shown = found[:_MOST_NOTICES]
+    is_refused = bool(shown) and shown[0].severity == "refusal"
+    return [notice for notice in shown if not is_refused or notice.severity != "info"]
+
+
+def _hinted_once(notices: list[Notice]) -> list[Notice]:
+    """The same hint below two lines in a row is said below the second alone."""
+    below = [notice.hint for notice in notices[1:]]
+    return [
+        replace(notice, hint="") if notice.hint in below[at : at + 1] else notice
+        for at, notice in enumerate(notices)
+    ]
+
+
+def _rank(notice: Notice) -> tuple[int, bool]:
+    """Refusals first, and of those what does not fit: no use in fetching a model for that."""
+    return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
+
+
+def _changed_line(downgrades: tuple[Downgrade, ...]) -> NoticeLine:
+    """The last change in full; those before it are its tool tip."""
+    last = downgrades[-1]
+    if last.notice is None:
+        line = NoticeLine("info", tr("another plan was chosen: {why}", why=why_changed(last.why)))
+    else:
+        line = NoticeLine("info", said(last.notice.message), said(last.notice.hint))
+    line.setObjectName("planChanged")
+    said_before = [d.notice.message if d.notice else why_changed(d.why) for d in downgrades[:-1]]
+    line.setToolTip("\n".join(map(said, said_before)))
+    return line
+
+
+def _line(notice: Notice) -> NoticeLine:
+    """A notice; names of missing files are only a tool tip, the button below fetches them."""
+    if notice.code != WeightsMissing.code:
+        return NoticeLine(notice.severity, said(notice.message), said(notice.hint))
+    line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
+    line.setToolTip(said(notice.message))
+    return line
+
+
+def _clear(layout: QVBoxLayout) -> None:
+    while layout.count():
+        item = layout.takeAt(0)
+        widget = item.widget() if item is not None else None
+        if widget is not None:
+            widget.hide()
+            widget.deleteLater()

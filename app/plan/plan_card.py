@@ -1,0 +1,150 @@
+"""The plan in words: does it fit and why, memory, time, size of the file, free disk."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app import labels
+from app.i18n import tr
+from app.plan.memory_bars import MemoryBars, limit_of
+from app.plan.notices import PRETENDED, PlanNotices
+from app.plan.reasons import WhyFold
+from app.state.job_row import JobRow
+from app.theme.icons import pixmap
+from app.widgets.notice_line import colour_of
+from engine.core.errors import WeightsMissing
+from engine.core.units import bytes_text, memory_text
+from engine.protocol.plan import Plan
+
+_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that say nothing about memory
+
+
+class PlanCard(QFrame):
+    """Shows one plan; everything in it comes from the engine's prediction."""
+
+    action_wanted = Signal(str)  # what MainWindow.do takes
+    choices_wanted = Signal(dict)  # settings by name, that a refusal offers
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("planCard")
+        self._row: JobRow | None = None
+        self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
+        self._head.setObjectName("planHead")
+        self._limit.setProperty("kind", "secondary")
+        self._planned_for = QLabel()
+        self._planned_for.setObjectName("plannedFor")
+        self._planned_for.setProperty("kind", "planned")
+        self._planned_for.setWordWrap(True)
+        self._bars = MemoryBars()
+        self._figures = [_Figure() for _ in range(3)]
+        self._guess = QPushButton()
+        self._guess.setObjectName("speedTest")
+        self._guess.setProperty("kind", "link")
+        self._notes = PlanNotices()
+        self._why = WhyFold()
+        self._notes.action_wanted.connect(self.action_wanted)
+        self._notes.choices_wanted.connect(self.choices_wanted)
+        self._guess.clicked.connect(lambda: self.action_wanted.emit("bench"))
+        self._lay_out()
+
+    def show_job(self, row: JobRow) -> None:
+        """Show the plan of a job."""
+        if row.plan is None:
+            return
+        self._row = row
+        self._show_head(row.plan)
+        self._bars.show_plan(row.plan)
+        self._show_figures(row)
+        self._notes.show_job(row)
+        self._why.show_plan(row.plan)
+
+    def unfold(self) -> None:
+        """Show why the plan is so."""
+        self._why.unfold()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language and the theme."""
+        super().changeEvent(event)
+        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in wanted and self._row is not None:
+            self.show_job(self._row)
+
+    def _lay_out(self) -> None:
+        head = QHBoxLayout()
+        head.setSpacing(6)
+        head.addWidget(self._icon)
+        head.addWidget(self._head)
+        head.addStretch()
+        head.addWidget(self._limit)
+        rule = QFrame()
+        rule.setProperty("kind", "rule")
+        figures = QHBoxLayout()
+        for figure in self._figures:
+            figures.addWidget(figure)
+        figures.setSpacing(14)
+        foot = QVBoxLayout()
+        foot.setSpacing(0)
+        foot.addLayout(figures)
+        foot.addWidget(self._guess)
+        foot.addWidget(self._why)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 10)
+        column.setSpacing(8)
+        column.addLayout(head)
+        column.addWidget(self._planned_for)
+        column.addWidget(self._bars)
+        column.addWidget(self._notes)
+        column.addWidget(rule)
+        column.addLayout(foot)
+
+    def _show_head(self, plan: Plan) -> None:
+        expected = _OF_PRETENDED if plan.is_pretended else ()
+        refused = any(n.severity == "refusal" and n.code not in expected for n in plan.notices)
+        if refused:
+            text, icon, severity = tr("This cannot start"), "error", "refusal"
+        else:
+            text = tr("It would fit") if plan.is_pretended else tr("It fits")
+            icon, severity = "check", "good"
+        self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
+        self._head.setText(text)
+        self._head.setProperty("kind", "error" if refused else "good")
+        self._head.style().polish(self._head)
+        self._limit.setText(tr("limit {size}", size=memory_text(limit_of(plan))))
+        self._planned_for.setVisible(plan.is_pretended)
+        self._planned_for.setText(tr("Planned for {card}: not in this machine", card=plan.card))
+
+    def _show_figures(self, row: JobRow) -> None:
+        plan = row.plan
+        assert plan is not None
+        time, file, free = self._figures
+        caption = tr("time, measured") if plan.is_measured else tr("time, a guess")
+        time.show_text(labels.about(plan.seconds, plan.seconds_error), caption)
+        file.show_text(bytes_text(plan.output_bytes), tr("file"))
+        drive = plan.output.drive
+        where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
+        free.show_text(bytes_text(plan.free_disk_bytes), where)
+        self._guess.setText(tr("For a better guess: run the speed test"))
+        can_be_measured = not plan.is_measured and not plan.is_pretended
+        self._guess.setVisible(can_be_measured and row.state.can_change)
+
+
+class _Figure(QWidget):
+    """A number and, below it, what it counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._figure, self._unit = QLabel(), QLabel()
+        self._figure.setProperty("kind", "figure")
+        self._unit.setProperty("kind", "secondary")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._figure)
+        column.addWidget(self._unit)
+
+    def show_text(self, figure: str, unit: str) -> None:
+        self._figure.setText(figure)
+        self._unit.setText(unit)

@@ -1,0 +1,249 @@
+"""Files of the models as the window knows them: which are here, what is done to them now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.model_file_row import (
+    MB,
+    Package,
+    Transfer,
+    size_of,
+)
+from engine.protocol import events
+from engine.protocol.model_file_state import Phase, PublishedState
+from engine.protocol.plan import Notice
+
+_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where nobody named one
+
+
+class WeightsModel(QObject):
+    """The list of files and what happens to each; `changed` whenever one stands differently."""
+
+    changed = Signal()
+    progressed = Signal(str)  # id of a file, or path of an import
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.files: tuple[PublishedState, ...] = ()
+        self.free_mb = 0.0
+        self.is_known = False  # the engine has answered
+        self.transfers: dict[str, Transfer] = {}
+        self.notices: dict[str, Notice] = {}  # by id of a file that was taken all the same
+        self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> what was asked with it
+
+    # The engine's side
+
+    def on_event(self, event: events.Event) -> None:
+        """Take what concerns files of models; everything else is ignored."""
+        match event:
+            case events.WeightsListed():
+                self.files, self.free_mb, self.is_known = event.files, event.free_mb, True
+            case events.WeightsProgress():
+                was_running = self._runs(event.file) and not self.transfers[event.file].waits
+                self.transfers[event.file] = _transfer(event)
+                if was_running:
+                    self.progressed.emit(event.file)
+                    return
+            case events.WeightsDone():
+                self._end(event.file)
+                if event.notice is not None:
+                    self.notices[event.result.id] = event.notice
+            case events.WeightsFailed():
+                self.transfers[event.file] = Transfer(phase=event.phase, error=event.error)
+                self._forget_orders()
+            case events.WeightsStopped():
+                self._end(event.file)
+            case _:
+                return
+        self.changed.emit()
+
+    # The window's side
+
+    def ask(self, phase: Phase, files: Iterable[str], main: str = "") -> None:
+        """Remember what was asked for, so that it shows before the engine answers.
+
+        Args:
+            phase: What shall be done.
+            files: Ids, or the path of an import.
+            main: The file whose row shows the progress of all of them; "" for each its own.
+        """
+        asked = tuple(files)
+        for file in asked:
+            if not self._runs(file):
+                self.transfers[file] = Transfer(phase=phase)
+            self.notices.pop(file, None)
+        if main:
+            self._orders[main] = asked
+        self.changed.emit()
+
+    def dismiss(self, file: str) -> None:
+        """Forget an error that was read."""
+        if not self._runs(file):
+            self.transfers.pop(file, None)
+            self.changed.emit()
+
+    def stoppable(self, file: str) -> tuple[str, ...]:
+        """What has to be stopped for a row or an import: not what another row still waits for."""
+        known = self.find(file)
+        parts = (file,) if known is None else tuple(part.id for part in self.package(known).files)
+        running = tuple(name for name in self._orders.get(file, parts) if self._runs(name))
+        wanted = {
+            name for main, files in self._orders.items() if main != file for name in files
+        } - {file}
+        return tuple(name for name in running if name not in wanted) or running
+
+    def find(self, file: str) -> PublishedState | None:
+        """A file by its id."""
+        return next((known for known in self.files if known.id == file), None)
+
+    def is_main(self, file: PublishedState) -> bool:
+        """Whether a file stands for a model: its transformer, or its VAE where that is all."""
+        return file.kind == "dit" or not self._with_transformer.issuperset(file.models)
+
+    def packages(self, model: str) -> tuple[Package, ...]:
+        """The files that a model can be used with, each with its companions."""
+        found = (file for file in self.files if model in file.models and self.is_main(file))
+        return tuple(self.package(file) for file in found)
+
+    def package(self, main: PublishedState) -> Package:
+        """A file with its companions; only a transformer needs some."""
+        if main.kind != "dit":
+            return Package(main=main)
+        others = (self._companion(kind, main) for kind in ("text", "vae"))
+        return Package(main=main, others=tuple(file for file in others if file is not None))
+
+    def best_package(self, model: str, precision: str = "auto") -> Package | None:
+        """What to use or to get for a model.
+
+        Args:
+            model: Id of the model.
+            precision: Of a transformer, as in the settings; "auto" takes what is here, then
+                what was begun.
+        """
+        found = [
+            package
+            for package in self.packages(model)
+            if precision in ("auto", package.main.precision) or package.main.kind != "dit"
+        ]
+        return min(found, key=_distance, default=None)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Ids of the models in the list, in its order."""
+        names = [name for file in self.files if self.is_main(file) for name in file.models]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def shared(self) -> tuple[Package, ...]:
+        """Files that several models need."""
+        return tuple(self.package(file) for file in self.files if not self.is_main(file))
+
+    @property
+    def _with_transformer(self) -> set[str]:
+        return {name for file in self.files if file.kind == "dit" for name in file.models}
+
+    @property
+    def imports(self) -> dict[str, Transfer]:
+        """Imports that run or have failed, by path."""
+        known = {file.id for file in self.files}
+        return {
+            name: transfer
+            for name, transfer in self.transfers.items()
+            if transfer.phase == "import" and name not in known
+        }
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Ids and paths of what is being done now or waits."""
+        return tuple(name for name, transfer in self.transfers.items() if transfer.runs)
+
+    @property
+    def overall(self) -> Transfer | None:
+        """Everything that runs, as one; None when nothing does."""
+        return self._sum(self.running)
+
+    def transfer_of(self, package: Package) -> Transfer | None:
+        """What is done to a package now, or the error it ended with; None at rest."""
+        ordered = self._orders.get(package.main.id)
+        if ordered is not None and any(self._runs(file) for file in ordered):
+            return self._sum(ordered)
+        own = self.transfers.get(package.main.id)
+        if own is not None:
+            return own
+        if not package.main.is_here:
+            return None  # what its companions do does not make this one come nearer
+        others = [file.id for file in package.others if self._runs(file.id)]
+        errors = (self.transfers.get(file.id) for file in package.others)
+        return self._sum(others) or next((error for error in errors if error is not None), None)
+
+    def _sum(self, files: Iterable[str]) -> Transfer | None:
+        """Several files as one; None where nothing runs."""
+        names = tuple(files)
+        current = self._current(names)
+        if current is None or current.waits:
+            return current
+        parts = [self._part(name) for name in names]
+        done, total = (sum(part) for part in zip(*parts, strict=True))
+        speed = current.mb_per_second
+        left = (total - done) / speed if speed and total else current.seconds_left
+        return replace(current, done_mb=done, total_mb=total, seconds_left=left)
+
+    def _part(self, name: str) -> tuple[float, float]:
+        """MB that are done, and all: a file that is ready counts, so that a bar never goes back."""
+        transfer, file = self.transfers.get(name), self.find(name)
+        total = size_of(file) / MB if file is not None else 0.0
+        if transfer is None:
+            return total, total
+        total = transfer.total_mb or total
+        if transfer.waits and transfer.phase == "download" and file is not None:
+            return file.done_bytes / MB, total
+        return transfer.done_mb, total
+
+    def _current(self, names: tuple[str, ...]) -> Transfer | None:
+        """The one that has its turn, else one that waits."""
+        found = [self.transfers[name] for name in names if self._runs(name)]
+        return min(found, key=lambda transfer: transfer.waits, default=None)
+
+    def _companion(self, kind: str, main: PublishedState) -> PublishedState | None:
+        """The VAE or text embedding of a transformer: one that is here if there is one."""
+        fitting = [
+            file
+            for file in self.files
+            if file.kind == kind and set(main.models) <= set(file.models)
+        ]
+        return min(fitting, key=lambda file: (not file.is_here, file.is_own), default=None)
+
+    def _runs(self, file: str) -> bool:
+        return file in self.transfers and self.transfers[file].runs
+
+    def _end(self, file: str) -> None:
+        self.transfers.pop(file, None)
+        self._forget_orders()
+
+    def _forget_orders(self) -> None:
+        self._orders = {
+            main: files
+            for main, files in self._orders.items()
+            if any(self._runs(file) for file in files)
+        }
+
+
+def _transfer(event: events.WeightsProgress) -> Transfer:
+    return Transfer(
+        phase=event.phase,
+        done_mb=event.done_mb,
+        total_mb=event.total_mb,
+        mb_per_second=event.mb_per_second,
+        seconds_left=event.seconds_left,
+    )
+
+
+def _distance(package: Package) -> tuple[bool, bool, int]:
+    """How far a package is from being used."""
+    precision = package.main.precision if package.main.kind == "dit" else _TRIED_FIRST[0]
+    at = _TRIED_FIRST.index(precision) if precision in _TRIED_FIRST else len(_TRIED_FIRST)
+    return not package.main.is_here, package.main.state != "partial", at

@@ -1,0 +1,1 @@
+"""The speed test: what the operations of a job cost on this machine."""

@@ -1,0 +1,1 @@
+"""Benchmark cases: one module for each, loaded when it is run."""

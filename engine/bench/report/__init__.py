@@ -1,0 +1,1 @@
+"""Benchmark results as text, Markdown and SVG."""

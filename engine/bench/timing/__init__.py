@@ -1,0 +1,1 @@
+"""Timing and memory measurement of a piece of work."""

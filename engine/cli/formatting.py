@@ -1,0 +1,244 @@
+"""Media, plans and reports in words for a terminal: an aligned line for each thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+
+from engine.core.geometry import Size
+from engine.core.units import (
+    bytes_text,
+    clock_text,
+    duration_text,
+    memory_text,
+    rate_text,
+)
+from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
+from engine.protocol.plan import (
+    Alternative,
+    DiffusionPlan,
+    LatentPlan,
+    ModelPlan,
+    PassPlan,
+    PicturePlan,
+    Plan,
+    WanPlan,
+)
+from engine.protocol.report import Report
+
+_HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
+
+
+def media_words(media: MediaInfo) -> str:
+    """What a file is, in several lines."""
+    lines = [
+        _line("File", f"{media.path} ({bytes_text(media.bytes)}, {media.container})"),
+        _line("Picture", _video(media.video)),
+        _line("Length", _length(media.video)),
+        _line("Colours", _colours(media.video)),
+    ]
+    lines += [_line(stream.kind.capitalize(), _stream(stream)) for stream in media.streams]
+    lines += [
+        _line("Chapter", f"{clock_text(chapter.start)} {chapter.title}".rstrip())
+        for chapter in media.chapters
+    ]
+    return "\n".join(lines)
+
+
+def plan_words(plan: Plan) -> str:
+    """What will be done, in several lines; notices are printed apart."""
+    lines = [
+        _line("Source", f"{plan.source} ({plan.source_size}, {_frames(plan)})"),
+        _line("Result", f"{plan.output}"),
+        _line("Picture", _picture(plan.picture)),
+        _line("Model", _model(plan.model)),
+        _line("Memory", f"about {memory_text(plan.peak_bytes)}, {_allowed(plan)}"),
+        _line("Time", _time(plan)),
+        _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
+    ]
+    if plan.latent is not None:
+        lines.insert(1, _line("Latents", _latents(plan.latent)))
+    copied = [stream for stream in plan.streams if stream.copied]
+    if copied:
+        lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
+    lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
+    return "\n".join([*lines, *_why(plan)])
+
+
+def _why(plan: Plan) -> Iterator[str]:
+    """The reasons of a plan, and what one step more or less would change."""
+    if plan.reasons is None:
+        return
+    yield _line("Why", plan.reasons.message)
+    yield from (_line("", choice.message) for choice in plan.reasons.choices)
+    for name, step in zip(chain(["Instead"], repeat("")), plan.reasons.alternatives, strict=False):
+        yield _line(name, f"{step.message}: {_step(plan, step)}")
+
+
+def _step(plan: Plan, step: Alternative) -> str:
+    """Bytes and seconds of another way, beside those of the plan."""
+    size = memory_text(step.device_bytes or step.ram_bytes)
+    more = step.seconds - plan.seconds
+    if abs(more) < max(1.0, 0.001 * plan.seconds):
+        time = "as fast"
+    else:
+        time = f"{duration_text(abs(more))} {'slower' if more > 0 else 'faster'}"
+    if step.ram_bytes > plan.budget_bytes:
+        return f"{memory_text(step.ram_bytes)} of main memory, {time}; does not fit"
+    return f"{size}, {time}" if step.fits else f"{size}, {time}; does not fit"
+
+
+def _latents(plan: LatentPlan) -> str:
+    """How a source of latents becomes pictures."""
+    reading = "normalised" if plan.normalised else "raw"
+    tile = f", tiles of {plan.decode_tile}" if plan.decode_tile else ""
+    return f"{reading}, decoded with {plan.vae.path.name} on {plan.device}, {plan.dtype}{tile}"
+
+
+def report_words(report: Report) -> str:
+    """What was proved, a line for each check, then the verdict."""
+    lines = [f"  {'ok ' if check.passed else 'BAD'}  {check.message}" for check in report.checks]
+    return "\n".join([*lines, verdict(report)])
+
+
+def verdict(report: Report) -> str:
+    """The report in one line."""
+    if report.passed:
+        return f"verified: all {len(report.checks)} checks passed"
+    names = ", ".join(check.code for check in report.problems)
+    return f"NOT as it should be: {names}"
+
+
+def summary_words(report: Report) -> str:
+    """The end of a job: where the result is, how long it took, whether it was proved."""
+    parts = [f"{report.frames_out} frames"]
+    if report.seconds:
+        speed = report.frames_out / report.seconds
+        parts.append(f"{duration_text(report.seconds)} ({speed:.1f} frames/s)")
+    if report.peak_bytes:
+        parts.append(f"peak memory {memory_text(report.peak_bytes)}")
+    lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
+    lines += [f"  BAD  {check.message}" for check in report.problems]
+    return "\n".join(lines)
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name + ':' if name else '':<10} {text}"
+
+
+def _video(video: VideoInfo) -> str:
+    parts = [f"{video.seen_size} {video.codec}", f"{video.bit_depth} bit {video.chroma}"]
+    if video.sample_aspect != 1:
+        parts.append(f"pixels {video.sample_aspect.numerator}:{video.sample_aspect.denominator}")
+    if video.rotation:
+        parts.append(f"turned by {video.rotation} degrees")
+    if video.is_mirrored:
+        parts.append("mirrored")
+    if video.has_alpha:
+        parts.append("transparent parts")
+    if video.is_interlaced:
+        parts.append("interlaced")
+    return ", ".join([*parts, *filter(None, [_HDR.get(video.hdr, "")])])
+
+
+def _length(video: VideoInfo) -> str:
+    about = "" if video.frame_count_is_exact else "about "
+    parts = [f"{about}{video.frame_count} frames"] if video.frame_count else []
+    if video.duration is not None:
+        parts.append(clock_text(video.duration))
+    return ", ".join([*parts, f"{rate_text(video.frame_rate)} frames/s"])
+
+
+def _colours(video: VideoInfo) -> str:
+    tags = video.tags
+    named = {
+        "matrix": tags.matrix,
+        "primaries": tags.primaries,
+        "transfer": tags.transfer,
+        "range": tags.range,
+    }
+    return ", ".join(f"{name} {value}" for name, value in named.items() if value) or "not tagged"
+
+
+def _stream(stream: StreamInfo) -> str:
+    parts = [stream.codec, stream.language, stream.title, stream.file_name]
+    if stream.channels:
+        parts.append(f"{stream.channels} channels, {stream.sample_rate} Hz")
+    return ", ".join(filter(None, parts))
+
+
+def _frames(plan: Plan) -> str:
+    frames = f"{plan.frames} frame{'' if plan.frames == 1 else 's'}"
+    if plan.start is None and plan.stop is None:
+        return frames
+    stop = "the end" if plan.stop is None else clock_text(plan.stop)
+    return f"{frames} from {clock_text(plan.start or 0)} to {stop}"
+
+
+def _picture(picture: PicturePlan) -> str:
+    crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
+    depth = f"{picture.bit_depth} bit {picture.chroma}"
+    return f"{picture.size} {picture.codec} ({picture.encoder}), {depth}{crf}"
+
+
+def _model(model: ModelPlan) -> str:
+    if model.model == "none":
+        return "none: the picture is only converted"
+    if model.diffusion is not None:
+        return f"{model.model}, {model.device}, {_diffusion(model, model.diffusion)}"
+    if model.wan is not None:
+        return f"{model.model}, {model.device}, {_wan(model, model.wan)}"
+    name = " ".join(filter(None, [model.model, f"x{model.scale}", model.form]))
+    tiles = "whole frames" if model.tiles == 1 else f"{model.tiles} tiles of {model.tile}"
+    return f"{name}, {model.device}, {model.dtype}, {tiles}"
+
+
+def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
+    frames = plan.clip if plan.join != "latents" else 4 * (plan.clip - 1) + 1
+    parts = [
+        f"{model.dtype} (VAE {plan.vae_dtype})",
+        f"clips of {frames} frames",
+        _part("encodes", plan.encode_tile),
+        _part("decodes", plan.decode_tile),
+    ]
+    if model.device == "cuda":
+        blocks = "all" if plan.blocks_on_device is None else plan.blocks_on_device
+        parts.append(f"{blocks} blocks on the card")
+    if plan.strength < 100:
+        parts.append(f"strength {plan.strength} %")
+    return ", ".join(parts)
+
+
+def _wan(model: ModelPlan, plan: WanPlan) -> str:
+    parts = [model.dtype, _part("encodes", plan.encode_tile), _part("decodes", plan.decode_tile)]
+    if plan.warm_up and (plan.encode_tile or plan.decode_tile):
+        parts.append(f"tiles begin {plan.warm_up} latents early")
+    return ", ".join(parts)
+
+
+def _part(verb: str, tile: Size | None) -> str:
+    return f"{verb} whole frames" if tile is None else f"{verb} tiles of {tile}"
+
+
+def _allowed(plan: Plan) -> str:
+    return f"{memory_text(plan.budget_bytes)} allowed" if plan.budget_bytes else "no limit set"
+
+
+def _time(plan: Plan) -> str:
+    if plan.seconds < 1:
+        return "about a second"
+    error = f", give or take {duration_text(plan.seconds_error)}" if plan.seconds_error >= 1 else ""
+    return f"about {duration_text(plan.seconds)}{error}"
+
+
+def _free(plan: Plan) -> str:
+    return f"{bytes_text(plan.free_disk_bytes)} free on the disk"
+
+
+def _left(stream: PassPlan) -> str:
+    return f"{stream.kind} {stream.index} ({stream.codec}): {stream.why}"
+
+
+def _counted(kinds: Iterable[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(kinds).items())

@@ -1,0 +1,1 @@
+"""Errors, geometry, units, paths, logging, control and files: what every room uses."""

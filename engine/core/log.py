@@ -1,0 +1,55 @@
+"""One log format, one file for the program; `job_log` adds a file for one job."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import logging.handlers
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.core import paths
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def setup(*, to_stderr: bool = False) -> None:
+    """Log to the program's file (1 MB, three kept), and warnings also to standard error if asked.
+
+    A folder that cannot be written is no reason not to start: then nothing is kept.
+    """
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    with contextlib.suppress(OSError):
+        paths.logs_folder().mkdir(parents=True, exist_ok=True)
+        root.addHandler(
+            _formatted(
+                logging.handlers.RotatingFileHandler(
+                    paths.logs_folder() / "upreel.log",
+                    maxBytes=1_000_000,
+                    backupCount=3,
+                    encoding="utf-8",
+                )
+            )
+        )
+    if to_stderr:
+        stream = _formatted(logging.StreamHandler())
+        stream.setLevel(logging.WARNING)
+        root.addHandler(stream)
+
+
+@contextlib.contextmanager
+def job_log(folder: Path) -> Iterator[None]:
+    """Copy everything that is logged meanwhile into `folder`/job.log."""
+    handler = _formatted(logging.FileHandler(folder / "job.log", encoding="utf-8"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def _formatted(handler: logging.Handler) -> logging.Handler:
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler

@@ -1,0 +1,68 @@
+"""Where things are: resources of the program, jobs, logs and cache; overridable by environment.
+
+`UPREEL_RESOURCES`, `UPREEL_DATA`, `UPREEL_CACHE` and `UPREEL_MODELS` name other folders.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from engine.core import windows_paths
+
+APP = "Upreel"
+
+
+def resources() -> Path:
+    """Folder of icons, weights and the sample clip: source tree, editable install or frozen."""
+    named = os.environ.get("UPREEL_RESOURCES")
+    if named:
+        return Path(named)
+    frozen = getattr(sys, "_MEIPASS", None)
+    return Path(frozen or Path(__file__).parents[2]) / "resources"
+
+
+def resource(*parts: str) -> Path:
+    """One file of the resources."""
+    return resources().joinpath(*parts)
+
+
+def data_folder() -> Path:
+    """Folder of this user's jobs, settings and models."""
+    named = os.environ.get("UPREEL_DATA")
+    return Path(named) if named else _own_folder("user_data_dir")
+
+
+def cache_folder() -> Path:
+    """Folder of what can be made again: measured speeds, compiled kernels."""
+    named = os.environ.get("UPREEL_CACHE")
+    return Path(named) if named else _own_folder("user_cache_dir")
+
+
+def jobs_folder() -> Path:
+    """Folder with one folder for each job."""
+    return windows_paths.openable(data_folder() / "jobs")
+
+
+def models_folder() -> Path:
+    """Folder of the model files that we downloaded or copied; may lie on another disk."""
+    named = os.environ.get("UPREEL_MODELS")
+    return windows_paths.openable(Path(named) if named else data_folder() / "models")
+
+
+def runtimes_folder() -> Path:
+    """Folder of the NVIDIA runtimes, one folder for each version of each."""
+    return data_folder() / "runtimes"
+
+
+def logs_folder() -> Path:
+    """Folder of the logs."""
+    return data_folder() / "logs"
+
+
+def _own_folder(kind: str) -> Path:
+    """What the system has for us; where all folders are named the package need not be there."""
+    import platformdirs
+
+    return Path(getattr(platformdirs, kind)(APP, appauthor=False))

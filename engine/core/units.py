@@ -1,0 +1,91 @@
+"""Bytes, seconds and frame rates to and from text."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from engine.core.errors import SettingsError
+
+
+def bytes_text(count: float) -> str:
+    """Bytes as people read them, in decimal units: "1.3 GB", "212 MB", "512 B"."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            value = count / size
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def memory_text(count: float) -> str:
+    """Bytes of memory as Windows and the boxes of cards count them: "15.9 GB" are 15.9 * 2**30."""
+    for unit, size in (("GB", 2**30), ("MB", 2**20)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}" if unit == "GB" else f"{count / size:.0f} {unit}"
+    return f"{count / 2**10:.0f} kB"
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of "16GiB", "16 GB", "12288 MiB" or "16g".
+
+    Of memory, GB and GiB are the same 2**30 bytes: that is what stands on the box of a card.
+
+    Raises:
+        SettingsError: Not a size, or none at all.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
+    count = round(float(match[1]) * 2 ** {"m": 20, "g": 30, "t": 40}[match[2]]) if match else 0
+    if count < 1:
+        raise SettingsError(
+            f"{text!r} is not a size of memory.", hint="Write for example 16GiB.", value=text
+        )
+    return count
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time for people: "45 s", "3 min 20 s", "2 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return (
+            f"{whole // 60} min {whole % 60:02d} s" if whole < 600 else f"{round(whole / 60)} min"
+        )
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def clock_text(seconds: float | Fraction) -> str:
+    """A moment in a film: "00:01:58.040"."""
+    milliseconds = round(seconds * 1000)
+    minutes, milliseconds = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{milliseconds // 1000:02d}.{milliseconds % 1000:03d}"
+
+
+def parse_clock(text: str) -> Fraction:
+    """Exact seconds of "12.5", "1:02.5", "01:02:03.250" or a fraction "1001/24".
+
+    Raises:
+        SettingsError: Not a time, or a negative one.
+    """
+    parts = text.strip().split(":")
+    try:
+        if len(parts) > 3 or not all(parts):
+            raise ValueError(text)
+        seconds = Fraction(0)
+        for part in parts:
+            seconds = seconds * 60 + Fraction(part)
+    except (ValueError, ZeroDivisionError) as err:
+        raise SettingsError(
+            f"{text!r} is not a time.", hint="Write seconds (12.5) or h:mm:ss.s (0:01:02.5)."
+        ) from err
+    if seconds < 0:
+        raise SettingsError(f"{text!r} lies before the start.", hint="Times count from 0.")
+    return seconds
+
+
+def rate_text(rate: Fraction | None) -> str:
+    """Frames per second for people: "25", "23.976"; "unknown" for None."""
+    if rate is None:
+        return "unknown"
+    return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"

@@ -1,0 +1,188 @@
+"""One folder for each job that has begun; its `job.json` says what the job is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from engine.core import atomic_file
+from engine.core.errors import (
+    CheckpointMismatch,
+    DiskFull,
+    JobBusy,
+    OutputError,
+    OutputUnwritable,
+    UnknownJob,
+)
+from engine.core.serialization import from_plain, to_plain
+from engine.jobs.job import Job
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+
+VERSION = 1
+_FILE = "job.json"
+_TRY_S, _POLL_S = 0.2, 0.01  # who only looks whether a job is held holds it for an instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Tells whether a source is still the one that a job began with."""
+
+    bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """What `job.json` holds."""
+
+    id: str
+    version: int
+    media: MediaInfo
+    settings: JobSettings
+    output: Path | None
+    plan: Plan
+    fingerprint: Fingerprint
+
+
+class JobStore:
+    """The folder of job folders."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folder(self, job_id: str) -> Path:
+        """Folder of one job; need not exist.
+
+        Raises:
+            UnknownJob: The name could lead out of the folder.
+        """
+        if not job_id or Path(job_id).name != job_id or job_id in (".", ".."):
+            raise UnknownJob(f"{job_id!r} is no name of a job.", job=job_id)
+        return self._root / job_id
+
+    def save(self, job: Job) -> Path:
+        """Write a job down before it begins; returns its folder.
+
+        Raises:
+            DiskFull, OutputUnwritable: The program's own folder cannot take it.
+        """
+        folder = self.folder(job.id)
+        stored = StoredJob(
+            id=job.id,
+            version=VERSION,
+            media=job.media,
+            settings=job.settings,
+            output=job.output,
+            plan=job.plan,
+            fingerprint=fingerprint(job.media.path),
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_file.write_json(folder / _FILE, to_plain(stored))
+        except OSError as err:
+            raise _unwritable(folder, err) from err
+        return folder
+
+    def load(self, job_id: str) -> StoredJob:
+        """Read a job back.
+
+        Raises:
+            UnknownJob: There is no such job.
+            CheckpointMismatch: Its file is damaged or of another version.
+        """
+        try:
+            data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
+            stored = from_plain(StoredJob, data)
+        except FileNotFoundError as err:
+            raise UnknownJob(
+                f"There is no unfinished job {job_id}.", hint="`resume` lists them.", job=job_id
+            ) from err
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            raise CheckpointMismatch(
+                f"The notes of job {job_id} cannot be read.",
+                hint="Start the job anew from its source.",
+                job=job_id,
+            ) from err
+        if stored.version != VERSION:
+            raise CheckpointMismatch(
+                f"Job {job_id} was begun by another version of Upreel.",
+                hint="Start the job anew from its source.",
+                job=job_id,
+            )
+        return stored
+
+    @contextlib.contextmanager
+    def held(self, job_id: str) -> Iterator[None]:
+        """Keep other programs away from a job; the system lets go of it when this one dies.
+
+        A job that was never saved leaves nothing behind.
+
+        Raises:
+            JobBusy: Another program, or another thread of this one, is at it.
+            DiskFull, OutputUnwritable: The program's own folder cannot take it.
+        """
+        folder = self.folder(job_id)
+        lock = filelock.FileLock(folder / "lock", timeout=_TRY_S, poll_interval=_POLL_S)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except filelock.Timeout as err:
+            raise JobBusy(
+                f"Another Upreel is working on job {job_id}.",
+                hint="Wait until it has finished, or end it.",
+                job=job_id,
+            ) from err
+        except OSError as err:
+            raise _unwritable(folder, err) from err
+        try:
+            yield
+        finally:
+            lock.release()
+            if not (folder / _FILE).is_file():
+                self.remove(job_id)
+
+    def is_held(self, job_id: str) -> bool:
+        """True while some program is at the job."""
+        try:
+            with self.held(job_id):
+                return False
+        except JobBusy:
+            return True
+
+    def ids(self) -> list[str]:
+        """Names of all jobs that are not finished, oldest first."""
+        if not self._root.is_dir():
+            return []
+        found = [f for f in self._root.iterdir() if (f / _FILE).is_file()]
+        return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
+
+    def remove(self, job_id: str) -> None:
+        """Delete a job's folder with its segments; nothing happens when there is none."""
+        shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
+    return kind(
+        f"The job folder {folder} cannot be written: {error.strerror}.",
+        hint="Free some space on that disk or see the doctor command.",
+        path=folder,
+    )
+
+
+def fingerprint(source: Path) -> Fingerprint:
+    """Size and time of change; zeros when the file is gone."""
+    try:
+        about = source.stat()
+    except OSError:
+        return Fingerprint(bytes=0, modified_ns=0)
+    return Fingerprint(bytes=about.st_size, modified_ns=about.st_mtime_ns)

@@ -1,0 +1,184 @@
+"""The files that were published for our models, read from resources/catalogue.toml. No torch."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from engine.core.errors import UnknownWeights, WeightsError
+from engine.core.paths import resource
+from engine.core.serialization import from_plain
+from engine.protocol.model_file_state import Kind, PublishedState
+
+# From the most exact to the smallest: what is taken when nobody asks for one of them.
+PRECISIONS = ("fp16", "q8", "fp8", "q4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """One file with numbers of a model: where it was published, and how to know it."""
+
+    id: str
+    title: str
+    kind: Kind
+    models: tuple[str, ...]
+    precision: str
+    repository: str
+    filename: str
+    sha256: str
+    licence: str
+    host: str
+    revision: str = "main"
+    bytes: int = 0  # 0 while unknown
+    about_bytes: int = 0
+    also: tuple[str, ...] = ()  # other repositories with the same file
+    place: str = ""  # path in the repository; "" for the filename
+
+    def state(self) -> PublishedState:
+        """The file as the window and the command line see it while it is not on this machine."""
+        return PublishedState(
+            id=self.id,
+            title=self.title,
+            kind=self.kind,
+            models=self.models,
+            precision=self.precision,
+            filename=self.filename,
+            bytes=self.bytes,
+            about_bytes=self.about_bytes,
+            sha256=self.sha256,
+            licence=self.licence,
+            repository=self.repository,
+            also=self.also,
+            place=self.place,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Every published file, and how addresses are made of them."""
+
+    hosts: dict[str, str]
+    files: tuple[PublishedFile, ...]
+
+    def __iter__(self) -> Iterator[PublishedFile]:
+        return iter(self.files)
+
+    def file(self, file_id: str) -> PublishedFile:
+        """One file by its id.
+
+        Raises:
+            UnknownWeights: There is none.
+        """
+        for file in self.files:
+            if file.id == file_id:
+                return file
+        raise unknown(file_id)
+
+    def addresses(self, file: PublishedFile) -> tuple[str, ...]:
+        """Where a file can be asked for, the first place first."""
+        return tuple(
+            self.hosts[file.host].format(
+                repository=repository,
+                revision=file.revision,
+                filename=file.place or file.filename,
+            )
+            for repository in (file.repository, *file.also)
+        )
+
+
+def load(path: Path) -> Catalogue:
+    """Read a catalogue.
+
+    Raises:
+        WeightsError: It is missing or damaged: the program's own files are incomplete.
+    """
+    try:
+        return from_plain(Catalogue, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        raise WeightsError(
+            "The list of published models cannot be read.",
+            hint="Install Upreel again.",
+            path=str(path),
+        ) from err
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The catalogue that comes with the program."""
+    return load(resource("catalogue.toml"))
+
+
+def precisions_of(model_id: str) -> tuple[str, ...]:
+    """The precisions that a model was published in, the most exact one first."""
+    found = {f.precision for f in catalogue() if f.kind == "dit" and model_id in f.models}
+    return tuple(precision for precision in PRECISIONS if precision in found)
+
+
+def files_of(model_id: str, precision: str) -> tuple[str, str, str]:
+    """Ids of what a model needs: transformer, VAE and text embedding.
+
+    Raises:
+        UnknownWeights: The model was not published in that precision; the hint names those it was.
+    """
+    mine = [file for file in catalogue() if model_id in file.models]
+    dits = [file.id for file in mine if file.kind == "dit" and file.precision == precision]
+    if not dits:
+        known = ", ".join(precisions_of(model_id))
+        raise UnknownWeights(
+            f"{model_id} was not published as {precision}.",
+            hint=f"Choose one of: {known}." if known else "See `python -m engine models list`.",
+            file=model_id,
+            precision=precision,
+        )
+    vae, text = (next(file.id for file in mine if file.kind == kind) for kind in ("vae", "text"))
+    return dits[0], vae, text
+
+
+def best_present(
+    model_id: str, states: Iterable[PublishedState]
+) -> tuple[PublishedState, PublishedState, PublishedState] | None:
+    """The most exact transformer of a model that is here, with VAE and text embedding.
+
+    Published files come before files of the user's own.
+
+    Returns:
+        None unless all three are here.
+    """
+    here = [state for state in states if state.is_here and model_id in state.models]
+    chosen = [
+        min((state for state in here if state.kind == kind), key=_rank, default=None)
+        for kind in ("dit", "vae", "text")
+    ]
+    dit, vae, text = chosen
+    return None if dit is None or vae is None or text is None else (dit, vae, text)
+
+
+def best_vae(model_id: str, states: Iterable[PublishedState]) -> PublishedState:
+    """The VAE of a model that needs nothing else: the first one that is here, else the first.
+
+    Published files come before files of the user's own.
+
+    Raises:
+        UnknownWeights: There is no such model.
+    """
+    mine = [state for state in states if state.kind == "vae" and model_id in state.models]
+    if not mine:
+        raise unknown(model_id)
+    return min(mine, key=lambda state: (not state.is_here, state.is_own))
+
+
+def _rank(state: PublishedState) -> tuple[bool, int]:
+    known = state.precision in PRECISIONS
+    return state.is_own, PRECISIONS.index(state.precision) if known else len(PRECISIONS)
+
+
+def unknown(file_id: str) -> UnknownWeights:
+    """There is no such file."""
+    return UnknownWeights(
+        f"There is no model file {file_id!r}.",
+        hint="`python -m engine models list` names them.",
+        file=file_id,
+    )

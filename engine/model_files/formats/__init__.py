@@ -1,0 +1,1 @@
+"""Readers of weight files: safetensors, GGUF and pickles of tensors."""

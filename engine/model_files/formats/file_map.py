@@ -1,0 +1,175 @@
+"""A file of numbers that is open for reading, looked into by memory map: for every format."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from engine.core.errors import (
+    WeightsError,
+    WeightsMissing,
+    WeightsTruncated,
+    WeightsUnreadable,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+H = TypeVar("H")
+AGAIN = "Download or copy the file again."
+
+
+class FileMap:
+    """The bytes of a file; loads torch and numpy with the first of them.
+
+    Maps are read-only, so a system that counts what could become memory (Windows) counts none of
+    it. Writing to such a tensor ends the program: they are for copying from.
+
+    Attributes:
+        path: Where it lies.
+        file: For reading its head.
+        size: Bytes of the file when it was opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a file.
+
+        Raises:
+            WeightsMissing: There is no such file.
+            WeightsUnreadable: It is a folder, or may not be read.
+        """
+        self.path = path
+        self._whole: mmap.mmap | None = None
+        if path.is_dir():
+            raise unreadable(path, f"{path.name} is a folder, not a file.")
+        try:
+            self.file = path.open("rb")
+            self.size = self.file.seek(0, 2)
+            self.file.seek(0)
+        except FileNotFoundError as err:
+            raise _missing(path) from err
+        except OSError as err:
+            raise unreadable(path) from err
+
+    def head(self, read: Callable[[BinaryIO, Path], H]) -> H:
+        """What `read` makes of the file's beginning; the file is closed when it refuses.
+
+        Raises:
+            WeightsUnreadable: The disk fails.
+            WeightsError: What `read` has to say of it.
+        """
+        try:
+            return read(self.file, self.path)
+        except OSError as err:
+            self.close()
+            raise unreadable(self.path) from err
+        except WeightsError:
+            self.close()
+            raise
+
+    @contextmanager
+    def window(self, begin: int, end: int) -> Iterator[Tensor]:
+        """Bytes from `begin` to `end` [n] uint8 while the block runs; nothing is kept in memory.
+
+        Raises:
+            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
+        """
+        import torch
+
+        if begin == end:
+            yield torch.empty(0, dtype=torch.uint8)
+            return
+        base = begin - begin % mmap.ALLOCATIONGRANULARITY
+        with self._map(base, end) as found:
+            yield _tensor(found, begin - base, end - begin)
+
+    def bytes(self, begin: int, end: int) -> Tensor:
+        """Bytes from `begin` to `end` [n] uint8, where they lie in the file.
+
+        The file stays mapped, and on Windows cannot be deleted, while such a tensor lives; closing
+        does no harm to it.
+
+        Raises:
+            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
+        """
+        import torch
+
+        if begin == end:
+            return torch.empty(0, dtype=torch.uint8)
+        if self._whole is None:
+            self._whole = self._map(0, self.size)  # one map: each takes a descriptor
+        return _tensor(self._whole, begin, end - begin)
+
+    def _map(self, base: int, end: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(self.file.fileno(), end - base, access=mmap.ACCESS_READ, offset=base)
+        except OSError as err:
+            raise unreadable(self.path) from err
+        except ValueError as err:
+            raise WeightsTruncated(
+                f"{self.path.name} became shorter while it was read.",
+                hint=AGAIN,
+                path=str(self.path),
+            ) from err
+
+    def close(self) -> None:
+        """Let the file go; tensors that were read stay valid."""
+        self._whole = None
+        self.file.close()
+
+
+class _Face:
+    """Bytes of a map as numpy asks for them; keeps the map alive.
+
+    They are said to be writable because torch warns about those that are not, and never writes.
+    """
+
+    def __init__(self, found: mmap.mmap, begin: int, length: int) -> None:
+        import numpy as np
+
+        self._map = found
+        address = np.frombuffer(found, np.uint8).ctypes.data + begin
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (length,),
+            "data": (address, False),
+        }
+
+
+def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.asarray(_Face(found, begin, length)))
+
+
+def unreadable(path: Path, message: str = "") -> WeightsUnreadable:
+    """An error for a file that is there; `message` when it is not its rights or its disk."""
+    return WeightsUnreadable(
+        message or f"{path.name} cannot be read.",
+        hint="Choose a file that you may read." if message else "Check its rights and its disk.",
+        path=str(path),
+    )
+
+
+def truncated(path: Path, size: int, wanted: int) -> WeightsTruncated:
+    """An error for a file that ends before its last tensor does; both in bytes."""
+    return WeightsTruncated(
+        f"{path.name} is cut short: {size} of {wanted} bytes are there.",
+        hint=AGAIN,
+        path=str(path),
+        size=size,
+        wanted=wanted,
+    )
+
+
+def _missing(path: Path) -> WeightsMissing:
+    return WeightsMissing(
+        f"The model file {path.name} is missing.",
+        hint="Download it, or choose where it lies.",
+        path=str(path),
+    )

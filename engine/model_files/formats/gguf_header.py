@@ -1,0 +1,260 @@
+"""The head of a GGUF file: names, formats, shapes and places of its tensors. No torch.
+
+We read it ourselves, as that of safetensors, because the user is to hear what is wrong with a
+file; sizes are believed only as far as the file goes. The format is described in ggml's
+`docs/gguf.md`; tests hold this against the `gguf` package.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.core.errors import NotGguf, WeightsDamaged, WrongNumbers
+from engine.model_files.formats.file_map import AGAIN, truncated
+
+MAGIC = b"GGUF"
+PREFIX = "model.diffusion_model."  # some tools put it before the names of a transformer
+_SHAPES = "comfy.gguf.orig_shape."  # metadata: the shape of a tensor whose rows were cut anew
+_VERSIONS = (2, 3)
+_ALIGNMENT = 32  # bytes, unless the metadata has another
+_MOST_AXES = 4
+_LONGEST_LIST = 64  # items that are kept; nothing that we look for is longer
+
+_SCALARS = {
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
+}  # fmt: skip
+_TEXT, _LIST = 8, 9
+
+Value = int | float | str | tuple[int | float | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One number format: this many values take this many bytes."""
+
+    name: str
+    values: int
+    bytes: int
+
+
+FORMATS = {
+    0: Format("F32", 1, 4), 1: Format("F16", 1, 2), 30: Format("BF16", 1, 2),
+    28: Format("F64", 1, 8), 24: Format("I8", 1, 1), 25: Format("I16", 1, 2),
+    26: Format("I32", 1, 4), 27: Format("I64", 1, 8),
+    2: Format("Q4_0", 32, 18), 3: Format("Q4_1", 32, 20),
+    6: Format("Q5_0", 32, 22), 7: Format("Q5_1", 32, 24), 8: Format("Q8_0", 32, 34),
+    12: Format("Q4_K", 256, 144), 13: Format("Q5_K", 256, 176), 14: Format("Q6_K", 256, 210),
+}  # fmt: skip
+_OTHERS = {
+    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M",
+    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufEntry:
+    """One tensor in a file: `begin` and `end` are bytes from the start of the file.
+
+    Attributes:
+        format: How its numbers are stored.
+        shape: Of the model's tensor.
+        row: Values of one row as it is stored; may differ from the last side of `shape`.
+    """
+
+    format: Format
+    shape: tuple[int, ...]
+    row: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufHead:
+    """What a file says about itself; names are without `PREFIX`."""
+
+    entries: dict[str, GgufEntry]
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """One tensor as the head lists it; the sides innermost first, the place after the head."""
+
+    name: str
+    sides: tuple[int, ...]
+    kind: int
+    offset: int
+
+
+def read_gguf_head(file: BinaryIO, path: Path) -> GgufHead:
+    """Read and check the head of an open file; `path` is for messages only.
+
+    Raises:
+        NotGguf: The file is of another kind, version or byte order.
+        WeightsTruncated: The file ends before its head or its last tensor does.
+        WeightsDamaged: The head contradicts itself, or tensors overlap.
+        WrongNumbers: A tensor has a format that we cannot read.
+    """
+    reader = _Reader(file, path)
+    _check_version(reader.take(4), reader.take(4), path)
+    try:
+        tensors, count = reader.number("Q"), reader.number("Q")
+        metadata = dict(reader.pair() for _ in range(count))
+        listed = [reader.tensor() for _ in range(tensors)]
+        alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise ValueError("no alignment")
+        data = -(-file.tell() // alignment) * alignment
+        entries = _entries(listed, metadata, data, path)
+    except (ValueError, KeyError, TypeError, struct.error, OverflowError) as err:
+        raise _damaged(path) from err
+    _check_places(entries, reader.size, path)
+    return GgufHead(entries=entries, metadata={k: str(v) for k, v in metadata.items()})
+
+
+class _Reader:
+    """Reads one thing after the other; where the file ends too early it says so."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file = file
+        self._path = path
+        self.size = file.seek(0, 2)
+        file.seek(0)
+
+    def take(self, count: int) -> bytes:
+        self._need(count)
+        return self._file.read(count)
+
+    def _skip(self, count: int) -> None:
+        self._need(count)
+        self._file.seek(count, 1)
+
+    def _need(self, count: int) -> None:
+        place = self._file.tell()
+        if count > self.size - place:
+            raise truncated(self._path, self.size, place + count)
+
+    def number(self, code: str) -> int:
+        return int(struct.unpack("<" + code, self.take(struct.calcsize(code)))[0])
+
+    def text(self) -> str:
+        return self.take(self.number("Q")).decode("utf-8")
+
+    def pair(self) -> tuple[str, Value]:
+        name = self.text()
+        return name, self._value(self.number("I"))
+
+    def _value(self, kind: int) -> Value:
+        if kind == _TEXT:
+            return self.text()
+        if kind == _LIST:
+            return self._list()
+        code = "<" + _SCALARS[kind]
+        found: int | float = struct.unpack(code, self.take(struct.calcsize(code)))[0]
+        return found
+
+    def _list(self) -> Value:
+        kind, count = self.number("I"), self.number("Q")
+        kept = min(count, _LONGEST_LIST)
+        if kind == _TEXT:
+            texts = tuple(self.text() for _ in range(kept))
+            for _ in range(count - kept):
+                self._skip(self.number("Q"))
+            return texts
+        size = struct.calcsize(_SCALARS[kind])  # lists of lists do not occur: a KeyError
+        values = struct.unpack(f"<{kept}{_SCALARS[kind]}", self.take(kept * size))
+        self._skip((count - kept) * size)
+        return values
+
+    def tensor(self) -> _Listed:
+        name, axes = self.text(), self.number("I")
+        if not name or axes > _MOST_AXES:
+            raise ValueError("no tensor")
+        sides = tuple(self.number("Q") for _ in range(axes))
+        return _Listed(name, sides, self.number("I"), self.number("Q"))
+
+
+def _check_version(magic: bytes, found: bytes, path: Path) -> None:
+    little, big = int.from_bytes(found, "little"), int.from_bytes(found, "big")
+    what = ""
+    if magic != MAGIC:
+        what = "is not a GGUF file"
+    elif big in _VERSIONS:
+        what = "was written for machines with the other byte order"
+    elif little not in _VERSIONS:
+        what = f"is GGUF of version {little}, which we cannot read"
+    if what:
+        raise NotGguf(
+            f"{path.name} {what}.",
+            hint="Choose another file of this model, or download it again.",
+            path=str(path),
+        )
+
+
+def _entries(
+    listed: list[_Listed], metadata: dict[str, Value], data: int, path: Path
+) -> dict[str, GgufEntry]:
+    unknown = [one for one in listed if one.kind not in FORMATS]
+    if unknown:
+        raise _unknown(unknown, path)
+    result: dict[str, GgufEntry] = {}
+    for one in listed:
+        name = one.name.removeprefix(PREFIX)
+        if name in result:
+            raise ValueError("a name occurs twice")
+        cut = metadata.get(_SHAPES + one.name, metadata.get(_SHAPES + name))
+        result[name] = _entry(one, cut, data)
+    return result
+
+
+def _entry(one: _Listed, cut: Value | None, data: int) -> GgufEntry:
+    kind = FORMATS[one.kind]
+    row = one.sides[0] if one.sides else 1
+    count = math.prod(one.sides)
+    shape = one.sides[::-1] if cut is None else _shape(cut)
+    if row % kind.values or math.prod(shape) != count or not count:
+        raise ValueError("an impossible shape")
+    begin = data + one.offset
+    end = begin + count // kind.values * kind.bytes
+    return GgufEntry(format=kind, shape=shape, row=row, begin=begin, end=end)
+
+
+def _shape(cut: Value) -> tuple[int, ...]:
+    if not isinstance(cut, tuple) or not all(type(side) is int and side >= 0 for side in cut):
+        raise ValueError("no shape")
+    return tuple(int(side) for side in cut)
+
+
+def _check_places(entries: dict[str, GgufEntry], size: int, path: Path) -> None:
+    """Tensors must not overlap and lie in the file; there may be room between them."""
+    place = 0
+    for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
+        if entry.begin < place:
+            raise _damaged(path)
+        place = entry.end
+    if size < place:
+        raise truncated(path, size, place)
+
+
+def _unknown(unknown: list[_Listed], path: Path) -> WrongNumbers:
+    kind = unknown[0].kind
+    found = _OTHERS.get(kind, f"number {kind}")
+    return WrongNumbers(
+        f"{path.name} has numbers in the format {found}, which we cannot read.",
+        hint=f"Choose a file in one of: {', '.join(one.name for one in FORMATS.values())}.",
+        path=str(path),
+        dtype=found,
+    )
+
+
+def _damaged(path: Path) -> WeightsDamaged:
+    return WeightsDamaged(
+        f"{path.name} is damaged: its list of tensors does not fit what follows.",
+        hint=AGAIN,
+        path=str(path),
+    )

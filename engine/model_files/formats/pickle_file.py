@@ -1,0 +1,168 @@
+"""A PyTorch pickle (.pth) of nothing but tensors, read without running anything that is in it.
+
+A pickle is a program. Torch can read one with a list of the few calls that tensors need
+(`weights_only`), which refuses all others. Only the newer kind is read, a zip archive: the
+tensors of an older one cannot be mapped.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from engine.core.errors import (
+    NotSafetensors,
+    UnsafeWeights,
+    WeightsDamaged,
+    WeightsTruncated,
+)
+from engine.model_files.formats.file_map import AGAIN, FileMap
+from engine.model_files.formats.safetensors_file import TORCH_NAMES
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+ZIP = b"PK\x03\x04"
+_SAFER = "Choose a .safetensors file of this model."
+
+
+class PickleFile:
+    """Tensors of a file by name, as `SafetensorsFile` gives them; opening it loads torch.
+
+    The file stays mapped until `close`; what was read of it counts as memory of this process,
+    but the system takes it back when it needs to.
+
+    Attributes:
+        path: Where it lies.
+        shapes, dtypes: Of each tensor, by name; dtypes in the words of safetensors ("F16").
+        metadata: Empty: the format has none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open and check a file.
+
+        Raises:
+            WeightsMissing: There is no such file.
+            WeightsUnreadable: It may not be read.
+            NotSafetensors: It is no PyTorch file.
+            WeightsTruncated: It ends before its list of contents.
+            UnsafeWeights: It asks for other calls than those that make tensors.
+            WeightsDamaged: Its parts contradict each other, or it holds something else.
+        """
+        self.path = path
+        archive = FileMap(path)
+        archive.head(_check_archive)
+        archive.close()
+        self._tensors = _read(path)
+        self.metadata: dict[str, str] = {}
+        self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
+        self.dtypes = {name: _dtype_name(value) for name, value in self._tensors.items()}
+
+    def tensor(
+        self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """One tensor, a contiguous copy of its own on `device`, converted if `dtype` is given.
+
+        Raises:
+            KeyError: There is no tensor of that name; a mistake in the caller.
+        """
+        stored = self._tensors[name]
+        return stored.to(device, dtype or stored.dtype, copy=True).contiguous()
+
+    def raw(self, name: str) -> Tensor:
+        """One tensor as it lies in the file; nobody may write to it.
+
+        Raises:
+            KeyError: As `tensor`.
+        """
+        return self._tensors[name]
+
+    def close(self) -> None:
+        """Let the file go; tensors that were read stay valid."""
+        self._tensors = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check_archive(file: BinaryIO, path: Path) -> None:
+    """Refuse what is no archive of PyTorch; its list of contents stands at the end.
+
+    Torch believes the ending ".safetensors", whatever is in a file.
+    """
+    if path.suffix == ".safetensors":
+        raise NotSafetensors(
+            f"{path.name} is a zip archive or a PyTorch pickle, not a safetensors file.",
+            hint="If it is a pickle, give it the ending .pth.",
+            path=str(path),
+        )
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as err:
+        raise WeightsTruncated(
+            f"{path.name} is cut short: its list of contents is not there.",
+            hint=AGAIN,
+            path=str(path),
+        ) from err
+    if not any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+        raise NotSafetensors(
+            f"{path.name} is a zip archive without tensors.", hint=_SAFER, path=str(path)
+        )
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as err:
+        raise UnsafeWeights(
+            f"{path.name} holds more than numbers: reading all of it could run a program.",
+            hint=_SAFER,
+            path=str(path),
+        ) from err
+    except MemoryError:
+        raise
+    except Exception as err:  # damage ends in struct.error, KeyError, AssertionError and others
+        raise WeightsDamaged(
+            f"The tensors of {path.name} cannot be read.", hint=AGAIN, path=str(path)
+        ) from err
+    return _checked(content, path)
+
+
+def _checked(content: Any, path: Path) -> dict[str, Tensor]:
+    """The table of tensors in a file; some tools put it under "state_dict"."""
+    import torch
+
+    if isinstance(content, Mapping):
+        content = content.get("state_dict", content)
+    is_table = isinstance(content, Mapping) and all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) and _is_plain(value)
+        for name, value in content.items()
+    )
+    if not is_table or not content:
+        raise WeightsDamaged(
+            f"{path.name} holds something else than a list of tensors.",
+            hint=_SAFER,
+            path=str(path),
+        )
+    return {name: value.detach() for name, value in content.items()}
+
+
+def _is_plain(value: Tensor) -> bool:
+    import torch
+
+    return value.layout == torch.strided and value.device.type == "cpu"
+
+
+def _dtype_name(value: Tensor) -> str:
+    kind = str(value.dtype).removeprefix("torch.")
+    return next((name for name, ours in TORCH_NAMES.items() if ours == kind), kind.upper())

@@ -1,0 +1,1 @@
+"""Search over memory plans, shared by the families of models."""

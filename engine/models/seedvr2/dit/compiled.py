@@ -1,0 +1,107 @@
+"""The passes between the products of the fast transformer, compiled by torch's own compiler.
+
+Only reached with the switch `dit.compile`, which is off: torch's compiler needs Triton for a card
+and a C++ compiler for a processor, and some seconds for each pass the first time it is used.
+
+Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.seedvr2.dit.elementwise import Shifts, Steps, Triple
+from engine.ops.attention.qk_rope import HeadNorm, Placement
+from engine.ops.norm.token_rows import work_dtype
+
+_Pass = Callable[..., Any]
+
+
+class CompiledSteps(Steps):
+    """The same on compiled passes: computed in float32 (float64), rounded once at the end."""
+
+    def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:
+        """Rows [N, dim] normed, scaled and shifted, in `out`."""
+        _compiled(_modulate)(rows, by.scale, by.shift, self._eps, out)
+        return out
+
+    def placed(self, qkv: Tensor, placement: Placement, norms: HeadNorm, out: Triple) -> None:
+        """See `engine.ops.attention.qk_rope.gather_qk`."""
+        cos, sin = placement.cos, placement.sin
+        if cos is not None and sin is not None and placement.angle is not None:
+            cos, sin = cos[placement.angle], sin[placement.angle]
+        q, k = _compiled(_heads)(qkv, (norms.q, norms.k), (cos, sin), norms.eps)
+        for x, rows in zip((q, k, qkv[:, 2]), out, strict=True):
+            for target in placement.target.view(-1, len(x)):
+                rows.index_copy_(0, target, x)
+
+    def gated(self, gate: Tensor, value: Tensor) -> Tensor:
+        """silu(gate) * value; overwrites the gate."""
+        _compiled(_gate)(gate, value)
+        return gate
+
+    def add(self, rows: Tensor, change: Tensor, gate: Tensor | None) -> None:
+        """Add `change` times `gate` to the rows."""
+        _compiled(_add)(rows, change, gate)
+
+
+@functools.cache
+def _compiled(function: _Pass) -> _Pass:
+    compiler: Any = torch.compile  # its types do not keep those of the function
+    found: _Pass = compiler(function, dynamic=True, fullgraph=True)
+    return found
+
+
+def _modulate(
+    rows: Tensor, scale: Tensor | None, shift: Tensor | None, eps: float, out: Tensor
+) -> None:
+    x = rows.to(work_dtype(rows.dtype))
+    x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    if scale is not None:
+        x = x * scale.to(x.dtype)
+    if shift is not None:
+        x = x + shift.to(x.dtype)
+    out.copy_(x)
+
+
+def _heads(
+    qkv: Tensor,
+    weights: tuple[Tensor, Tensor],
+    turn: tuple[Tensor | None, Tensor | None],
+    eps: float,
+) -> list[Tensor]:
+    """Normed and turned queries and keys, each [N, heads, d]."""
+    found = []
+    for which, weight in enumerate(weights):
+        x = qkv[:, which].to(work_dtype(qkv.dtype))
+        x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.to(x.dtype)
+        found.append(_turned(x, *turn).to(qkv.dtype))
+    return found
+
+
+def _turned(x: Tensor, cos: Tensor | None, sin: Tensor | None) -> Tensor:
+    """Each pair of neighbouring channels turned, those of them that have an angle."""
+    if cos is None or sin is None:
+        return x
+    cos, sin = cos.to(x.dtype)[:, None], sin.to(x.dtype)[:, None]
+    turned = 2 * cos.shape[-1]
+    first, second = x[..., 0:turned:2], x[..., 1:turned:2]
+    pairs = torch.stack((first * cos - second * sin, second * cos + first * sin), -1)
+    return torch.cat((pairs.flatten(-2), x[..., turned:]), dim=-1)
+
+
+def _gate(gate: Tensor, value: Tensor) -> None:
+    exact = work_dtype(gate.dtype)
+    gate.copy_(F.silu(gate.to(exact)) * value.to(exact))
+
+
+def _add(rows: Tensor, change: Tensor, gate: Tensor | None) -> None:
+    exact = work_dtype(rows.dtype)
+    wide = change.to(exact)
+    rows.copy_(rows.to(exact) + (wide if gate is None else wide * gate.to(exact)))

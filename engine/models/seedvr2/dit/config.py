@@ -1,0 +1,191 @@
+"""What a SeedVR2 transformer looks like, and how to read that off the shapes of its tensors.
+
+One model serves both published sizes; where they differ there is a field here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from engine.core.errors import UnknownKeys
+from engine.models.seedvr2.vae.keymap import DIT_KEYS
+from engine.models.shapes import Shapes, agreed, size, told_by
+
+Mlp = Literal["swiglu", "gelu"]
+Rope = Literal["mm", "axial"]
+
+_BLOCK = re.compile(r"blocks\.(\d+)\.")
+_MARK = ".attn.proj_qkv."  # only these transformers have it
+_AGAIN = "Download the file again; it was changed after it was published."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DitConfig:
+    """Sizes of one transformer; the defaults are those of the published 3B one.
+
+    Attributes:
+        in_channels: Of a position of its input: noise, condition and mask.
+        out_channels: Of a position of its result.
+        dim: Width of a token, of picture and text alike.
+        text_in_dim: Width of the text embedding that it is given.
+        heads: Of the attention.
+        head_dim: Channels of a head.
+        layers: Blocks.
+        separate_layers: Blocks at the beginning with own weights for picture and text; those
+            behind them share one set.
+        mlp: "swiglu", without biases, or "gelu", with biases.
+        mlp_hidden: Width inside the MLP.
+        rope: "mm" counts tokens and turns picture and text; "axial" spreads a window over -1 to
+            1 and turns the picture only.
+        rope_dim: Channels of a head that share the angles of the three axes.
+        out_norm: A norm and a modulation come after the last block.
+        text_ends_early: The last block only looks at the text: no modulation, no MLP for it.
+        window: Parts that 30 tokens x 720p are cut into, in time, height and width.
+        patch: Positions of the latent that one token holds, in time, height and width.
+        norm_eps: Added to the mean square in every norm.
+        time_features: Sines and cosines that describe the time step.
+    """
+
+    in_channels: int = 33
+    out_channels: int = 16
+    dim: int = 2560
+    text_in_dim: int = 5120
+    heads: int = 20
+    head_dim: int = 128
+    layers: int = 32
+    separate_layers: int = 10
+    mlp: Mlp = "swiglu"
+    mlp_hidden: int = 6912
+    rope: Rope = "mm"
+    rope_dim: int = 128
+    out_norm: bool = True
+    text_ends_early: bool = True
+    window: tuple[int, int, int] = (4, 3, 3)
+    patch: tuple[int, int, int] = (1, 2, 2)
+    norm_eps: float = 1e-5
+    time_features: int = 256
+
+    def __post_init__(self) -> None:
+        sizes = (self.in_channels, self.out_channels, self.dim, self.text_in_dim, self.heads)
+        if min(*sizes, self.head_dim, self.layers, self.mlp_hidden, *self.window) < 1:
+            raise ValueError("every size is at least 1")
+        if not 0 <= self.separate_layers <= self.layers:
+            raise ValueError(f"{self.separate_layers} of {self.layers} layers cannot be separate")
+        if self.rope_dim > self.head_dim:
+            raise ValueError(f"{self.rope_dim} channels of rope in heads of {self.head_dim}")
+
+    @property
+    def inner_dim(self) -> int:
+        """Channels of all heads together."""
+        return self.heads * self.head_dim
+
+    def is_shared(self, layer: int) -> bool:
+        """Whether picture and text have one set of weights in a layer."""
+        return layer >= self.separate_layers
+
+    def text_ends(self, layer: int) -> bool:
+        """Whether a layer only looks at the text and does not change it."""
+        return self.text_ends_early and layer == self.layers - 1
+
+
+DIT_3B = DitConfig()
+"""The published 3B: 3 391 475 776 parameters."""
+
+DIT_7B = DitConfig(
+    dim=3072,
+    heads=24,
+    layers=36,
+    separate_layers=36,
+    mlp="gelu",
+    mlp_hidden=12288,
+    rope="axial",
+    rope_dim=64,
+    out_norm=False,
+    text_ends_early=False,
+)
+"""The published 7B and its sharp twin: 8 239 607 872 parameters."""
+
+
+def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
+    """The configuration that fits the tensors of a file.
+
+    One tensor that is missing or misshapen hardly matters here: the loader names it afterwards.
+
+    Args:
+        shapes: Published name and logical shape of every tensor.
+        metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
+            "constructor") tells what shapes cannot: parts of the window and eps of the norms.
+
+    Raises:
+        UnknownKeys: The names are not those of a SeedVR2 transformer, or its sizes are
+            impossible.
+    """
+    shapes = {DIT_KEYS.ours(name): shape for name, shape in shapes.items()}
+    if not any(_MARK in name for name in shapes):
+        raise UnknownKeys(
+            "These are no weights of a SeedVR2 transformer.",
+            hint="Choose a file such as seedvr2_ema_3b_fp16.safetensors.",
+            tensors=", ".join(sorted(shapes)[:8]),
+        )
+    try:
+        return _config(shapes, told_by(metadata))
+    except ValueError as err:
+        raise UnknownKeys(
+            f"The sizes of this SeedVR2 transformer do not fit together: {err}.", hint=_AGAIN
+        ) from err
+
+
+def _config(shapes: Shapes, told: Mapping[str, Any]) -> DitConfig:
+    gated = any(".proj_in_gate." in name for name in shapes)  # no 7B has that
+    usual = DIT_3B if gated else DIT_7B
+    layers = _blocks(shapes)
+    head_dim = agreed(_sides(shapes, r"attn\.norm_[qk]\.\w+\.weight", 0), usual.head_dim)
+    inner_dim = agreed(_sides(shapes, r"attn\.proj_out\.\w+\.weight", 1), usual.inner_dim)
+    if inner_dim % head_dim:
+        raise ValueError(f"{inner_dim} channels do not come in heads of {head_dim}")
+    return replace(
+        usual,
+        in_channels=size(shapes, "vid_in.proj.weight", 1, 0) // 4 or usual.in_channels,
+        out_channels=size(shapes, "vid_out.proj.weight", 0, 0) // 4 or usual.out_channels,
+        dim=agreed(_sides(shapes, r"attn\.proj_qkv\.\w+\.weight", 1), usual.dim),
+        text_in_dim=size(shapes, "txt_in.weight", 1, usual.text_in_dim),
+        heads=inner_dim // head_dim,
+        head_dim=head_dim,
+        layers=len(layers),
+        separate_layers=len(layers - _blocks(name for name in shapes if ".all." in name)),
+        mlp_hidden=agreed(_sides(shapes, r"mlp\.\w+\.proj_in\.weight", 0), usual.mlp_hidden),
+        rope_dim=head_dim * usual.rope_dim // usual.head_dim,
+        window=_window(told, usual.window),
+        norm_eps=_eps(told, usual.norm_eps),
+        time_features=size(shapes, "emb_in.proj_in.weight", 1, usual.time_features),
+    )
+
+
+def _blocks(names: Iterable[str]) -> set[int]:
+    """Numbers of the blocks that names belong to, those between them included."""
+    found = [int(match[1]) for match in map(_BLOCK.match, names) if match]
+    return set(range(min(found), max(found) + 1)) if found else set()
+
+
+def _sides(shapes: Shapes, pattern: str, axis: int) -> Iterator[int]:
+    """One side of every tensor of a kind, whatever block and stream it is of."""
+    kind = re.compile(rf"{_BLOCK.pattern}{pattern}")
+    return (size(shapes, name, axis, 0) for name in shapes if kind.fullmatch(name))
+
+
+def _window(told: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Told once for every block, or as one list for each; they are all alike."""
+    value = told.get("window")
+    first = value[0] if isinstance(value, list) and value else None
+    parts = first if isinstance(first, list) else value
+    if isinstance(parts, list) and len(parts) == 3 and all(isinstance(n, int) for n in parts):
+        return parts[0], parts[1], parts[2]
+    return otherwise
+
+
+def _eps(told: Mapping[str, Any], otherwise: float) -> float:
+    value = told.get("norm_eps")
+    return value if isinstance(value, float) and 0 < value < 1 else otherwise

@@ -1,0 +1,227 @@
+"""A layer of the fast transformer: what a plain block computes, on rows of tokens and in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.seedvr2.dit.blocks import (
+    ATTENTION,
+    MLP,
+    Block,
+    GeluMlp,
+    Stream,
+    SwigluMlp,
+)
+from engine.models.seedvr2.dit.chunking import chunk_rows
+from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
+from engine.models.seedvr2.dit.modulation import LayerVectors
+from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
+from engine.ops.attention.attention import attend
+from engine.ops.conv.workspace import Workspace
+from engine.ops.linear.matmul import (
+    Activation,
+    onednn_product,
+    onednn_serves,
+    product,
+)
+from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
+from engine.ops.norm.token_rows import work_dtype
+from engine.settings.optimisations import DitSwitches
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where the tokens of a layer are.
+
+    Attributes:
+        order: Of its windows.
+        move: [N], the row of each in the layer before; None: the same.
+        into: [N, dim]: where they go then.
+    """
+
+    order: Order
+    move: Tensor | None
+    into: Tensor
+
+
+class Tools:
+    """What all layers of a model work with.
+
+    Args:
+        config: Of the model.
+        switches: Its optimisations.
+        device: Where it works.
+        dtype: What it computes in.
+    """
+
+    def __init__(
+        self, config: DitConfig, switches: DitSwitches, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.config, self.switches = config, switches
+        self.steps = steps_of(switches, config.norm_eps)
+        self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
+        self._chunk = chunk_rows(config, device.type, dtype.itemsize)
+
+    def work_on(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether they are those for a device and a type."""
+        return self.workspace.holds(device, dtype)
+
+    def rows(self, purpose: str, *shape: int) -> Tensor:
+        """Uninitialised numbers of this shape, valid until the next request for `purpose`."""
+        return self.workspace.numbers(purpose, prod(shape)).view(shape)
+
+    def chunk_rows(self, count: int) -> int:
+        """Tokens that are projected at a time, of so many."""
+        return self._chunk if self.switches.token_chunks else max(1, count)
+
+    def project(
+        self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
+    ) -> Tensor:
+        """The product of a linear layer, in a buffer where the layer can write into one."""
+        if isinstance(linear, TwinLinear) and not isinstance(linear, ProductLinear):
+            weight = linear.wide_weight(x.dtype)
+        elif type(linear) is nn.Linear:
+            weight = linear.weight
+        else:
+            return self.steps.activated(torch.as_tensor(linear(x)), activation)
+        if self.by_onednn(x):
+            return onednn_product(x, weight, linear.bias, activation)
+        out = self.rows(purpose, len(x), linear.out_features)
+        return self.steps.activated(product(x, weight, linear.bias, out), activation)
+
+    def sums_in_products(self, x: Tensor) -> bool:
+        """Whether a product may add to what is there."""
+        return self.switches.in_place_residual and not self.by_onednn(x)
+
+    def by_onednn(self, x: Tensor) -> bool:
+        """Whether plain products go through oneDNN, activation included."""
+        return self.switches.onednn_products and onednn_serves(x)
+
+
+class FastBlock:
+    """Works with the weights of a plain block.
+
+    Args:
+        block: Whose weights.
+        tools: Of the model.
+        text_is_read: Whether anybody looks at the text behind this layer.
+
+    Attributes:
+        changes_text: Whether it computes what becomes of the text.
+    """
+
+    def __init__(self, block: Block, tools: Tools, *, text_is_read: bool) -> None:
+        self._block, self._tools = block, tools
+        self.changes_text = text_is_read and not block.text_ends
+
+    def text_heads(self, text: Tensor, vectors: LayerVectors) -> Tensor:
+        """What the attention makes of the text itself: [L, 3, heads, d]."""
+        return self._heads("txt", text, vectors.shifts["txt", ATTENTION]).clone()
+
+    def run(
+        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, vectors: LayerVectors
+    ) -> tuple[Tensor, Tensor]:
+        """One layer.
+
+        Args:
+            picture: [N, dim], rows in the order of the layer before; overwritten if they stay.
+            text: [L, dim]; not changed.
+            texts: Of the text by `text_heads`.
+            way: To this layer.
+            vectors: Of this layer.
+
+        Returns:
+            `picture` or `way.into` in the order of this layer; the text behind it.
+
+        Memory: q, k, v and the answers of one window group, a chunk of tokens in the MLP.
+        """
+        after = picture if way.move is None else way.into
+        exact = work_dtype(picture.dtype)
+        answers = torch.zeros(len(text), texts[0, 0].numel(), dtype=exact, device=text.device)
+        for group in way.order.groups:
+            rows = after[group.rows]
+            if way.move is not None:
+                torch.index_select(picture, 0, way.move[group.rows], out=rows)
+            heads = self._attended(rows, texts, group, vectors)
+            if self.changes_text:
+                answers += heads[:, group.tokens :].sum(0, dtype=exact)
+            for chunk in group.chunks(self._tools.chunk_rows(len(rows))):
+                some = rows[group.rows_of(chunk)]
+                answer = heads[chunk, : group.tokens].reshape(len(some), -1)
+                self._finish("vid", some, answer, vectors)
+        if self.changes_text:
+            text = text.clone()
+            mean = (answers / way.order.windows).to(text.dtype)
+            self._finish("txt", text, mean, vectors)
+        return after, text
+
+    def _attended(
+        self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
+    ) -> Tensor:
+        """Answers [windows, tokens, inner_dim] of a group, those of the text behind others."""
+        tools, (_, _, heads, channels) = self._tools, texts.shape
+        shape = (group.count * group.length, heads, channels)
+        q, k, v = (tools.rows(purpose, *shape) for purpose in ("q", "k", "v"))
+        for chunk in group.chunks(tools.chunk_rows(len(rows))):
+            part = group.rows_of(chunk)
+            qkv = self._heads("vid", rows[part], vectors.shifts["vid", ATTENTION])
+            tools.steps.placed(qkv, group.picture.part(part), vectors.norms["vid"], (q, k, v))
+        tools.steps.placed(texts, group.text, vectors.norms["txt"], (q, k, v))
+        found = [self._answers(some, group) for some in self._calls((q, k, v), group)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _calls(self, qkv: Triple, group: WindowGroup) -> Iterator[Triple]:
+        """Windows that attend in one call: [windows, heads, L, d] each of q, k and v."""
+        q, k, v = (x.view(group.count, group.length, *x.shape[1:]).transpose(1, 2) for x in qkv)
+        if not self.changes_text:
+            q = q[:, :, : group.tokens]
+        if self._tools.switches.grouped_windows:
+            yield q, k, v
+            return
+        for window in range(group.count):
+            one = slice(window, window + 1)
+            yield q[one], k[one], v[one]
+
+    def _answers(self, qkv: Triple, group: WindowGroup) -> Tensor:
+        answers = attend(*qkv, backend=self._tools.switches.attention)
+        return answers.transpose(1, 2).flatten(2)
+
+    def _heads(self, stream: Stream, rows: Tensor, by: Shifts) -> Tensor:
+        """Queries, keys and values [N, 3, heads, d] of some tokens, before their norm."""
+        tools = self._tools
+        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        qkv = tools.project(self._block.attn.proj_qkv.of(stream), normed, "wide")
+        return qkv.view(len(rows), 3, self._block.attn.heads, -1)
+
+    def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, vectors: LayerVectors) -> None:
+        """Add what the attention gave to some tokens, then what the MLP makes of them."""
+        out = self._block.attn.proj_out.of(stream)
+        self._add(rows, out, answer, vectors.shifts[stream, ATTENTION].gate)
+        tools, by = self._tools, vectors.shifts[stream, MLP]
+        mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
+        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        if isinstance(mlp, GeluMlp):
+            hidden = tools.project(mlp.proj_in, normed, "wide", "gelu")
+        elif tools.by_onednn(normed):
+            hidden = tools.project(mlp.proj_in_gate, normed, "gate", "swish")
+            hidden = hidden.mul_(tools.project(mlp.proj_in, normed, "wide"))
+        else:
+            gate = tools.project(mlp.proj_in_gate, normed, "gate")
+            hidden = tools.steps.gated(gate, tools.project(mlp.proj_in, normed, "wide"))
+        self._add(rows, mlp.proj_out, hidden, by.gate)
+
+    def _add(self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None) -> None:
+        tools = self._tools
+        if gate is None and type(linear) is nn.Linear and tools.sums_in_products(x):
+            rows.addmm_(x, linear.weight.t())
+            if linear.bias is not None:
+                rows.add_(linear.bias)
+            return
+        tools.steps.add(rows, tools.project(linear, x, "change"), gate)

@@ -1,0 +1,258 @@
+"""A SeedVR2 transformer from its file: any published format, resident or streamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from engine.core.errors import WrongModel
+from engine.hardware.devices import ram
+from engine.model_files.formats.open_weights import WeightsFile, open_weights
+from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, recognise
+from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
+from engine.models.seedvr2.dit.config import DitConfig, infer_dit_config
+from engine.models.seedvr2.dit.cost import streams
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.text_embedding import load_text_embedding
+from engine.models.seedvr2.vae.keymap import DIT_KEYS
+from engine.ops.compiler import require_compiler
+from engine.ops.linear.formats import require
+from engine.ops.linear.fp8 import Fp8Product
+from engine.ops.linear.gguf import BLOCKS, dequantise
+from engine.ops.linear.quantize import (
+    STORED,
+    product_kinds,
+    stored_kinds,
+    swap_linears,
+)
+from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
+from engine.ops.transfer.flat_storage import put_tensor
+from engine.ops.transfer.weight_streaming import WeightStream
+from engine.settings.optimisations import DitSwitches
+
+Form = Literal["plain", "fast"]
+
+FORMS: tuple[Form, ...] = ("plain", "fast")
+
+_WIDE = ("F64", "F32", "F16", "BF16")  # converted on their way to the device
+_PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
+_FREE_SHARE = 0.7  # of what nobody has taken yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How a transformer is to work.
+
+    Attributes:
+        products: "none", or in which numbers the blocks multiply: "fp8", "int8", "nvfp4".
+        blocks_on_device: The others are streamed from the file or from main memory, and so are
+            the text's weights where all blocks have their own; None: everything is on the device.
+        buffers: Blocks that are on the device beside those.
+        pin_bytes: Most main memory for pinned copies; None: for a card 40 % of it, or 70 % of what
+            is free if that is less, else nothing.
+        attention: A backend, in place of that of the switches.
+        switches: Optimisations of the fast form; None: the usual ones.
+    """
+
+    products: str = "none"
+    blocks_on_device: int | None = None
+    buffers: int = 2
+    pin_bytes: int | None = None
+    attention: str | None = None
+    switches: DitSwitches | None = None
+
+    def all_switches(self) -> DitSwitches:
+        """Those of the fast form, the attention included."""
+        switches = self.switches or DitSwitches()
+        return switches if self.attention is None else replace(switches, attention=self.attention)
+
+
+def load_dit(
+    path: Path,
+    *,
+    form: Form = "fast",
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    options: LoadOptions | None = None,
+) -> SeedVr2Dit:
+    """Read the weights strictly; the model is ready for inference.
+
+    Args:
+        path: Safetensors or GGUF file with the published names.
+        form: "plain" reads like the specification; "fast" (a FastDit) gives the same sooner.
+        device: Where it computes.
+        dtype: What it computes in. fp8 and GGUF weights stay as they are and are widened at use.
+        options: How it works.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable, NotSafetensors, NotGguf, WeightsTruncated,
+            WeightsDamaged: No file of these formats, or not whole.
+        WrongModel: A whole file, but of another model, or repackaged.
+        MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a model.
+        WrongNumbers: Tensors of a format that we cannot read.
+        FeatureMissing: The device cannot multiply as the options say, or torch not compile for it.
+
+    Memory: what is resident, in the file's own format where that is fp8 or GGUF, and one tensor.
+        Streamed blocks stay in the file, which stays mapped and takes no memory until it is read;
+        with narrow products they are in main memory. See `WeightStream` for its buffers.
+    """
+    options = options or LoadOptions()
+    where = torch.device(device)
+    if options.products != "none":
+        require(options.products, where)
+    if form == "fast" and options.all_switches().compile:
+        require_compiler(where)
+    with open_weights(path) as file:
+        config = dit_config_of(file)
+        with torch.device("meta"):
+            plain = form == "plain"
+            dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
+        streamed = streams(config, options.blocks_on_device, where.type)
+        reading = _Reading(file, where, dtype, streamed)
+        reading.prepare(dit, options.products)
+        reading.fill(dit)
+    if streamed:
+        _stream(dit, options, where, dtype)
+    if isinstance(dit, FastDit):
+        dit.finish_loading()
+    return dit.eval()
+
+
+def dit_config_of(file: WeightsFile) -> DitConfig:
+    """The configuration of the transformer in an open file.
+
+    Raises:
+        WrongModel: It holds another model.
+        UnknownKeys: Its sizes are impossible.
+    """
+    looks_like = recognise(file.shapes)
+    if looks_like in SEEDVR2_TRANSFORMERS:
+        return infer_dit_config(file.shapes, file.metadata)
+    name = file.path.name
+    message = f"{name} is {looks_like or 'another model'}, not a SeedVR2 transformer."
+    if looks_like == REPACKAGED:
+        message = f"{name} looks like a SeedVR2 transformer that was repackaged."
+    raise WrongModel(
+        message,
+        hint="Choose a transformer as it was published: seedvr2_ema_3b_fp16.safetensors.",
+        path=str(file.path),
+        looks_like=looks_like,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read, and where it goes.
+
+    Attributes:
+        streamed: Whether tensors of the blocks stay on the host.
+    """
+
+    file: WeightsFile
+    device: torch.device
+    dtype: torch.dtype
+    streamed: bool
+
+    def prepare(self, dit: SeedVr2Dit, products: str) -> None:
+        """Check that the file fits, and put the right kinds of layers in their places."""
+        names = self._published()
+        check_numbers(self.file, STORED)
+        check_keys(
+            shapes_of(dit),
+            {ours: self.file.shapes[name] for ours, name in names.items()},
+            self.file.path,
+        )
+        kinds = stored_kinds(dit, {ours: self.file.dtypes[name] for ours, name in names.items()})
+        if products != "none":
+            kinds |= product_kinds(dit, products)
+        swap_linears(dit, kinds)
+
+    def fill(self, dit: SeedVr2Dit) -> None:
+        """One tensor after the other."""
+        for ours, name in self._published().items():
+            path, _, leaf = ours.rpartition(".")
+            owner = dit.get_submodule(path)
+            host = self.streamed and ours.startswith("blocks.")
+            if leaf != "weight" or not isinstance(owner, TwinLinear):
+                assign(dit, ours, self._plain(name, host))
+            elif isinstance(owner, ProductLinear):
+                self._take(owner, name, host)
+            else:
+                assign(dit, ours, self._stored(name, host))
+        check_filled(dit)
+
+    def _published(self) -> dict[str, str]:
+        return DIT_KEYS.published(self.file.shapes)
+
+    def _plain(self, name: str, host: bool) -> Tensor:
+        """Numbers to compute with; on the host they may be in the file and of its type."""
+        if host and self.file.dtypes[name] in _WIDE:
+            return self.file.raw(name)
+        return self._dense(name, torch.device("cpu") if host else self.device, self.dtype)
+
+    def _stored(self, name: str, host: bool) -> Tensor:
+        return self.file.raw(name) if host else self.file.tensor(name, device=self.device)
+
+    def _dense(self, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+        kind = self.file.dtypes[name]
+        if kind in BLOCKS:
+            raw = self.file.tensor(name, device=device)
+            return dequantise(raw, kind, self.file.shapes[name], dtype)
+        return self.file.tensor(name, device=device, dtype=dtype)
+
+    def _take(self, linear: ProductLinear, name: str, host: bool) -> None:
+        """Let a layer round its weight on the device; the result may go back to the host."""
+        if self.file.dtypes[name] == "F8_E4M3" and isinstance(linear, Fp8Product):
+            linear.take(self.file.tensor(name, device=self.device))
+        else:
+            linear.take(self._dense(name, self.device, torch.float32))
+        if host:
+            for leaf, value in _filled(linear):
+                put_tensor(linear, leaf, value.cpu())
+
+
+def _filled(module: nn.Module) -> list[tuple[str, Tensor]]:
+    own = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+    return [(leaf, value) for leaf, value in own if not value.is_meta]
+
+
+def _stream(
+    dit: SeedVr2Dit, options: LoadOptions, device: torch.device, dtype: torch.dtype
+) -> None:
+    own_text = dit.config.separate_layers == dit.config.layers
+    blocks = list(dit.blocks)
+    stream = WeightStream(
+        blocks,
+        device=device,
+        resident=options.blocks_on_device or 0,
+        buffers=options.buffers,
+        dtype=dtype,
+        pin_bytes=_pin_bytes(options, device),
+        keep_on_host=_is_of_text if own_text else None,
+    )
+    if isinstance(dit, FastDit):
+        dit.stream = stream
+    else:
+        stream.attach(blocks)
+
+
+def _is_of_text(name: str) -> bool:
+    return ".txt." in name
+
+
+def _pin_bytes(options: LoadOptions, device: torch.device) -> int:
+    if options.pin_bytes is not None:
+        return options.pin_bytes
+    if device.type != "cuda":
+        return 0
+    total, free = ram()
+    return int(min(_PINNED_SHARE * total, _FREE_SHARE * free))
+
+
+__all__ = ["FORMS", "Form", "LoadOptions", "dit_config_of", "load_dit", "load_text_embedding"]

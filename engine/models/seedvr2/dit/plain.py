@@ -1,0 +1,167 @@
+"""The SeedVR2 transformer in its plain form: reads like the description, what others must equal.
+
+Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.seedvr2.dit.blocks import (
+    ATTENTION,
+    Block,
+    Layout,
+    RmsNorm,
+    TimeEmbedding,
+)
+from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
+from engine.ops.attention.rope import (
+    counted_positions,
+    geometric_frequencies,
+    linear_frequencies,
+    spread_positions,
+    window_angles,
+)
+from engine.ops.attention.windows import Grid, windows
+
+
+class PatchIn(nn.Module):
+    """Each patch of 1 x 2 x 2 positions becomes a token; channels are fastest inside a patch."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.patch = config.patch
+        self.proj = nn.Linear(config.in_channels * _positions(config), config.dim)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """[T, H, W, in_channels] -> [t, h, w, dim]."""
+        time, height, width = self.patch
+        grid = [side // part for side, part in zip(latent.shape, self.patch, strict=False)]
+        shape = (grid[0], time, grid[1], height, grid[2], width, -1)
+        patches = latent.reshape(shape).permute(0, 2, 4, 1, 3, 5, 6)
+        return torch.as_tensor(self.proj(patches.flatten(3)))
+
+
+class PatchOut(nn.Module):
+    """Each token becomes a patch again."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.patch = config.patch
+        self.proj = nn.Linear(config.dim, config.out_channels * _positions(config))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[t, h, w, dim] -> [T, H, W, out_channels]."""
+        patches = self.proj(tokens).view(*tokens.shape[:3], *self.patch, -1)
+        patches = patches.permute(0, 3, 1, 4, 2, 5, 6)
+        return torch.as_tensor(patches.flatten(4, 5).flatten(2, 3).flatten(0, 1))
+
+
+class OutModulation(nn.Module):
+    """Scale and shift behind the last block.
+
+    The time step's share is the one of the blocks' attention: the model was trained that way.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.out_shift = nn.Parameter(torch.zeros(dim))
+        self.out_scale = nn.Parameter(torch.ones(dim))
+
+    def forward(self, tokens: Tensor, emb: Tensor) -> Tensor:
+        """[..., dim] -> the same shape."""
+        shift, scale, _ = emb.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
+        return tokens * (scale + self.out_scale) + (shift + self.out_shift)
+
+
+class SeedVr2Dit(nn.Module):
+    """What to take away from a noisy latent, given its condition, a text and the time step.
+
+    Attributes:
+        config: Sizes of the model.
+    """
+
+    def __init__(self, config: DitConfig = DIT_3B) -> None:
+        super().__init__()
+        self.config = config
+        self.vid_in = PatchIn(config)
+        self.txt_in = nn.Linear(config.text_in_dim, config.dim)
+        self.emb_in = TimeEmbedding(config)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        if config.out_norm:
+            self.vid_out_norm = RmsNorm(config, config.dim)
+            self.vid_out_ada = OutModulation(config.dim)
+        self.vid_out = PatchOut(config)
+
+    def forward(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
+        """Predict the velocity: noise minus picture.
+
+        Args:
+            latent: [T, H, W, 33] in the type of the weights: noisy latent, condition, mask. H and
+                W are even.
+            text: [L, text_in_dim] in the same type, L >= 1.
+            timestep: 0 (a picture) to 1000 (only noise).
+
+        Returns:
+            [T, H, W, 16].
+
+        Memory: about ten times the tokens' `dim` numbers, and the scores of one window.
+        """
+        vid, txt, emb = self.vid_in(latent), self.txt_in(text), self.emb_in(timestep)
+        grid = (vid.shape[0], vid.shape[1], vid.shape[2])
+        layouts = [
+            layout_of(self.config, grid, len(text), shifted, vid.device)
+            for shifted in (False, True)
+        ]
+        for layer, block in enumerate(self.blocks):
+            vid, txt = block(vid, txt, emb, layouts[layer % 2])
+        if self.config.out_norm:
+            vid = self.vid_out_ada(self.vid_out_norm(vid), emb)
+        return torch.as_tensor(self.vid_out(vid))
+
+
+def layout_of(
+    config: DitConfig, grid: Grid, text_length: int, shifted: bool, device: torch.device
+) -> Layout:
+    """Windows and angles of the regular or the shifted layers.
+
+    Args:
+        config: Of the model.
+        grid: Tokens in time, height and width.
+        text_length: Text tokens.
+        shifted: Windows of the odd layers.
+        device: Where the angles go.
+    """
+    found = windows(grid, config.window, shifted)
+    shapes = {window.shape for window in found}
+    angles = {shape: picture_angles(config, shape, text_length).to(device) for shape in shapes}
+    text = text_angles(config, text_length)
+    return Layout(found, angles, None if text is None else text.to(device))
+
+
+def picture_angles(config: DitConfig, shape: Grid, text_length: int) -> Tensor:
+    """What the tokens of a window turn by: [tokens, P] float32.
+
+    Positions begin anew in each window. Where they count tokens, time goes on after the text.
+    """
+    if config.rope == "mm":
+        positions = counted_positions(shape, first_time=text_length)
+        return window_angles(positions, geometric_frequencies(config.rope_dim))
+    return window_angles(spread_positions(shape), linear_frequencies(config.rope_dim))
+
+
+def text_angles(config: DitConfig, length: int) -> Tensor | None:
+    """What text tokens turn by, [length, P] float32; None: they do not turn.
+
+    Text token i has position i on all three axes.
+    """
+    if config.rope == "axial":
+        return None
+    angles = torch.arange(length)[:, None] * geometric_frequencies(config.rope_dim)
+    return angles.repeat(1, 3)
+
+
+def _positions(config: DitConfig) -> int:
+    time, height, width = config.patch
+    return time * height * width

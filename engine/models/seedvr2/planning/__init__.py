@@ -1,0 +1,1 @@
+"""Plans for SeedVR2: candidates, their bytes and operations, the fastest that fits."""

@@ -1,0 +1,272 @@
+"""The fastest way of running SeedVR2 that fits: which blocks stay, how long clips, which tiles.
+
+Stages take turns on the card, so beside the weights that stay there each has the rest of the
+memory for itself: for every number of blocks the best tiles of encoder and decoder and the length
+of clips can be told apart. Clips that share more with their neighbours come first, because seams
+in time are what is seen most; within those, the least time decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+from engine.core.geometry import Size
+from engine.models.planning.search import Room, pairs_within
+from engine.models.planning.tile_sizes import smaller_tiles, tilings
+from engine.models.seedvr2 import files
+from engine.models.seedvr2.planning import requirements as bytes_of
+from engine.models.seedvr2.planning.requirements import BLEND_PX, ENCODE_OVERLAP_PX, STEP
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.split_grid import halo, pixels_per_feature, whole_shared
+from engine.protocol.plan import DiffusionPlan, ModelPlan
+
+WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
+PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
+CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
+BLOCKS_STEP = 12  # fewer that stay, from one way to the next
+_STILLS = 2  # latents: clips this short share nothing and are taken last
+
+
+def fitted(model: ModelPlan, room: Room) -> ModelPlan:
+    """The fastest plan within the budget; the smallest one where none is.
+
+    Args:
+        model: At its largest; what the user chose is the largest there.
+        room: What there is.
+    """
+    search = _Search(model, room)
+    return search.best() or search.smallest()
+
+
+def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:
+    """Tiles of the encoder that are worth trying, the largest first."""
+    return tilings(frame, ENCODE_OVERLAP_PX, vae.spatial_factor)
+
+
+def decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> tuple[Size, ...]:
+    """The same of the decoder, of all of it or of its large part."""
+    if is_whole:
+        return tilings(frame, whole_shared(vae) * vae.spatial_factor, vae.spatial_factor)
+    each = pixels_per_feature(vae)
+    return tilings(frame, 2 * halo(vae) * each + BLEND_PX, each)
+
+
+def shared_of(clip: int) -> int:
+    """Latents that clips share: two, or as many as are less than half of them."""
+    return min(2, (clip - 1) // 2)
+
+
+def with_clip(plan: DiffusionPlan, latents: int) -> DiffusionPlan:
+    """The same with clips of so many latents."""
+    if latents == bytes_of.latents_of(plan):
+        return plan
+    if plan.join == "latents":
+        return replace(plan, clip=latents, shared=shared_of(latents))
+    frames = 1 + (latents - 1) * STEP
+    return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """What is decided before tiles are."""
+
+    blocks: int | None
+    clip: int  # latents
+    warm_up: int
+    is_whole: bool  # all of the decoder goes through tiles
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Ways of equal worth."""
+
+    is_whole: bool
+    clips: Sequence[int]
+    blocks: Sequence[int | None]
+
+
+class _Search:
+    """Ways of running one model, and their needs."""
+
+    def __init__(self, model: ModelPlan, room: Room) -> None:
+        if model.diffusion is None:
+            raise ValueError(f"{model.model} is no diffusion model")
+        self.model, self.room, self.plan = model, room, model.diffusion
+        self.is_card = model.device == "cuda"
+        self.config, self.vae = files.configs(model.model, self.plan)
+        self._loads: dict[DiffusionPlan, int] = {}
+        self._weights: dict[int | None, int] = {}
+        self._host_is_short = False
+
+    def best(self) -> ModelPlan | None:
+        """The fastest of the best kind that fits; None where nothing does."""
+        for kind in self._kinds():
+            found = self._fastest(self._fitting(kind))
+            if found is not None:
+                return found
+        return None
+
+    def smallest(self) -> ModelPlan:
+        """The way that takes least, whether it fits or not."""
+        way = _Way(blocks=self.blocks[-1], clip=self.clips[-1], warm_up=WARM_UP, is_whole=True)
+        plan = replace(self._smallest(way), blocks_on_device=way.blocks)
+        return replace(self.model, diffusion=plan)
+
+    # --- what is tried
+
+    @cached_property
+    def clips(self) -> tuple[int, ...]:
+        """Lengths in latents, the wanted one first."""
+        wanted = bytes_of.latents_of(self.plan)
+        usual = CLIPS["cuda" if self.is_card else "cpu"]
+        return wanted, *(clip for clip in usual if clip < wanted)
+
+    @cached_property
+    def blocks(self) -> tuple[int | None, ...]:
+        """How many stay on the device, most first; None are all, and the text's weights too."""
+        first, layers = self.plan.blocks_on_device, self.config.layers
+        fewer = range(layers if first is None else min(first, layers), -1, -BLOCKS_STEP)
+        found = dict.fromkeys([first, *fewer, 0])
+        return tuple(found)
+
+    @cached_property
+    def encode(self) -> tuple[Size | None, ...]:
+        """Tiles of the encoder, the largest first."""
+        return smaller_tiles(self.plan.encode_tile, encoder_tiles(self.vae, self.plan.padded))
+
+    def _decode(self, way: _Way) -> tuple[Size | None, ...]:
+        """Tiles of the decoder, the largest first."""
+        worth = decoder_tiles(self.vae, self.plan.padded, is_whole=way.is_whole)
+        found = smaller_tiles(self.plan.decode_tile, worth)
+        return tuple(tile for tile in found if tile is not None or not way.is_whole)
+
+    def _kinds(self) -> Iterator[_Kind]:
+        """Ways of equal worth, the best ones first."""
+        every = [tuple(some) for _, some in groupby(self.clips, self._shared)]
+        joined = [some for some in every if some[0] > _STILLS]
+        stills = [some for some in every if some[0] <= _STILLS]
+        # a processor reads blocks that do not stay from the file, for every clip
+        split = [self.blocks] if self.is_card else [self.blocks[:1], self.blocks[1:]]
+        for blocks in split:
+            for clips in (joined, stills):
+                for is_whole in (False, True):
+                    yield from (_Kind(is_whole, one, blocks) for one in clips)
+
+    def _shared(self, clip: int) -> int:
+        """Clips that share equally much are of equal worth; those joined in no way are not."""
+        return clip if self.plan.join == "none" else with_clip(self.plan, clip).shared
+
+    # --- what fits
+
+    def _fitting(self, kind: _Kind) -> Iterator[ModelPlan]:
+        """The best for each number of blocks: the longest clips, in the largest tiles."""
+        self._host_is_short = False
+        for warm_up in (0, WARM_UP) if self.is_card else (self.plan.warm_up,):
+            if warm_up and self.is_card and not self._host_is_short:
+                return  # an early begin makes nothing faster
+            for blocks in kind.blocks:
+                ways = (
+                    _Way(blocks=blocks, clip=clip, warm_up=warm_up, is_whole=kind.is_whole)
+                    for clip in kind.clips
+                )
+                found = (one for way in ways for one in self._filled(way))
+                # in the memory of a card tiles do not depend on the length of clips
+                best = next(found, None) if self.is_card else self._fastest(found)
+                if best is None:
+                    continue
+                yield best
+                if self._is_untouched(best, kind.clips[0]):
+                    return  # fewer blocks make nothing faster
+
+    def _fastest(self, models: Iterable[ModelPlan]) -> ModelPlan | None:
+        return min(models, key=self.room.seconds, default=None)
+
+    def _is_untouched(self, model: ModelPlan, clip: int) -> bool:
+        """Whether no lack of memory made tiles smaller or clips shorter."""
+        plan, wanted = model.diffusion, self.plan
+        return plan is not None and (
+            (plan.encode_tile, plan.decode_tile) == (wanted.encode_tile, wanted.decode_tile)
+            and bytes_of.latents_of(plan) == clip
+        )
+
+    def _filled(self, way: _Way) -> Iterator[ModelPlan]:
+        """A way with the tiles that take least time among those that fit, if any do."""
+        limit = self._limit(way)
+        tiled = list(self._tiled(way, limit))
+        plans = [plan for plan in tiled if self._fits_host(plan)]
+        if len(plans) < len(tiled):  # the card has room where main memory has none
+            plans += self._tiled(way, limit, with_host=True)
+        models = [self._pinned(plan, way) for plan in plans]
+        if models:
+            yield models[0] if len(models) == 1 else min(models, key=self.room.seconds)
+
+    def _tiled(self, way: _Way, limit: int, *, with_host: bool = False) -> Iterator[DiffusionPlan]:
+        """In pairs of tiles of encoder and decoder that fit, of which none beats another.
+
+        What one of them keeps may wait while the other works, so that both bear on each other.
+        """
+        base, encode, decode = self._base(way), self.encode, self._decode(way)
+
+        def tiled(first: int, second: int) -> DiffusionPlan:
+            return replace(base, encode_tile=encode[first], decode_tile=decode[second])
+
+        def fits(first: int, second: int) -> bool:
+            plan = tiled(first, second)
+            return self._load(plan) <= limit and (not with_host or self._fits_host(plan))
+
+        for pair in pairs_within(len(encode), len(decode), fits):
+            if fits(*pair):
+                yield tiled(*pair)
+
+    def _limit(self, way: _Way) -> int:
+        """Bytes that a job may take with as many weights as in `_base`."""
+        if way.blocks not in self._weights:
+            one = self._smallest(way)
+            usual, stay = (
+                bytes_of.needs(replace(self.model, diffusion=plan)).weights
+                for plan in (one, replace(one, blocks_on_device=way.blocks))
+            )
+            self._weights[way.blocks] = stay - usual
+        budget = self.room.budget
+        return (budget.vram_bytes if self.is_card else budget.ram_bytes) - self._weights[way.blocks]
+
+    def _load(self, plan: DiffusionPlan) -> int:
+        """Bytes that are to stay within the limit."""
+        found = self._loads.get(plan)
+        if found is None:
+            model = replace(self.model, diffusion=plan)
+            found = self.room.device(model) if self.is_card else self.room.ram(model)
+            self._loads[plan] = found
+        return found
+
+    def _fits_host(self, plan: DiffusionPlan) -> bool:
+        if not self.is_card or self.room.holds_ram(replace(self.model, diffusion=plan)):
+            return True
+        self._host_is_short = True
+        return False
+
+    def _pinned(self, plan: DiffusionPlan, way: _Way) -> ModelPlan:
+        """With copies of streamed weights in main memory, as far as there is room for them."""
+        stay = replace(plan, blocks_on_device=way.blocks)
+        model = replace(self.model, diffusion=stay)
+        streamed = bytes_of.streamed_bytes(model)
+        if not streamed:
+            return model
+        allowed = self.room.budget.ram_bytes
+        copies = min(streamed, allowed - self.room.ram(model), int(PINNED_SHARE * allowed))
+        return replace(model, diffusion=replace(stay, pin_bytes=max(0, copies)))
+
+    def _smallest(self, way: _Way) -> DiffusionPlan:
+        """The way in its smallest tiles; whole frames where they are too small to be cut."""
+        decode = self._decode(way)
+        base = self._base(way) if decode else self._base(replace(way, is_whole=False))
+        tile = decode[-1] if decode else None
+        return replace(base, encode_tile=self.encode[-1], decode_tile=tile)
+
+    def _base(self, way: _Way) -> DiffusionPlan:
+        """The way without its blocks: what else is needed does not depend on them."""
+        plan = replace(self.plan, warm_up=way.warm_up, decodes_whole_tiles=way.is_whole)
+        return with_clip(plan, way.clip)

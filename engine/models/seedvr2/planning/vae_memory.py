@@ -1,0 +1,199 @@
+"""What the VAE of SeedVR2 needs while shots stream through it; from numbers alone.
+
+As `encode_stream` and `decode_stream` take and give back memory, in their order: whoever changes
+that there changes it here. The tests compare both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from engine.core.geometry import Size
+from engine.models.planning.memory_phases import Moment, Streamed
+from engine.models.seedvr2.vae import cost
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.split_grid import split_tiles, whole_tiles
+from engine.models.video_vae.memory_peak import Peak
+from engine.settings.optimisations import VaeSwitches
+from engine.tiling.grid import tile_grid
+
+STEP = 4  # frames of a latent
+BLEND_PX = 32  # of the ramp between decoded tiles
+SLICES = 8  # that a tile is encoded for at a time
+ENCODE_OVERLAP_PX = 64
+_STEADY = 13  # frames: from the third slice on memory does not grow
+_CODE_BYTES = 6  # of a px of a canvas
+_COLOURS = 3
+_EXACT = 4  # bytes of a number of latents and of finished frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How shots go through the VAE, both ways.
+
+    Attributes:
+        config: Of the VAE.
+        frame: Padded frames, px.
+        device: "cpu" or "cuda".
+        dtype: Number format.
+        switches: Optimisations.
+        tile: Most px at a time; None for whole frames.
+        warm_up: Latents that tiles begin early; 0 where they go on with a carry.
+        latents: Decoded at a time.
+        is_whole: Tiles go through all of the decoder.
+    """
+
+    config: VaeConfig
+    frame: Size
+    device: str
+    dtype: str
+    switches: VaeSwitches
+    tile: Size | None = None
+    warm_up: int = 0
+    latents: int = 0
+    is_whole: bool = False
+
+    @property
+    def is_card(self) -> bool:
+        """Whether the device has memory of its own."""
+        return self.device == "cuda"
+
+    def work(self, size: Size) -> cost.Work:
+        """On frames of a size, slice by slice."""
+        return cost.Work(
+            frames=_STEADY + STEP,
+            size=size,
+            switches=self.switches,
+            slice_frames=STEP,
+            dtype=self.dtype,
+            device="cuda" if self.is_card else "cpu",
+        )
+
+
+@lru_cache(maxsize=512)
+def encoding(asked: Asked) -> Streamed:
+    """Of encoding."""
+    boxes = encode_boxes(asked)
+    found = _encode_peak(asked.config, asked.work(boxes[0]))
+    if len(boxes) == 1:
+        return _whole(found)
+    frame, item = asked.frame.pixels, asked.work(asked.frame).item
+    parked = STEP * frame * _COLOURS * item
+    early = asked.warm_up * parked
+    given = SLICES * (frame // 64) * asked.config.latent_channels * _EXACT
+    others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
+    host = SLICES * parked + parked // STEP + early + others
+    working = Moment(max(found.first, found.later) + given, host)
+    waits = Moment(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
+    return Streamed(
+        begins=working,
+        goes_on=(working,),
+        between=waits,
+        waits=waits,
+        buffers=found.window,
+    )
+
+
+@lru_cache(maxsize=512)
+def decoding(asked: Asked) -> Streamed:
+    """Of decoding."""
+    if asked.tile is None:
+        return _whole(_decode_peak(asked.config, asked.work(asked.frame)))
+    boxes = decode_boxes(asked, asked.tile)
+    if asked.is_whole:
+        tile = _decode_peak(asked.config, asked.work(boxes[0]))
+        features = asked.config.latent_channels * (asked.frame.pixels // 64) * _EXACT
+        return _tiled(asked, None, tile, len(boxes), features)
+    low = _low_peak(asked.config, asked.work(asked.frame))
+    tile = _high_peak(asked.config, asked.work(boxes[0]))
+    width, times = asked.config.block_out_channels[-2], 1 + asked.config.decoder_time[0]
+    features = times * width * (asked.frame.pixels // 16) * asked.work(asked.frame).item
+    return _tiled(asked, low, tile, len(boxes), features)
+
+
+def _tiled(asked: Asked, low: Peak | None, tile: Peak, tiles: int, features: int) -> Streamed:
+    """Where tiles visit the features of some latents, each of so many bytes.
+
+    Args:
+        asked: What is decoded.
+        low: What whole frames go through before.
+        tile: What a tile goes through.
+        tiles: How many.
+        features: Bytes for each latent.
+    """
+    early, fresh = asked.warm_up * features, asked.latents * features
+    canvas = STEP * asked.latents * asked.frame.pixels * _CODE_BYTES
+    carries = 0 if asked.warm_up else tile.carry * tiles
+    others = 0 if asked.warm_up else _others(asked, tile.carry, tiles)
+    known, handed_on = early + fresh, low.carry if low is not None else 0
+    last = features + tile.result  # of whole frames, and of the tile before
+    visiting = handed_on + last + max(tile.first, tile.later)
+    moments = [Moment(visiting, others + known + canvas)]
+    if low is not None:
+        moments.append(Moment(low.later, carries + known))
+    return Streamed(
+        begins=Moment(low.first if low is not None else 0),
+        goes_on=tuple(moments),
+        between=Moment(handed_on + last, carries + early),
+        waits=Moment(0, handed_on + carries + early),
+        buffers=max(tile.window, 0 if low is None else low.window),
+        canvas=canvas,
+    )
+
+
+def _whole(found: Peak) -> Streamed:
+    return Streamed(
+        begins=Moment(found.first),
+        goes_on=(Moment(found.later),),
+        between=Moment(found.carry),
+        waits=Moment(0, found.carry),
+        buffers=found.window,
+    )
+
+
+def _others(asked: Asked, carry: int, tiles: int) -> int:
+    """Bytes of carries on the host while one tile works; what it has kept leaves its old place."""
+    return carry * (tiles if asked.is_card else tiles - 1)
+
+
+def encode_boxes(asked: Asked) -> list[Size]:
+    """Tiles of a frame that is encoded, px."""
+    factor = asked.config.spatial_factor
+    canvas = Size(asked.frame.width // factor, asked.frame.height // factor)
+    if asked.tile is None:
+        return [asked.frame]
+    tile = Size(max(1, asked.tile.width // factor), max(1, asked.tile.height // factor))
+    shared = min(ENCODE_OVERLAP_PX // factor, (min(tile.width, tile.height) - 1) // 2)
+    return [box.size.scaled(factor) for box in tile_grid(canvas, tile, shared)]
+
+
+def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
+    """Tiles of a frame that is decoded, px of the result, halo included."""
+    factor = asked.config.spatial_factor
+    latent = Size(asked.frame.width // factor, asked.frame.height // factor)
+    if asked.is_whole:
+        cut = whole_tiles(asked.config, latent, tile)
+    else:
+        cut = split_tiles(asked.config, latent, tile, BLEND_PX)
+    return [box.size.scaled(cut.factor) for box in cut.boxes]
+
+
+@lru_cache(maxsize=512)
+def _encode_peak(config: VaeConfig, work: cost.Work) -> Peak:
+    return cost.encode_peak(config, work, passed=True)
+
+
+@lru_cache(maxsize=512)
+def _decode_peak(config: VaeConfig, work: cost.Work) -> Peak:
+    return cost.decode_peak(config, work, passed=True)
+
+
+@lru_cache(maxsize=512)
+def _low_peak(config: VaeConfig, work: cost.Work) -> Peak:
+    return cost.decode_low_peak(config, work, park=True)
+
+
+@lru_cache(maxsize=512)
+def _high_peak(config: VaeConfig, work: cost.Work) -> Peak:
+    return cost.decode_high_peak(config, work)

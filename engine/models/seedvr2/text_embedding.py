@@ -1,0 +1,106 @@
+"""The text embedding that the transformer is given: one tensor in a file, never code."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.core.errors import WeightsDamaged, WeightsError, WrongModel
+from engine.model_files.formats.file_map import AGAIN, FileMap
+from engine.model_files.formats.open_weights import open_weights
+from engine.models.identify import recognise
+from engine.models.seedvr2.dit.config import DitConfig
+
+_PICKLES = (b"PK\x03\x04", b"\x80")  # of torch.save: a zip archive, formerly a bare pickle
+_CHOOSE = "Choose the published pos_emb.pt."
+
+
+def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
+    """Read an embedding.
+
+    Args:
+        path: What torch.save made of one tensor, or a safetensors file with one.
+        config: Of the transformer that will read it; None: any width is right.
+
+    Returns:
+        [L, D] in the file's numbers, on the CPU.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged: No
+            file of these formats, or not whole.
+        WrongModel: It holds something else, or code; nothing of that was run.
+    """
+    tensor = _saved(path) if _is_pickle(path) else _only_tensor(path)
+    if tensor.ndim == 3 and len(tensor) == 1:
+        tensor = tensor[0]
+    if tensor.ndim != 2 or not len(tensor) or not tensor.is_floating_point():
+        raise _other(path, f"a tensor {_shape(tensor)} of {tensor.dtype}")
+    if config is not None and tensor.shape[1] != config.text_in_dim:
+        raise WrongModel(
+            f"{path.name} is {tensor.shape[1]} numbers wide, but the transformer reads texts of "
+            f"{config.text_in_dim}.",
+            hint=_CHOOSE,
+            path=str(path),
+            found=tensor.shape[1],
+            wanted=config.text_in_dim,
+        )
+    if not bool(tensor.float().isfinite().all()):
+        raise _damaged(path, "has numbers that are not finite")
+    return tensor
+
+
+def _is_pickle(path: Path) -> bool:
+    opened = FileMap(path)
+    try:
+        return opened.file.read(4).startswith(_PICKLES)
+    finally:
+        opened.close()
+
+
+def _saved(path: Path) -> Tensor:
+    """What torch.save wrote; `weights_only` runs no code."""
+    opened = FileMap(path)
+    try:
+        found = torch.load(opened.file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as err:
+        raise WrongModel(
+            f"{path.name} holds more than numbers; nothing of it was run.",
+            hint=_CHOOSE,
+            path=str(path),
+        ) from err
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError) as err:
+        raise _damaged(path, "is damaged: it cannot be unpacked") from err
+    except EOFError as err:
+        raise _damaged(path, "is cut short") from err
+    finally:
+        opened.close()
+    if not isinstance(found, Tensor):
+        raise _other(path, f"a {type(found).__name__}")
+    return found.detach()
+
+
+def _only_tensor(path: Path) -> Tensor:
+    with open_weights(path) as file:
+        if len(file.shapes) != 1:
+            raise _other(path, recognise(file.shapes) or f"{len(file.shapes)} tensors")
+        return file.tensor(next(iter(file.shapes)))
+
+
+def _other(path: Path, what: str) -> WeightsError:
+    return WrongModel(
+        f"{path.name} holds {what}, not a text embedding.",
+        hint=_CHOOSE,
+        path=str(path),
+        looks_like=what,
+    )
+
+
+def _damaged(path: Path, what: str) -> WeightsError:
+    return WeightsDamaged(f"{path.name} {what}.", hint=AGAIN, path=str(path))
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(str(side) for side in tensor.shape) or "scalar"

@@ -1,0 +1,182 @@
+"""How many bytes the fast form of the VAE needs: for the planner, from sizes alone.
+
+The input is not counted, the result is. On a processor the figures are what torch's allocator is
+asked for; oneDNN's own scratch comes on top. On a card cuDNN's workspace comes on top; not yet
+compared with a card. In float64, and for frames of a few pixels in float32, torch convolves in
+another way, which takes more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+
+from engine.core.geometry import Size
+from engine.models.memory_cost import Cost
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.layer_specs import (
+    Part,
+    Up,
+    decoder_parts,
+    encoder_parts,
+)
+from engine.models.seedvr2.vae.memory_walk import Walk
+from engine.models.video_vae.layer_specs import Attention, Conv
+from engine.models.video_vae.memory_ledger import ITEM, Work
+from engine.models.video_vae.memory_peak import Peak, Way, peak_of
+from engine.models.video_vae.workload import slices
+from engine.settings.optimisations import VaeSwitches
+
+__all__ = [
+    "Peak",
+    "Work",
+    "decode_cost",
+    "decode_high_cost",
+    "decode_high_peak",
+    "decode_low_cost",
+    "decode_low_peak",
+    "decode_peak",
+    "encode_cost",
+    "encode_peak",
+    "weights_bytes",
+]
+
+
+def encode_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of encoding `work.frames` frames of `work.size` px to moments."""
+    return _cost(config, work, encode_peak(config, work))
+
+
+def decode_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of decoding to `work.frames` frames of `work.size` px."""
+    return _cost(config, work, decode_peak(config, work))
+
+
+def decode_low_cost(config: VaeConfig, work: Work, *, park: bool = False) -> Cost:
+    """Of the part of a split decode that sees the whole frame, `work.size` px when decoded.
+
+    The features of all slices are part of it, or of two where they are parked in host memory.
+    """
+    return _cost(config, work, decode_low_peak(config, work, park=park))
+
+
+def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
+    """Of the part of a split decode that sees a tile, `work.size` px with its halo when decoded.
+
+    The features are not part of it; of the result, two slices.
+    """
+    return _cost(config, work, decode_high_peak(config, work))
+
+
+def encode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
+    """The highest moment of encoding, weights apart; results are joined, or `passed` on."""
+    way = Way(
+        walk=Walk,
+        parts=encoder_parts(config),
+        slices=list(slices(work.frames, work.slice_frames)),
+        size=work.size,
+        channels=config.in_channels,
+        gather="passed" if passed else "joined",
+        total=1 + (work.frames - 1) // config.temporal_factor,
+        clamped=True,
+    )
+    return peak_of(way, work)
+
+
+def decode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
+    """The highest moment of decoding, weights apart; results are joined, or `passed` on."""
+    low, high = decoder_parts(config)
+    way = _decoding([*low, *high], config, work)
+    return peak_of(replace(way, gather="passed") if passed else way, work)
+
+
+def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:
+    """As `decode_low_cost`, weights apart."""
+    low, _ = decoder_parts(config)
+    way = _decoding(low, config, work)
+    return peak_of(replace(way, gather="passed" if park else "listed"), work)
+
+
+def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
+    """As `decode_high_cost`, weights apart."""
+    _, high = decoder_parts(config)
+    way = _decoding(high, config, work)
+    times = 2 if config.decoder_time[0] else 1
+    slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
+    width, each = config.block_out_channels[-2], config.spatial_factor // 2
+    size = Size(work.size.width // each, work.size.height // each)
+    way = replace(way, slices=slices, size=size, channels=width, gather="passed")
+    return peak_of(way, work)
+
+
+def weights_bytes(
+    config: VaeConfig,
+    dtype: str,
+    switches: VaeSwitches,
+    *,
+    encoder: bool = True,
+    decoder: bool = True,
+    image: bool = False,
+) -> int:
+    """Bytes of the tables that are kept once everything is loaded.
+
+    Args:
+        config: Of the VAE.
+        dtype: Of the convolutions; norms keep float32.
+        switches: Folds have tables of their own.
+        encoder: Count its tables.
+        decoder: Count its tables.
+        image: Count those that are made when the first image comes.
+    """
+    parts: list[Part] = encoder_parts(config) if encoder else []
+    if decoder:
+        parts += chain(*decoder_parts(config))
+    numbers = sum(_numbers(part, switches, image=image) for part in parts)
+    norms = sum(2 * width for part in parts for width in part.norm_widths)
+    return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
+
+
+def _cost(config: VaeConfig, work: Work, peak: Peak) -> Cost:
+    image = work.frames == 1
+    return peak.cost(weights_bytes(config, work.dtype, work.switches, image=image))
+
+
+def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> Way:
+    """From the latent on."""
+    step, factor = config.temporal_factor, config.spatial_factor
+    each = None if work.slice_frames is None else max(1, work.slice_frames // step)
+    return Way(
+        walk=Walk,
+        parts=parts,
+        slices=list(slices(1 + (work.frames - 1) // step, each)),
+        size=Size(work.size.width // factor, work.size.height // factor),
+        channels=config.latent_channels,
+        total=work.frames,
+    )
+
+
+def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:
+    """Numbers of the tables of a part, norms apart."""
+    if isinstance(part, Attention):
+        return 4 * part.width * (part.width + 1)
+    if isinstance(part, Up) and switches.upsampler_fold:
+        return _folded_numbers(part)
+    return sum(_table_numbers(conv, switches, image=image) for conv in part.convolutions)
+
+
+def _folded_numbers(up: Up) -> int:
+    """Tables of an upsampler on its source's grid, see `engine.ops.conv.folds.UpsamplerFold`."""
+    matrix, width, times = up.conv.inner * up.conv.outer, up.conv.outer, up.times
+    reach = 1 + (up.conv.taps - 1) // times
+    kernels = 4 * 4 * matrix * (times * reach + 1 + times)
+    inside, borders = 4 * width, 12 * width
+    return kernels + (1 + 2 * times) * (inside + borders) + 2 * times * inside
+
+
+def _table_numbers(conv: Conv, switches: VaeSwitches, *, image: bool) -> int:
+    taps, folds = conv.taps, switches.first_frame_fold or switches.image_mode
+    if conv.taps > 1:
+        taps += folds and image
+        if conv.time_stride == 1:
+            taps += folds + 4 * switches.temporal_winograd
+    return taps * conv.kernel + conv.outer

@@ -1,0 +1,240 @@
+"""The latents of a shot to frames in one go, however long it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core.geometry import Box, Size
+from engine.models.contracts import DecodedTile, Watch
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.load import Vae
+from engine.models.seedvr2.vae.split_decode import parked
+from engine.models.seedvr2.vae.split_grid import (
+    WHOLE_BLEND,
+    SplitTiles,
+    split_tiles,
+    whole_tiles,
+)
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.video_vae.frame_slices import (
+    as_clip,
+    as_frames,
+    check_finite,
+    cut,
+)
+from engine.models.video_vae.slicing import slices
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.tile_canvas import TileSink
+from engine.tiling.blend import shares
+
+_FRAMES_AT_A_TIME = 4  # that leave a finished canvas
+
+
+class DecodeStream:
+    """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
+
+    Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
+    those of one tile and of the part before it, and on the host 6 bytes for each pixel of each
+    frame of a call, features (half a number for each of its values), and the carries of all tiles
+    (see `Tiling`).
+    """
+
+    def __init__(
+        self, vae: Vae, frame: Size, tiling: Tiling | None, watch: Watch, *, first: int = 0
+    ) -> None:
+        self._vae = vae
+        self._frame = frame
+        self._watch = watch
+        self._carry = Carry()
+        self._count = first  # frames are told by number, from this one on
+        self._tiled: _Tiled | None = None
+        if tiling is not None:
+            if not isinstance(vae, FastVae):
+                raise ValueError("only the fast form decodes in tiles")
+            part = _All(vae) if tiling.is_whole else _HighPart(vae)
+            self._tiled = _Tiled(vae, part, frame, tiling)
+
+    def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
+        """Decode the next latents.
+
+        Args:
+            latents: [t, h, w, L], scaled.
+            last: The shot ends with them.
+
+        Yields:
+            Frames [T, 3, H, W] float32 in [-1, 1], not clipped (with tiles: clipped, of 16 bits).
+
+        Raises:
+            NumericOverflow: A number is infinite or none.
+        """
+        clip = as_clip(latents.permute(0, 3, 1, 2)) / self._vae.config.scaling_factor
+        step = self._vae.config.temporal_factor
+        expected = step * len(latents) - (step - 1) * self._carry.first
+        self._carry = self._carry.handed_over().moved(latents.device)
+        for piece, ends in self._pieces(clip, last):
+            carry = self._carry.handed_over(last=ends)
+            if self._tiled is None:
+                frames, self._carry = self._vae.decode_slice(piece, carry)
+                yield self._finished(frames[0].movedim(0, 1))
+            else:
+                features, self._carry = self._tiled.part.before(piece, carry)
+                self._tiled.take(features)
+        if self._tiled is not None:
+            self._count += expected
+            yield from self._tiled.run(expected, self._tell, last)
+        self._carry = self._carry.handed_over().moved("cpu")
+
+    def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
+        """Slices of [1, L, t, h, w], and whether the shot ends with it."""
+        size, length = self._vae.config.slice_latents, clip.shape[2]
+        for start, end in slices(length, size, begins=self._carry.first):
+            yield clip[:, :, start:end], last and end == length
+
+    def _finished(self, frames: Tensor) -> Tensor:
+        check_finite(frames)
+        self._count += len(frames)
+        self._tell(0, 1, Box(0, 0, self._frame.width, self._frame.height), frames[-1])
+        return frames.float()
+
+    def _tell(self, index: int, tiles: int, box: Box, picture: Tensor) -> None:
+        frame = self._count - 1
+        told = DecodedTile(frame=frame, index=index, tiles=tiles, box=box, picture=picture.float())
+        self._watch(told)
+
+
+class _Part(Protocol):
+    """The part of the decoder that tiles go through; before it whole frames."""
+
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        """How a frame of so many latent positions is cut."""
+        ...
+
+    def times(self) -> int:
+        """Frames for each feature in time, the first one apart, of which comes one alone."""
+        ...
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Features [T, C, y, x] of one slice [1, L, t, h, w] of whole frames; the next carry."""
+        ...
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Frames [T, 3, h, w] of one slice of a tile's features; the next carry."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _HighPart:
+    """What follows the low-resolution part, which sees whole frames."""
+
+    vae: FastVae
+
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        return split_tiles(self.vae.config, latent, tiling.tile, tiling.blend)
+
+    def times(self) -> int:
+        return 1 << sum(self.vae.config.decoder_time[1:])
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self.vae.decode_low(latents, carry)
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self.vae.decode_high(features, carry)
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """All of the decoder: features are the latents themselves."""
+
+    vae: FastVae
+
+    def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
+        return whole_tiles(self.vae.config, latent, tiling.tile)
+
+    def times(self) -> int:
+        return self.vae.config.temporal_factor
+
+    def before(self, latents: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return as_frames(latents), carry.begin().done()
+
+    def frames(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        frames, after = self.vae.decode_slice(as_clip(features.to(self.vae.device)), carry)
+        return as_frames(frames), after
+
+
+class _Tiled:
+    """A part of the decoder over tiles, each with a carry of its own."""
+
+    def __init__(self, vae: FastVae, part: _Part, frame: Size, tiling: Tiling) -> None:
+        factor = vae.config.spatial_factor
+        tiles = part.tiles(Size(frame.width // factor, frame.height // factor), tiling)
+        blend = WHOLE_BLEND if tiling.is_whole else tiling.blend
+        self.part = part
+        self._device = vae.device
+        self._frame = frame
+        self._boxes = tiles.boxes
+        self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
+        self._shares = shares(tiles.canvas, self._on_canvas, blend=blend)
+        self._carries = [Carry() for _ in tiles.boxes]
+        self._features: list[Tensor] = []
+        self._warm_up = tiling.warm_up // vae.config.slice_latents
+
+    def take(self, features: Tensor) -> None:
+        """Keep the features [T, C, y, x] of one slice until all tiles have seen them."""
+        self._features.append(parked(features))
+
+    def run(
+        self, frames: int, told: Callable[[int, int, Box, Tensor], None], last: bool
+    ) -> Iterator[Tensor]:
+        """Frames [n, 3, H, W] float32 in [-1, 1], `frames` in all, of what was taken."""
+        sink = TileSink(frames, self._frame)
+        for index in range(len(self._boxes)):
+            picture = self._one(index, frames, sink, last)
+            told(index, len(self._boxes), self._on_canvas[index], picture)
+            sink.check()
+        self._features = self._features[-self._warm_up :] if self._warm_up else []
+        canvas = sink.result()
+        for start in range(0, frames, _FRAMES_AT_A_TIME):
+            codes = canvas[start : start + _FRAMES_AT_A_TIME]
+            there = codes.to(self._device).to(torch.float32)
+            yield there.permute(0, 3, 1, 2).mul_(2 / 65535).sub_(1)
+
+    def _one(self, index: int, frames: int, sink: TileSink, last: bool) -> Tensor:
+        """All features through one tile; its last frame [3, h, w]."""
+        box, corner, share = self._boxes[index], self._on_canvas[index], self._shares[index]
+        window = share.window
+        inside = Box(window.x - corner.x, window.y - corner.y, window.width, window.height)
+        weight = share.weight()
+        start = frames - self._produced(index)  # below 0: frames that only warm up
+        for part in self._parts(index, box, last):
+            fresh = part[max(0, -start) :]
+            start += len(part)
+            if len(fresh):
+                weight = weight if weight is None else weight.to(fresh.device)
+                sink.add(cut(fresh, inside), window, start - len(fresh), weight)
+        return part[-1]
+
+    def _produced(self, index: int) -> int:
+        """Frames that the features give; of the first one of a clip comes one alone."""
+        times = self.part.times()
+        begins = bool(self._warm_up) or self._carries[index].first
+        return times * sum(len(f) for f in self._features) - (times - 1) * begins
+
+    def _parts(self, index: int, box: Box, last: bool) -> Iterator[Tensor]:
+        """Frames [T, 3, h, w] of one tile, slice by slice."""
+        carry = Carry() if self._warm_up else self._taken(index)
+        ends = last or bool(self._warm_up)
+        for number, features in enumerate(self._features, 1):
+            carry = carry.handed_over(last=ends and number == len(self._features))
+            frames, carry = self.part.frames(cut(features, box), carry)
+            yield frames
+        if not self._warm_up:
+            self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
+
+    def _taken(self, index: int) -> Carry:
+        """A tile's carry on the device, which alone holds its frames: they go one by one."""
+        return self._carries[index].handed_over().moved(self._device)

@@ -1,0 +1,109 @@
+"""The frames of a shot to latents in one go, however long it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.core.geometry import Size
+from engine.models.seedvr2.vae.load import Vae
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.video_vae.frame_slices import as_clip, cut
+from engine.ops.conv.causal_conv import Carry
+from engine.tiling.blend import Blender
+from engine.tiling.grid import tile_grid
+
+_SHARED_PX = 64  # that neighbouring tiles have in common
+_SLICES_AT_A_TIME = 8  # that a tile is encoded for
+
+
+class EncodeStream:
+    """Encodes the slices of one shot, tile by tile on request.
+
+    Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
+    tile, and on the host some slices of frames in the numbers of the VAE, and the carries of all
+    tiles (see `Tiling`).
+    """
+
+    def __init__(self, vae: Vae, frame: Size, tiling: Tiling | None = None) -> None:
+        factor = vae.config.spatial_factor
+        self._vae = vae
+        self._factor = factor
+        self._canvas = Size(frame.width // factor, frame.height // factor)
+        wanted = self._canvas if tiling is None else _in_latents(tiling.tile, factor)
+        self._shared = min(_SHARED_PX // factor, (min(wanted.width, wanted.height) - 1) // 2)
+        self._boxes = tile_grid(self._canvas, wanted, self._shared)
+        self._carries = [Carry() for _ in self._boxes]
+        self._slices: list[Tensor] = []
+        self._before: list[Tensor] = []  # slices that tiles warm up with
+        self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
+        self._dropped = 0  # slices since the first of the shot that nobody needs any more
+
+    def push(self, frames: Tensor, *, last: bool) -> Tensor:
+        """Encode the next slice.
+
+        Args:
+            frames: [T, 3, H, W] in [-1, 1]; T = 1 + n * temporal_factor in the first slice of a
+                shot, n * temporal_factor later.
+            last: The shot ends with it.
+
+        Returns:
+            [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until some
+            slices are there.
+        """
+        self._slices.append(self._parked(frames) if self._is_tiled else frames)
+        if self._is_tiled and not last and len(self._slices) < _SLICES_AT_A_TIME:
+            shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
+            return frames.new_empty(shape, dtype=torch.float32)
+        slices, fresh = self._due()
+        blender = Blender(self._canvas, margin=0)
+        for index, box in enumerate(self._boxes):
+            latents = self._tile(index, slices, frames.device, last=last or bool(self._warm_up))
+            blender.add(latents[len(latents) - fresh :], box, self._shared)
+        return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
+
+    def park(self) -> None:
+        """Let what slices hand on wait in host memory while others need the device."""
+        self._carries = [carry.handed_over().moved("cpu") for carry in self._carries]
+
+    @property
+    def _is_tiled(self) -> bool:
+        return len(self._boxes) > 1
+
+    def _parked(self, frames: Tensor) -> Tensor:
+        """In host memory, in the numbers of the VAE."""
+        return frames.to(getattr(self._vae, "dtype", frames.dtype)).cpu()
+
+    def _due(self) -> tuple[list[Tensor], int]:
+        """Slices to run, those to warm up with first, and how many latents are not known yet."""
+        fresh, before = self._slices, self._before
+        frames = sum(len(one) for one in fresh)
+        latents = -(-frames // self._vae.config.temporal_factor)
+        known = [*before, *fresh]
+        unneeded = max(0, len(known) - self._warm_up)
+        dropped, self._dropped = self._dropped, self._dropped + unneeded
+        self._slices, self._before = [], known[unneeded:]
+        if before and dropped:  # the first slice of a clip has one frame more, and a latent for it
+            known[:2] = [torch.cat([known[0][-1:], known[1]])]
+        return known, latents
+
+    def _tile(
+        self, index: int, slices: list[Tensor], device: torch.device, *, last: bool
+    ) -> Tensor:
+        """Latents [t, L, h, w] float32 of one tile."""
+        box = self._boxes[index].scaled(self._factor)
+        # what a carry keeps leaves its old place, so that its frames go as others come
+        carry = Carry() if self._warm_up else self._carries[index].handed_over().moved(device)
+        means = []
+        for number, frames in enumerate(slices, 1):
+            carry = carry.handed_over(last=last and number == len(slices))
+            part = cut(frames, box).to(device)
+            moments, carry = self._vae.encode_slice(as_clip(part), carry)
+            means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
+        if not self._warm_up:  # else nobody goes on with it
+            self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
+        return torch.cat(means)
+
+
+def _in_latents(tile: Size, factor: int) -> Size:
+    return Size(max(1, tile.width // factor), max(1, tile.height // factor))

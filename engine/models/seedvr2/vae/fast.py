@@ -1,0 +1,80 @@
+"""The VAE of SeedVR2, fast form: equal to the plain one but for rounding, see docs/vae-folds.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.fast_build import Builder, decoder, encoder
+from engine.models.seedvr2.vae.fast_norm import TileFlow
+from engine.models.seedvr2.vae.interface import VaeForm
+from engine.models.seedvr2.vae.norm_statistics import Statistics
+from engine.models.video_vae.runner import FastForm, Parts
+from engine.ops.conv.causal_conv import Carry
+
+
+class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
+    """Encoder and decoder with exact folds, ring buffers and channels-last frames.
+
+    Inference only. Clips of a batch are worked on one after the other. Not for several threads
+    at once: all layers share one workspace.
+
+    Made and run as `FastForm` says.
+
+    Attributes:
+        trace: Called with the module path and a copy of the result of each block,
+            [1, C, T, H, W] (attention: [T, C, H, W]), of the first clip of a batch.
+
+    Memory: `engine.models.seedvr2.vae.cost` says how many bytes.
+    """
+
+    flow_type = TileFlow
+
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileFlow]:
+        """The parts of both ways, the decoder's in two lists."""
+        build = Builder(self.config, weights, self.device, self.conv_options(), self.switches)
+        self._low, self._high = decoder(build, self.config)
+        return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
+
+    def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The part of the decoder at low resolution, which sees the whole frame.
+
+        Args:
+            latent: [1, L, t, h, w], a slice.
+            carry: Of this part.
+
+        Returns:
+            Features [T, C, 2*h, 2*w] in channels last, T = 2*t, one less in the first slice; the
+            next carry.
+        """
+        if len(latent) != 1:
+            raise ValueError("split decoding takes one clip at a time")
+        return self.run_flow(self._low, self.flow_of(latent[0].movedim(0, 1), carry.begin()))
+
+    def decode_high(
+        self, features: Tensor, carry: Carry, statistics: Statistics | None = None
+    ) -> tuple[Tensor, Carry]:
+        """The part of the decoder at high resolution, which may be given a tile.
+
+        Args:
+            features: [T, C, y, x], a box of what `decode_low` gave; not changed.
+            carry: Of this part and this tile.
+            statistics: Whose norms are used; None for the tile's own.
+
+        Returns:
+            Frames [T', 3, 4*y, 4*x], not clipped, T' = 2*T, one less in the first slice; the next
+            carry.
+        """
+        flow = self.flow_of(features, carry.begin())
+        flow.statistics = statistics
+        return self.run_flow(self._high, flow)
+
+    def show(self, name: str, frames: Tensor) -> None:
+        """Give the observer a copy of what a part gave, of attention as the frames it works on."""
+        if ".attentions." not in name:
+            super().show(name, frames)
+        elif self.trace is not None:
+            self.trace(name, frames.clone(memory_format=torch.contiguous_format))

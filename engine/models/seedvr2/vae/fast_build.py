@@ -1,0 +1,158 @@
+"""The fast form put together: its parts from published tensors, in the order of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.fast_norm import GroupNorm, TileFlow, TilePart
+from engine.models.seedvr2.vae.fast_resample import Downsampler, FoldedUpsampler, Upsampler
+from engine.models.video_vae.causal_conv import Conv
+from engine.models.video_vae.layers import (
+    Attention,
+    Entry,
+    Exit,
+    Mark,
+    ResidualBlock,
+)
+from engine.ops.conv import folds
+from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
+from engine.settings.optimisations import VaeSwitches
+
+
+class Builder:
+    """Reads tensors by their published names, folds them, and keeps what will be used.
+
+    Args:
+        config: Of the VAE.
+        weights: Published name -> tensor; a tensor is asked for once, when it is needed.
+        device: Where the parts will work; folds are computed there too.
+        options: Precision and form of the convolutions.
+        switches: Which folds are made.
+
+    Memory: the tables, and one layer's tensors in float32 while it is made.
+    """
+
+    def __init__(
+        self,
+        config: VaeConfig,
+        weights: Mapping[str, Tensor],
+        device: torch.device,
+        options: ConvOptions,
+        switches: VaeSwitches,
+    ) -> None:
+        self._config, self._weights = config, weights
+        self._device, self._options, self._switches = device, options, switches
+
+    def has(self, name: str) -> bool:
+        """Whether there is a part of this name."""
+        return f"{name}.weight" in self._weights
+
+    def norm(self, name: str) -> GroupNorm:
+        """A GroupNorm."""
+        affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
+        return GroupNorm(name, affine, self._config.norm_groups, self._config.norm_eps)
+
+    def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> Conv:
+        """A convolution; without a shape its padding keeps the size of a frame."""
+        weight = self._exact(f"{name}.weight")
+        usual = ConvShape(padding=weight.shape[-1] // 2)
+        conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
+        return Conv(name, conv, pad=pad)
+
+    def residual(self, name: str) -> ResidualBlock[TileFlow]:
+        """A residual block."""
+        norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
+        convs = (self.conv(f"{name}.conv1"), self.conv(f"{name}.conv2"))
+        shortcut = f"{name}.conv_shortcut"
+        return ResidualBlock(
+            name, norms, convs, self.conv(shortcut) if self.has(shortcut) else None
+        )
+
+    def attention(self, name: str) -> Attention[TileFlow]:
+        """The attention of a mid block; its three projections become one."""
+        parts = [f"{name}.to_{part}" for part in "qkv"]
+        qkv = tuple(
+            torch.cat([self._rounded(f"{part}.{kind}") for part in parts])
+            for kind in ("weight", "bias")
+        )
+        out = (self._rounded(f"{name}.to_out.0.weight"), self._rounded(f"{name}.to_out.0.bias"))
+        return Attention(name, self.norm(f"{name}.group_norm"), (qkv[0], qkv[1]), out)
+
+    def downsampler(self, name: str, *, time: bool) -> Downsampler:
+        """A downsampler of space, and of time too where it says so."""
+        shape = ConvShape(padding=0, time_stride=2 if time else 1, space_stride=2)
+        return Downsampler(name, self.conv(f"{name}.conv", shape, pad=1))
+
+    def upsampler(self, name: str, *, time: bool) -> FoldedUpsampler | Upsampler:
+        """An upsampler of space, and of time too where it says so."""
+        widen, conv = f"{name}.upscale_conv", f"{name}.conv"
+        if not self._switches.upsampler_fold:
+            return Upsampler(name, self.conv(widen), self.conv(conv), 2 if time else 1)
+        fold = folds.upsampler(
+            self._exact(f"{widen}.weight"),
+            self._exact(f"{widen}.bias"),
+            self._exact(f"{conv}.weight"),
+            self._exact(f"{conv}.bias"),
+            time,
+        )
+        return FoldedUpsampler(name, fold.to(self._device, self._options.dtype), self._options.form)
+
+    def _exact(self, name: str) -> Tensor:
+        """A tensor in the precision in which folds are computed."""
+        exact = torch.promote_types(self._options.dtype, torch.float32)
+        return self._weights[name].to(self._device, exact)
+
+    def _rounded(self, name: str) -> Tensor:
+        return self._weights[name].to(self._device, self._options.dtype)
+
+
+def encoder(build: Builder, config: VaeConfig) -> list[TilePart]:
+    """All parts of the encoder."""
+    parts: list[TilePart] = [Entry(build.conv("encoder.conv_in"))]
+    for level in range(len(config.block_out_channels)):
+        name = f"encoder.down_blocks.{level}"
+        parts += _residuals(build, name, config.layers_per_block)
+        if level < len(config.encoder_time):
+            time = config.encoder_time[level]
+            parts.append(build.downsampler(f"{name}.downsamplers.0", time=time))
+    parts += _middle(build, "encoder.mid_block")
+    parts.append(Exit(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
+    if config.quant_conv:
+        parts.append(Entry(build.conv("quant_conv")))
+    return parts
+
+
+def decoder(build: Builder, config: VaeConfig) -> tuple[list[TilePart], list[TilePart]]:
+    """The decoder: low part, up to the residual blocks of the second level, and high part."""
+    low: list[TilePart] = []
+    if config.post_quant_conv:
+        low.append(Entry(build.conv("post_quant_conv")))
+    low.append(Entry(build.conv("decoder.conv_in")))
+    low += _middle(build, "decoder.mid_block")
+    high: list[TilePart] = []
+    for level in range(len(config.block_out_channels)):
+        name = f"decoder.up_blocks.{level}"
+        parts = low if level < 2 else high
+        parts += _residuals(build, name, config.layers_per_block + 1)
+        if level < len(config.decoder_time):
+            up = build.upsampler(f"{name}.upsamplers.0", time=config.decoder_time[level])
+            (low if level < 1 else high).append(up)
+    high.append(Exit(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
+    return low, high
+
+
+def _residuals(build: Builder, name: str, count: int) -> list[TilePart]:
+    return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
+
+
+def _middle(build: Builder, name: str) -> list[TilePart]:
+    return [
+        build.residual(f"{name}.resnets.0"),
+        build.attention(f"{name}.attentions.0"),
+        build.residual(f"{name}.resnets.1"),
+        Mark(name),
+    ]

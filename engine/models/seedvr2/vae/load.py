@@ -1,0 +1,83 @@
+"""A SeedVR2 VAE from its file, in the plain or the fast form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from engine.core.errors import WrongModel
+from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.models.identify import SEEDVR2_VAE, recognise
+from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
+from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.keymap import VAE_KEYS
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.settings.optimisations import VaeSwitches
+
+Form = Literal["plain", "fast"]
+Vae = SeedVr2Vae | FastVae
+
+FORMS: tuple[Form, ...] = ("plain", "fast")
+
+
+def load_vae(
+    path: Path,
+    *,
+    form: Form,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    switches: VaeSwitches | None = None,
+    config: VaeConfig | None = None,
+) -> Vae:
+    """Read the weights strictly; the model is ready for inference.
+
+    Args:
+        path: Safetensors file with the published names, any floating-point format.
+        form: "plain" reads like the specification, "fast" gives the same sooner.
+        device: Where it computes.
+        dtype: What it computes in; the file's numbers are converted once.
+        switches: Optimisations of the fast form; None: the usual ones.
+        config: None reads it off the file.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged: No
+            file of this format, or not whole.
+        WrongModel: A whole file, but of another model.
+        MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
+        WrongNumbers: Tensors of whole numbers.
+
+    Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
+    """
+    with SafetensorsFile(path) as file:
+        config = config or vae_config_of(file)
+        with torch.device("meta"):
+            plain = SeedVr2Vae(config)
+        if form == "plain":
+            load_module(plain, file, VAE_KEYS, device=device, dtype=dtype)
+            return plain.eval()
+        check_numbers(file)
+        weights = FileWeights(file, VAE_KEYS)
+        check_keys(shapes_of(plain), weights.shapes, path)
+        switches = switches or VaeSwitches()
+        return FastVae(config, weights, device=device, dtype=dtype, switches=switches)
+
+
+def vae_config_of(file: SafetensorsFile) -> VaeConfig:
+    """The configuration of the VAE in an open file.
+
+    Raises:
+        WrongModel: It holds another model.
+        UnknownKeys: Its sizes are impossible.
+    """
+    looks_like = recognise(file.shapes)
+    if looks_like != SEEDVR2_VAE:
+        raise WrongModel(
+            f"{file.path.name} is {looks_like or 'another model'}, not a SeedVR2 VAE.",
+            hint="Choose the VAE, for example ema_vae_fp16.safetensors.",
+            path=str(file.path),
+            looks_like=looks_like,
+        )
+    return infer_vae_config(file.shapes, file.metadata)

@@ -1,0 +1,102 @@
+"""What a file of the user's is, by its head alone: for files that the catalogue does not know."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.core.errors import WeightsUnreadable, WrongModel
+from engine.model_files.formats.open_weights import open_weights
+from engine.models.identify import (
+    SEEDVR2_VAE,
+    WAN2X_VAE,
+    WAN21_VAE,
+    WAN22_VAE,
+    recognise,
+)
+from engine.protocol.model_file_state import Kind, PublishedState
+from engine.settings.schema import SEEDVR2
+
+_PICKLES = (b"PK\x03\x04", b"\x80")  # as torch.save writes them, new and old
+_LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
+_PRECISIONS = {"F8": "fp8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
+    f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
+}
+_WAN = {WAN21_VAE: ("wan21-vae",), WAN22_VAE: ("wan22-vae",), WAN2X_VAE: ("wan-2x",)}
+
+
+def describe(path: Path) -> PublishedState:
+    """A file as one of the user's own, not yet named and without a SHA-256.
+
+    Nothing in it is run: of pickles only plain tensors are read, and only from small ones.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
+        WrongModel: It is whole, but nothing that we have a use for.
+        WeightsError: It is of another kind, damaged or cut short; see `open_weights` and
+            `load_text_embedding`.
+    """
+    if _is_small_pickle(path):
+        from engine.models.seedvr2.text_embedding import load_text_embedding
+
+        load_text_embedding(path)
+        return _own(path, "text", SEEDVR2, "bf16")
+    with open_weights(path) as file:
+        what = recognise(file.shapes)
+        precision = _precision(file.shapes, file.dtypes)
+    kind, models = _use(what)
+    if kind is None:
+        raise WrongModel(
+            f"{path.name} is {what}, which Upreel does not take."
+            if what
+            else f"{path.name} holds no model that Upreel knows.",
+            hint="Choose a SeedVR2 transformer, its VAE, a text embedding, or a VAE of Wan.",
+            path=str(path),
+            found=what,
+        )
+    return _own(path, kind, models, precision)
+
+
+def _use(what: str) -> tuple[Kind | None, tuple[str, ...]]:
+    if what.startswith("a SeedVR2 transformer"):
+        return "dit", SEEDVR2[:1] if "3B" in what else SEEDVR2[1:]
+    if what == SEEDVR2_VAE:
+        return "vae", SEEDVR2
+    if what in _WAN:
+        return "vae", _WAN[what]
+    return ("text", SEEDVR2) if what == "a text embedding" else (None, ())
+
+
+def _own(path: Path, kind: Kind, models: tuple[str, ...], precision: str) -> PublishedState:
+    return PublishedState(
+        id="own",
+        title=path.name,
+        kind=kind,
+        models=models,
+        precision=precision,
+        filename=path.name,
+        bytes=path.stat().st_size,
+    )
+
+
+def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> str:
+    """That of most of the numbers."""
+    counts: Counter[str] = Counter()
+    for name, shape in shapes.items():
+        counts[dtypes[name]] += math.prod(shape)
+    most = max(counts, key=counts.__getitem__, default="")
+    return next((word for start, word in _PRECISIONS.items() if most.startswith(start)), most)
+
+
+def _is_small_pickle(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_PICKLE:
+            return False  # `open_weights` says what is wrong with it
+        with path.open("rb") as file:
+            return file.read(4).startswith(_PICKLES)
+    except OSError as err:
+        raise WeightsUnreadable(
+            f"{path.name} cannot be read.", hint=err.strerror or str(err), path=str(path)
+        ) from err

@@ -1,0 +1,85 @@
+"""Frames on their way through the streams of a shot: the same for every family."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.core.errors import NumericOverflow
+from engine.core.geometry import Box
+from engine.tiling.slices import appended, padded_length
+
+
+def as_clip(frames: Tensor) -> Tensor:
+    """[T, C, H, W] as a clip [1, C, T, H, W]."""
+    return frames.movedim(0, 1).unsqueeze(0)
+
+
+def as_frames(clip: Tensor) -> Tensor:
+    """A clip [1, C, T, H, W] as frames [T, C, H, W]."""
+    return clip.squeeze(0).movedim(0, 1)
+
+
+def cut(frames: Tensor, box: Box) -> Tensor:
+    """The pixels of a box, a view."""
+    return frames[..., box.y : box.bottom, box.x : box.right]
+
+
+def check_finite(numbers: Tensor, part: str = "decoder") -> None:
+    """Refuse numbers that are infinite or none.
+
+    Args:
+        numbers: [N, ...].
+        part: Of the model that they come from, for people.
+
+    Raises:
+        NumericOverflow: The planner takes a wider format.
+
+    Memory: one of the N, where it is cut out of others.
+    """
+    ends = [end for one in numbers for end in torch.aminmax(_as_it_lies(one))]
+    if bool(torch.isfinite(torch.stack(ends)).all()):
+        return
+    narrow = str(numbers.dtype).removeprefix("torch.")
+    raise NumericOverflow(
+        f"The {part}'s numbers grew too large for {narrow}.",
+        hint=f"Choose bfloat16 or float32 for the {part}.",
+        dtype=narrow,
+    )
+
+
+def _as_it_lies(numbers: Tensor) -> Tensor:
+    """The same numbers in the order of memory, which torch would copy them to."""
+    order = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
+    return numbers.permute(order)
+
+
+class Ending:
+    """Counts the frames of a shot, and makes its end one of whole latents.
+
+    Args:
+        step: Frames of a latent.
+        first: Number of the first frame that comes, the last one of its latent.
+
+    Attributes:
+        count: Frames so far, those before the first one included.
+
+    Memory: the last slice.
+    """
+
+    def __init__(self, step: int, first: int = 0) -> None:
+        self._step = step
+        self._history: list[Tensor] = []
+        self.count = first
+
+    def filled(self, frames: Tensor, *, last: bool) -> Tensor:
+        """The next frames [T, C, H, W]; behind the last ones of the shot mirrored ones."""
+        self.count += len(frames)
+        known = [*self._history, *frames.unbind()]
+        missing = padded_length(self.count, self._step) - self.count
+        if not last or not missing:
+            self._history = known[-self._step :]
+            return frames
+        before = self.count - len(known)
+        tail = [known[index - before] for index in appended(self.count, missing)[self.count :]]
+        return torch.cat([frames, torch.stack(tail)])

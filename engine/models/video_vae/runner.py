@@ -1,0 +1,190 @@
+"""The fast form of a video VAE: clips of a batch through lists of parts, one after the other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from engine.models.video_vae.context import AnyFlow, Part, Trace
+from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamped_moments
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.frame_conv import ConvOptions
+from engine.ops.conv.temporal_conv import Form
+from engine.ops.conv.trial import choose_convolution
+from engine.ops.conv.workspace import Workspace
+from engine.ops.cuda_graph import GraphedCalls
+from engine.ops.precision import exact_arithmetic, no_gradients
+from engine.settings.optimisations import VaeSwitches
+
+Way = Literal["encode", "decode"]
+Parts = dict[Way, list[Part[AnyFlow]]]
+AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
+_GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
+
+
+class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
+    """What runs the parts of a fast form; a family says which parts there are.
+
+    Inference only. Not for several threads at once: all parts share one workspace.
+
+    Args:
+        config: Sizes of the model.
+        weights: Published name -> tensor; read one at a time.
+        device: Where to work.
+        dtype: Of activations and convolutions; norms are computed in float32 (float64).
+        switches: Which optimisations to use; None: the usual ones.
+
+    Attributes:
+        config: Sizes of the model.
+        flow_type: What goes through the parts, set by the family.
+        parts: Of both ways.
+        trace: Called with the module path and a copy of the result of each part,
+            [1, C, T, H, W], of the first clip of a batch.
+    """
+
+    flow_type: type[AnyFlow]
+    config: AnyConfig
+
+    def __init__(
+        self,
+        config: AnyConfig,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        switches: VaeSwitches | None = None,
+    ) -> None:
+        self.config = config
+        self.device, self.dtype = torch.device(device), dtype
+        self.switches = switches = switches or VaeSwitches()
+        self.trace: Trace | None = None
+        self.workspace = Workspace(
+            self.device,
+            dtype,
+            planned=switches.planned_buffers,
+            channels_last=switches.channels_last,
+        )
+        self._graphs: dict[Way, GraphedCalls] = {}
+        if switches.cuda_graph and self.device.type == "cuda":
+            self._graphs = {"encode": self._graphed("encode"), "decode": self._graphed("decode")}
+        with no_gradients(), exact_arithmetic():
+            self.parts = self.build_parts(weights)
+
+    @abstractmethod
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyFlow]:
+        """The parts of both ways; everything else is set when this is called."""
+
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice; see `SlicedVae`."""
+        found, carry = self.run_clips("encode", frames, carry)
+        return clamped_moments(found), carry
+
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice; see `SlicedVae`."""
+        return self.run_clips("decode", latent, carry)
+
+    def conv_options(self) -> ConvOptions:
+        """How the convolutions are computed."""
+        return ConvOptions(
+            dtype=self.dtype,
+            form=_form(self.switches, self.device, self.dtype),
+            fold=self.switches.first_frame_fold or self.switches.image_mode,
+            winograd=self.switches.temporal_winograd,
+        )
+
+    def release(self) -> None:
+        """Give the memory of the buffers back; the next slice takes it again."""
+        for graph in self._graphs.values():
+            graph.forget()
+        self.workspace.release()
+
+    def run_clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """One slice [B, C, T, H, W] of all clips of a batch, through a whole way."""
+        working = carry.begin()
+        if any(working.tail((len(clips), part.name)) is not None for part in self.parts[way]):
+            raise ValueError("the carry belongs to a larger batch")
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+            results = [
+                self._clip(way, clip, working, batch).movedim(0, 1)
+                for batch, clip in enumerate(clips)
+            ]
+            found = results[0].unsqueeze(0) if len(results) == 1 else torch.stack(results)
+        return found, working.done()
+
+    def run_frames(
+        self, parts: Sequence[Part[AnyFlow]], frames: Tensor, carry: Carry
+    ) -> tuple[Tensor, Carry]:
+        """One slice of frames [T, C, H, W] through some parts; the frames are not changed."""
+        flow = self.flow_of(frames, carry.begin())
+        if flow.stream is not None and flow.stream.data_ptr() == frames.data_ptr():
+            flow.stream = flow.stream.clone()
+        return self.run_flow(parts, flow)
+
+    def run_flow(self, parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> tuple[Tensor, Carry]:
+        """A flow through some parts; the frames that come out, and the next carry."""
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+            result = _through(parts, flow)
+        return result, flow.carry.done()
+
+    def flow_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> AnyFlow:
+        """A flow of frames [T, C, H, W], laid out as the parts want them, with a working carry."""
+        last = self.switches.channels_last
+        layout = torch.channels_last if last else torch.contiguous_format
+        with no_gradients():
+            stream = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
+        return self.flow_type(
+            carry=carry,
+            workspace=self.workspace,
+            switches=self.switches,
+            trace=self.show if self.trace is not None and batch == 0 else None,
+            stream=stream,
+            batch=batch,
+        )
+
+    def show(self, name: str, frames: Tensor) -> None:
+        """Give the observer a copy of what a part gave."""
+        if self.trace is not None:
+            frames = frames.clone(memory_format=torch.contiguous_format)
+            self.trace(name, frames.movedim(0, 1).unsqueeze(0))
+
+    def _clip(self, way: Way, clip: Tensor, carry: Carry, batch: int) -> Tensor:
+        """One clip or slice of it; a short and small clip may be a recording."""
+        graph = self._graphs.get(way)
+        whole = carry.first and carry.last and self.trace is None
+        if graph is None or not whole or self._pixels(way, clip) > _GRAPH_PIXELS:
+            flow = self.flow_of(clip.movedim(0, 1), carry, batch)
+            return _through(self.parts[way], flow)
+        return graph(clip.to(self.device, self.dtype))
+
+    def _graphed(self, way: Way) -> GraphedCalls:
+        def work(clip: Tensor) -> Tensor:
+            flow = self.flow_of(clip.movedim(0, 1), Carry(last=True))
+            return _through(self.parts[way], flow)
+
+        return GraphedCalls(work, self.workspace.stretches)
+
+    def _pixels(self, way: Way, clip: Tensor) -> int:
+        """Pixels of all frames, on the side of the frames."""
+        count, height, width = clip.shape[1:]
+        if way == "encode":
+            return count * height * width
+        count = 1 + (count - 1) * self.config.temporal_factor
+        return count * height * width * self.config.spatial_factor**2
+
+
+def _through(parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> Tensor:
+    for part in parts:
+        part.run(flow)
+    return flow.take()
+
+
+def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:
+    if switches.convolution != "auto":
+        return switches.convolution
+    if device.type == "cpu":
+        return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"
+    return choose_convolution(device, dtype).form

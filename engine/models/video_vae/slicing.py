@@ -1,0 +1,191 @@
+"""Clips through a video VAE at once or slice by slice: the same for every form and family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from engine.models.contracts import Limits, VideoVae
+from engine.ops.conv.causal_conv import Carry
+
+Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
+
+LOGVAR_LIMITS = (-30.0, 20.0)
+
+
+class ClipSizes(Protocol):
+    """What a configuration says of the clips that a VAE takes."""
+
+    @property
+    def spatial_factor(self) -> int:
+        """Pixels of each position of the latent, on each side."""
+        ...
+
+    @property
+    def temporal_factor(self) -> int:
+        """Frames of each latent but the first."""
+        ...
+
+    @property
+    def slice_latents(self) -> int:
+        """Latents of a slice, the first one apart, as the model was published."""
+        ...
+
+
+class SlicedVae(VideoVae, ABC):
+    """A VAE that knows how to work on one slice, and therefore on a clip of any length.
+
+    Slices give the same as the whole clip at once: every causal convolution finds its last inputs
+    in the carry. A clip is cut only when it is longer than its first slice would be.
+
+    Attributes:
+        config: Sizes of the model.
+
+    Memory: grows with the size of a frame and of a slice; the number of slices adds the result.
+    """
+
+    config: ClipSizes
+    _slice_frames: int | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Sizes, lengths and types it can take."""
+        return Limits(
+            multiple_of=self.config.spatial_factor,
+            temporal_step=self.config.temporal_factor,
+            dtypes=("float64", "float32", "float16", "bfloat16"),
+        )
+
+    @abstractmethod
+    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode one slice.
+
+        Args:
+            frames: [B, 3, T, H, W] in [-1, 1]; T = 1 + n * temporal_step in the first slice of a
+                clip and n * temporal_step later.
+            carry: Result of the previous call; `Carry()` starts a clip. It is not changed, unless
+                it was handed over.
+
+        Returns:
+            Moments [B, 2*L, t, h, w], log-variance clamped; the next carry.
+        """
+
+    @abstractmethod
+    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Decode one slice.
+
+        Args:
+            latent: [B, L, t, h, w], unscaled; t >= 1.
+            carry: As for `encode_slice`.
+
+        Returns:
+            Frames [B, 3, T, H, W], not clipped, T = temporal_step * t, less temporal_step - 1 in
+            the first slice; the next carry.
+        """
+
+    def enable_slicing(self, frames: int | None = None) -> None:
+        """Work through longer clips in slices.
+
+        Args:
+            frames: Of a slice, a multiple of `limits.temporal_step`; the first one takes one
+                more. None takes the number that the model was published with.
+        """
+        frames = self.usual_slice_frames if frames is None else frames
+        if frames < 1 or frames % self.limits.temporal_step:
+            raise ValueError(f"slices of {frames} frames are no {self.limits.temporal_step}n")
+        self._slice_frames = frames
+
+    def disable_slicing(self) -> None:
+        """Take every clip at once."""
+        self._slice_frames = None
+
+    @property
+    def usual_slice_frames(self) -> int:
+        """Frames of a slice that the model was published with."""
+        return self.config.slice_latents * self.config.temporal_factor
+
+    def moments(self, frames: Tensor) -> Tensor:
+        """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].
+
+        Raises:
+            ValueError: T is not 1 + n * temporal_step.
+        """
+        return self._encoded(self.encode_slice, frames)
+
+    def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
+        """Encode [B, 3, T, H, W] in [-1, 1] to an unscaled latent [B, L, t, h, w].
+
+        Args:
+            frames: The clip.
+            generator: None takes the mean, which is what the model was tuned for lately. Otherwise
+                one sample of the distribution, with noise drawn on the generator's device.
+        """
+        if generator is None:
+            return self._encoded(self._mean_of_slice, frames)
+        mean, logvar = self.moments(frames).chunk(2, dim=1)
+        noise = torch.randn(
+            mean.shape, generator=generator, device=generator.device, dtype=mean.dtype
+        )
+        return torch.addcmul(mean, torch.exp(0.5 * logvar), noise.to(mean.device))
+
+    def _encoded(self, step: Step, frames: Tensor) -> Tensor:
+        later, rest = divmod(frames.shape[2] - 1, self.limits.temporal_step)
+        if later < 0 or rest:
+            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
+        return _through(step, frames, self._slice_frames, 1 + later)
+
+    def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """A copy, which does not hold the log-variance of a long clip beside it."""
+        moments, carry = self.encode_slice(frames, carry)
+        return moments.chunk(2, dim=1)[0].clone(), carry
+
+    def decode(self, latent: Tensor) -> Tensor:
+        """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
+        each = self.limits.temporal_step
+        size = None if self._slice_frames is None else self._slice_frames // each
+        return _through(self.decode_slice, latent, size, 1 + each * (latent.shape[2] - 1))
+
+
+def clamped_moments(moments: Tensor) -> Tensor:
+    """Mean and log-variance [B, 2*L, ...] with the log-variance within its limits."""
+    mean, logvar = moments.chunk(2, dim=1)
+    return torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
+
+
+def slices(length: int, size: int | None, *, begins: bool = True) -> Iterator[tuple[int, int]]:
+    """Start and end of each slice: the first has one step more than `size`, the last may be short.
+
+    A clip of no more than 1 + size steps, or a size of None, gives one slice.
+
+    Args:
+        length: Steps in all.
+        size: Steps of a slice.
+        begins: The clip begins with these steps; otherwise the first slice is as the others.
+    """
+    start, end = 0, length if size is None else begins + size
+    while start < length:
+        yield start, min(end, length)
+        start, end = end, end + (size or 1)
+
+
+def _through(step: Step, whole: Tensor, size: int | None, length: int) -> Tensor:
+    """Run all slices of [B, C, T, H, W] in order into one result of `length` steps."""
+    steps = whole.shape[2]
+    joined: Tensor | None = None
+    carry, done = Carry(), 0
+    for start, end in slices(steps, size):
+        carry = carry.handed_over(last=end == steps)
+        result, carry = step(whole[:, :, start:end], carry)
+        if end - start == steps:
+            return result
+        if joined is None:
+            joined = result.new_empty((*result.shape[:2], length, *result.shape[3:]))
+        joined[:, :, done : done + result.shape[2]] = result
+        done += result.shape[2]
+    if joined is None:
+        raise ValueError("a clip without frames")
+    return joined

@@ -1,0 +1,1 @@
+"""ComfyUI's .latent files: reading, writing, latent spaces."""

@@ -1,0 +1,311 @@
+"""Files of latents as ComfyUI saves them (.latent), read piece by piece. No pickle.
+
+Safetensors with one tensor, the raw latent, and an empty one that only marks the version of the
+format; without that mark the numbers are those of the oldest version, times 0.18215. Loads no
+torch before numbers are wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from engine.core.errors import (
+    InputError,
+    SourceMissing,
+    SourceUnreadable,
+    TruncatedMedia,
+    UnreadableMedia,
+    UnsupportedMedia,
+    WeightsError,
+    WeightsMissing,
+    WeightsTruncated,
+    WeightsUnreadable,
+)
+from engine.core.geometry import Size
+from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.models.wan.latents.spaces import (
+    SPACES,
+    TEMPORAL_FACTOR,
+    Guess,
+    LatentSpace,
+    frames_of,
+    guess,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUFFIX = ".latent"
+LARGEST_SIDE = 16384  # px, of the pictures
+MOST_RATE = 240  # frames/s
+_NOTE = "upreel."  # begins our names in the metadata
+TENSOR = "latent_tensor"
+MARKER = "latent_format_version_0"
+_OLDEST_SCALE = 1 / 0.18215
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_AT_ONCE = 4_000_000  # numbers that are looked at together
+_OTHERS = {
+    4: "Stable Diffusion or SDXL",
+    12: "Mochi",
+    64: "Stable Audio",
+    128: "LTX-Video",
+}
+_KNOWN = " and ".join(f"{space.channels} ({space.title})" for space in SPACES.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilmNote:
+    """What latents cannot tell of the film that they come from.
+
+    Our own files have it in their metadata, so that a film comes back as it was; others have none.
+
+    Attributes:
+        size: Of a picture, px: up to a position less than the latents give.
+        frames: Of the film: up to three less than the latents give.
+        rate: Frames/s.
+    """
+
+    size: Size
+    frames: int
+    rate: Fraction
+
+    def metadata(self) -> dict[str, str]:
+        """For the head of a file."""
+        return {
+            _NOTE + "size": str(self.size),
+            _NOTE + "frames": str(self.frames),
+            _NOTE + "frame_rate": str(self.rate),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentHead:
+    """What a file of latents says of itself.
+
+    Attributes:
+        space: Which VAE it belongs to, told by its channels.
+        length: Latents, one after the other in time.
+        grid: Positions across and down.
+        scale: What its numbers are to be multiplied with.
+        film: What comes of it: as noted, or all that the latents give.
+    """
+
+    space: LatentSpace
+    length: int
+    grid: Size
+    scale: float
+    film: FilmNote
+
+    @property
+    def padded(self) -> Size:
+        """Of the pictures that the VAE makes, px."""
+        return self.grid.scaled(self.space.factor)
+
+
+class LatentFile:
+    """An open file of latents; a context manager.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        SourceMissing, SourceUnreadable: It is not there, or may not be read.
+        UnreadableMedia, TruncatedMedia: It is empty, of another kind, damaged, or cut off.
+        UnsupportedMedia: Its numbers are of no model here, or more than one film.
+
+    Memory: what is asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = SafetensorsFile(path)
+        except WeightsError as err:
+            raise _translated(err, path) from err
+        try:
+            self.head = _head(self._file)
+        except InputError:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+    def latents(self, start: int, stop: int) -> Tensor:
+        """Latents [C, n, h, w] float32 from `start` (inside) to `stop` (outside), in time.
+
+        Raises:
+            UnreadableMedia: Some are no numbers, or infinite.
+            TruncatedMedia, SourceUnreadable: The file was changed, or the disk fails.
+        """
+        head = self.head
+        try:
+            whole = self._file.raw(TENSOR)
+        except WeightsError as err:
+            raise _translated(err, self.path) from err
+        whole = whole.reshape(head.space.channels, head.length, head.grid.height, head.grid.width)
+        found = whole[:, start:stop].float()
+        if not bool(found.isfinite().all()):
+            raise UnreadableMedia(
+                f"{self.path.name} holds numbers that are infinite or none (NaN).",
+                hint="What made it has failed: run it again there, perhaps with another precision.",
+                path=self.path,
+            )
+        return found * head.scale if head.scale != 1 else found.clone()
+
+    def pieces(self) -> Iterator[Tensor]:
+        """All latents [C, n, h, w] in order, some millions of numbers at a time."""
+        each = max(1, _AT_ONCE // (self.head.space.channels * self.head.grid.pixels))
+        for start in range(0, self.head.length, each):
+            yield self.latents(start, min(self.head.length, start + each))
+
+    def guess(self) -> Guess:
+        """Which numbers they seem to be; looks at all of them, and so at whether they are numbers.
+
+        Raises:
+            InputError: As `latents`.
+        """
+        import torch
+
+        count = self.head.length * self.head.grid.pixels
+        sums = torch.zeros(2, self.head.space.channels, dtype=torch.float64)
+        for piece in self.pieces():
+            numbers = piece.double().flatten(1)
+            sums += torch.stack([numbers.sum(1), numbers.square().sum(1)])
+        mean = sums[0] / count
+        deviation = (sums[1] / count - mean.square()).clamp_min(0).sqrt()
+        return guess(mean.tolist(), deviation.tolist())
+
+
+def examined(path: Path) -> tuple[LatentHead, Guess]:
+    """Head and guess of a file; it is read once, and again only when it has changed.
+
+    Raises:
+        InputError: As `LatentFile` and its `latents`.
+    """
+    try:
+        about = path.stat()
+    except OSError:
+        return _examined(path, 0, 0)  # says what is wrong
+    return _examined(path, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHead, Guess]:
+    with LatentFile(path) as file:
+        return file.head, file.guess()
+
+
+def _head(file: SafetensorsFile) -> LatentHead:
+    shape = file.shapes.get(TENSOR)
+    if shape is None:
+        raise UnreadableMedia(
+            f"{file.path.name} holds no latent.",
+            hint="Choose a file that ComfyUI's node Save Latent wrote.",
+            path=file.path,
+        )
+    if file.dtypes[TENSOR] not in _FLOATS:
+        _unsupported(
+            file.path, f"has numbers in the format {file.dtypes[TENSOR]}, which no latent has"
+        )
+    channels, length, height, width = _four(file.path, shape)
+    space = SPACES.get(channels)
+    if space is None:
+        _wrong_channels(file.path, channels)
+    grid = Size(width, height)
+    whole = FilmNote(size=grid.scaled(space.factor), frames=frames_of(length), rate=space.rate)
+    if max(whole.size.width, whole.size.height) > LARGEST_SIDE:
+        _unsupported(file.path, f"would be a picture of {whole.size} pixels, which is too large")
+    return LatentHead(
+        space=space,
+        length=length,
+        grid=grid,
+        scale=1.0 if MARKER in file.shapes else _OLDEST_SCALE,
+        film=_noted(file.metadata, whole, space.factor),
+    )
+
+
+def _noted(metadata: Mapping[str, str], whole: FilmNote, factor: int) -> FilmNote:
+    """What our own metadata say; `whole` where there are none, or none that can be true."""
+    try:
+        width, height = map(int, metadata[_NOTE + "size"].split("x"))
+        frames, rate = int(metadata[_NOTE + "frames"]), Fraction(metadata[_NOTE + "frame_rate"])
+    except (KeyError, ValueError, ZeroDivisionError):
+        return whole
+    spare = (whole.size.width - width, whole.size.height - height)
+    fits = all(0 <= less < factor for less in spare)
+    fits &= 0 <= whole.frames - frames < TEMPORAL_FACTOR and 0 < rate <= MOST_RATE
+    return FilmNote(size=Size(width, height), frames=frames, rate=rate) if fits else whole
+
+
+def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Channels, latents, height and width of [1, C, t, h, w], or of a picture's [1, C, h, w]."""
+    if len(shape) == 4:
+        shape = (*shape[:2], 1, *shape[2:])
+    if len(shape) != 5:
+        sides = "x".join(map(str, shape)) or "no"
+        _unsupported(path, f"holds {sides} numbers, which is the shape of no film or picture")
+    batch, channels, length, height, width = shape
+    if not math.prod(shape):
+        raise UnreadableMedia(
+            f"{path.name} holds an empty latent.", hint="Save it again from ComfyUI.", path=path
+        )
+    if batch > 1:
+        raise UnsupportedMedia(
+            f"{path.name} holds {batch} films at once.",
+            hint="Save them one by one: ComfyUI's node Latent From Batch takes one out.",
+            path=path,
+            batch=batch,
+        )
+    return channels, length, height, width
+
+
+def _wrong_channels(path: Path, channels: int) -> NoReturn:
+    other = f", as those of {_OTHERS[channels]}" if channels in _OTHERS else ""
+    raise UnsupportedMedia(
+        f"{path.name} holds latents of {channels} channels{other}; Wan has {_KNOWN}.",
+        hint="Decode it in the program that made it, and open the film here.",
+        path=path,
+        channels=channels,
+    )
+
+
+def _unsupported(path: Path, what: str) -> NoReturn:
+    raise UnsupportedMedia(
+        f"{path.name} {what}.",
+        hint="Choose a latent of Wan 2.1, Wan 2.2 5B or Qwen-Image.",
+        path=path,
+    )
+
+
+def _translated(error: WeightsError, path: Path) -> InputError:
+    """What is wrong with a file, as of a source and not as of a model."""
+    again = "The copy may have failed; get the file again."
+    if isinstance(error, WeightsMissing):
+        return SourceMissing(f"There is no file {path}.", hint="Check the name.", path=path)
+    if isinstance(error, WeightsUnreadable):
+        return SourceUnreadable(error.message, hint=error.hint, path=path)
+    if isinstance(error, WeightsTruncated):
+        return TruncatedMedia(f"{path.name} ends too early.", hint=again, path=path)
+    return UnreadableMedia(
+        error.message.replace("a safetensors file", "a file of latents"), hint=again, path=path
+    )

@@ -1,0 +1,249 @@
+"""What jobs with a Wan VAE need and how much they have to compute; from numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from engine.core.geometry import Size
+from engine.models.planning.memory_phases import Moment, Streamed, most_of
+from engine.models.video_vae.workload import Work
+from engine.models.wan import files
+from engine.models.wan.planning.vae_memory import (
+    STEP,
+    Pass,
+    decode_tiles,
+    decode_way,
+    encode_tiles,
+    encode_way,
+    features_of,
+)
+from engine.models.wan.vae import cost, flops, split
+from engine.models.wan.vae.config import WanConfig
+from engine.protocol.plan import LatentPlan, ModelPlan
+from engine.settings.optimisations import VaeSwitches
+
+__all__ = ["STEP", "Needs", "Pass", "decode_needs", "encode_needs", "latent_needs", "needs"]
+
+_LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
+_SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
+_FRAME_BYTES = 12  # of a frame that is ready to be encoded, for each of its px
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases
+_NOTHING = Streamed(
+    begins=Moment(0), goes_on=(Moment(0),), between=Moment(0), waits=Moment(0), buffers=0
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Bytes of a job with a Wan VAE.
+
+    Attributes:
+        weights: On the device, for as long as the job runs.
+        encode: Beside them, on the device, while the encoder works.
+        decode: The same of the decoder, and while its frames are finished.
+        finishing: The same when frames are finished: what the job holds then, and the picture.
+        hosts: In main memory while each stage works, device or not.
+        waiting: Frames of the source that wait for their result.
+        finished: Frames that are finished at a time.
+        sources: Bytes of those that wait, in main memory too.
+    """
+
+    weights: int
+    encode: int
+    decode: int
+    finishing: int
+    hosts: dict[str, int]
+    waiting: int = 0
+    finished: int = 1
+    sources: int = 0
+
+    @property
+    def device(self) -> int:
+        """Most bytes on the device at once."""
+        return max(self.stages.values())
+
+    @property
+    def host(self) -> int:
+        """Most bytes of main memory at once, device or not."""
+        return max(self.hosts.values()) + self.sources
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
+        return {"encode": self.weights + self.encode, "decode": self.weights + self.decode}
+
+
+@lru_cache(maxsize=4096)
+def needs(model: ModelPlan) -> Needs:
+    """What a job with Wan 2x takes; from numbers alone."""
+    encode, decode = _passes(model)
+    waiting = STEP * (_delay(encode) + _delay(decode))
+    found = _job(encode, encode_way(encode), decode_way(decode))
+    sources = waiting * encode.frame.pixels * _SOURCE_BYTES
+    return replace(found, waiting=waiting, sources=sources)
+
+
+def encode_needs(asked: Pass) -> Needs:
+    """Of a job that only encodes."""
+    return _job(asked, encode_way(asked), _NOTHING)
+
+
+def decode_needs(asked: Pass) -> Needs:
+    """Of a job that only decodes."""
+    return _job(asked, _NOTHING, decode_way(asked))
+
+
+def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
+    """Of both ways, which take turns and share their buffers."""
+    buffers = max(encode.buffers, decode.buffers)
+    frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
+    held = Moment((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
+    canvas = asked.frame.pixels * asked.config.upscale**2
+    ready = held + encode.waits + decode.between + Moment(buffers + decode.result, decode.canvas)
+    other = Moment(buffers - decode.buffers) + held + encode.waits
+    finishing = ready + Moment(_LEAVING_BYTES * canvas)
+    encoding = Moment(buffers - encode.buffers) + held
+    opening, reopening = (Moment(buffers - way.opens) for way in (encode, decode))
+    moments = {
+        "encode": (
+            opening + held + encode.begins,
+            *(encoding + decode.waits + moment for moment in encode.goes_on),
+            Moment(2 * frames + buffers) + held + encode.between + decode.waits,
+        ),
+        "decode": (
+            reopening + held + encode.waits + decode.begins,
+            *(other + moment for moment in decode.goes_on),
+            finishing,
+        ),
+        "finishing": (ready + Moment(2 * _FRAME_BYTES * canvas),),
+    }
+    if encode is _NOTHING:
+        moments["encode"] = (Moment(0),)
+    if decode is _NOTHING:
+        moments["decode"] = moments["finishing"] = (Moment(0),)
+    most = {name: most_of(some, is_card=asked.is_card) for name, some in moments.items()}
+    return Needs(
+        weights=_weights(asked),
+        encode=most["encode"].device,
+        decode=most["decode"].device,
+        finishing=most["finishing"].device,
+        hosts={name: moment.host for name, moment in most.items()},
+    )
+
+
+def _latents(asked: Pass) -> int:
+    """Bytes of latents on their way, and of the moments that they are a half of."""
+    config, count = asked.config, asked.visit if len(encode_tiles(asked)) > 1 else 1
+    positions = asked.frame.pixels // config.spatial_factor**2
+    return 3 * count * positions * config.latent_channels * asked.item
+
+
+def _delay(asked: Pass) -> int:
+    """Latents that wait for their result."""
+    return asked.visit if asked.tile is not None else max(1, asked.slice_frames // STEP)
+
+
+def latent_needs(plan: LatentPlan, size: Size) -> Needs:
+    """Of decoding latents to pictures of a size."""
+    return decode_needs(_latent_pass(plan, size))
+
+
+def latent_work(plan: LatentPlan, size: Size, frames: int) -> float:
+    """Floating-point operations of that."""
+    return frames * decode_work(_latent_pass(plan, size))
+
+
+def work(model: ModelPlan, frames: int) -> float:
+    """Floating-point operations for so many frames."""
+    return sum(stage_work(model, frames).values())
+
+
+def stage_work(model: ModelPlan, frames: int) -> dict[str, float]:
+    """The same, stage by stage."""
+    encode, decode = _passes(model)
+    return {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+
+
+def stage_bytes(model: ModelPlan) -> dict[str, int]:
+    """Bytes on the device while each stage works, weights included."""
+    return needs(model).stages
+
+
+def tiles(model: ModelPlan) -> int:
+    """Tiles of the decoder in a frame."""
+    return len(decode_tiles(_passes(model)[1]))
+
+
+def encode_work(asked: Pass) -> float:
+    """Floating-point operations for a frame of a long shot."""
+    more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
+    return more * _flops(asked.config, asked.frame, asked.switches)[0]
+
+
+def decode_work(asked: Pass) -> float:
+    """The same of decoding."""
+    more = _repeated(asked, decode_tiles(asked), split.decode_cut(asked.config))
+    return more * _flops(asked.config, asked.frame, asked.switches)[1]
+
+
+def _weights(asked: Pass) -> int:
+    return _all_weights(asked.config, asked.dtype, asked.switches)
+
+
+@lru_cache(maxsize=64)
+def _all_weights(config: WanConfig, dtype: str, switches: VaeSwitches) -> int:
+    return cost.weights_bytes(config, dtype, switches)
+
+
+def padded_size(config: WanConfig, size: Size) -> Size:
+    """Size of the frames that are encoded: the next multiple of what the VAE takes."""
+    each = config.spatial_factor
+    return Size(-(-size.width // each) * each, -(-size.height // each) * each)
+
+
+def _latent_pass(plan: LatentPlan, size: Size) -> Pass:
+    config = files.wan_config(plan.vae, plan.model)
+    return Pass(
+        config=config,
+        frame=padded_size(config, size),
+        device=plan.device,
+        dtype=plan.dtype,
+        tile=plan.decode_tile,
+    )
+
+
+def _passes(model: ModelPlan) -> tuple[Pass, Pass]:
+    plan = model.wan
+    if plan is None:
+        raise ValueError(f"{model.model} is not Wan 2x")
+    encode = Pass(
+        config=files.wan_config(plan.vae, model.model),
+        frame=plan.padded,
+        device=model.device,
+        dtype=model.dtype,
+        tile=plan.encode_tile,
+        slice_frames=plan.slice_frames,
+        warm_up=plan.warm_up,
+        parks=plan.parks,
+        switches=model.switches.vae,
+    )
+    drips = len(encode_tiles(encode)) == 1
+    return encode, replace(encode, tile=plan.decode_tile, drips=drips)
+
+
+def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
+    """How often a frame is computed: tiles know more than they show, and may begin early."""
+    if len(boxes) == 1:
+        return 1.0
+    shared = sum(box.outer.size.pixels for box in boxes) / features_of(asked.frame, cut)
+    return shared * (1 + asked.warm_up / asked.visit)
+
+
+@lru_cache(maxsize=256)
+def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
+    """Of encoding and of decoding one frame of a long shot."""
+    frames = 17
+    clip = Work(frames=frames, size=size, switches=switches, slice_frames=STEP)
+    encode, decode = flops.encode_flops(config, clip), flops.decode_flops(config, clip)
+    return encode.total / frames, decode.total / frames

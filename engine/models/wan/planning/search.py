@@ -1,0 +1,94 @@
+"""The fastest way of running Wan 2x that fits: tiles, and what waits where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engine.core.geometry import Size
+from engine.models.planning.search import Room, pairs_within
+from engine.models.planning.tile_sizes import EDGES, smaller_tiles, tilings
+from engine.models.wan import files
+from engine.models.wan.vae import split
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
+from engine.protocol.plan import ModelPlan, WanPlan
+
+
+def fitted(model: ModelPlan, room: Room) -> ModelPlan:
+    """The fastest plan within the budget; the smallest one where none is.
+
+    Args:
+        model: At its largest; what the user chose is the largest there.
+        room: What there is.
+    """
+    if model.wan is None:
+        raise ValueError(f"{model.model} is not Wan 2x")
+    search = _Search(model, model.wan, room)
+    on_card = model.device == "cuda"
+    for parks in (False, True) if on_card else (False,):  # what is parked has a way to go
+        found = search.best(parks=parks)
+        if found is not None:
+            return found
+    return search.smallest(parks=on_card)
+
+
+def warm_up(config: WanConfig) -> int:
+    """Latents that tiles begin early without any change of their pictures."""
+    return max(encode_warm_up(config), decode_warm_up(config))
+
+
+def least_edge(config: WanConfig) -> int:
+    """The smallest edge of a decoded tile, px of the result."""
+    cut = split.decode_cut(config)
+    return max(EDGES[-1], split.least_tile(cut) * cut.factor * config.upscale)
+
+
+def wan_tiles(config: WanConfig, frame: Size) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Tiles of the encoder and of the decoder that are worth trying, the largest first."""
+    cut = split.encode_cut(config)
+    encode = tilings(frame, 2 * cut.halo * cut.factor, cut.factor)
+    cut, canvas = split.decode_cut(config), frame.scaled(config.upscale)
+    factor = cut.factor * config.upscale
+    return encode, tilings(canvas, 2 * cut.halo * factor, factor, least_edge(config))
+
+
+class _Search:
+    """Ways of running one model, and their needs."""
+
+    def __init__(self, model: ModelPlan, plan: WanPlan, room: Room) -> None:
+        self.model, self.plan, self.room = model, plan, room
+        config = files.wan_config(plan.vae, model.model)
+        self.early = warm_up(config)
+        encode, decode = wan_tiles(config, plan.padded)
+        self.encode = smaller_tiles(plan.encode_tile, encode)
+        self.decode = smaller_tiles(plan.decode_tile, decode)
+
+    def best(self, *, parks: bool) -> ModelPlan | None:
+        """The fastest that fits; None where nothing does."""
+        for early in (0, self.early) if self.model.device == "cuda" else (self.plan.warm_up,):
+            base = replace(self.plan, warm_up=early, parks=parks)
+            found = list(self._tiled(base))
+            if found:
+                return min(found, key=self.room.seconds)
+        return None
+
+    def smallest(self, *, parks: bool) -> ModelPlan:
+        """The way that takes least, whether it fits or not."""
+        base = replace(self.plan, warm_up=self.early, parks=parks)
+        return self._with(base, self.encode[-1], self.decode[-1])
+
+    def _tiled(self, base: WanPlan) -> Iterator[ModelPlan]:
+        """In pairs of tiles of encoder and decoder that fit, of which none beats another."""
+
+        def tiled(first: int, second: int) -> ModelPlan:
+            return self._with(base, self.encode[first], self.decode[second])
+
+        def fits(first: int, second: int) -> bool:
+            return self.room.holds(tiled(first, second))
+
+        for pair in pairs_within(len(self.encode), len(self.decode), fits):
+            yield tiled(*pair)
+
+    def _with(self, base: WanPlan, encode: Size | None, decode: Size | None) -> ModelPlan:
+        return replace(self.model, wan=replace(base, encode_tile=encode, decode_tile=decode))

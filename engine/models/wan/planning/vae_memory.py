@@ -1,0 +1,222 @@
+"""What the Wan VAEs need while shots stream through them; from numbers alone.
+
+As `streams` and `tiled` of that family take and give back memory, in their order: whoever changes
+that there changes it here. The tests compare both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from engine.core.geometry import Size
+from engine.models.planning.memory_phases import Moment, Streamed
+from engine.models.video_vae.memory_ledger import ITEM
+from engine.models.video_vae.memory_peak import Peak
+from engine.models.wan.vae import cost, split
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
+from engine.settings.optimisations import VaeSwitches
+
+STEP = 4  # frames of a latent
+_STEADY = 13  # frames: from the third slice on memory does not grow
+_COLOURS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """How a VAE works on shots.
+
+    Attributes:
+        config: Of the VAE.
+        frame: Size of the frames that are encoded, or would be.
+        device: "cpu" or "cuda".
+        dtype: Number format.
+        tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
+            whole frames.
+        slice_frames: At a time.
+        warm_up: Latents that tiles begin early; 0 where they go on with a carry.
+        parks: The carry of whole frames waits in main memory while tiles are visited.
+        switches: Optimisations.
+        drips: Latents come to the decoder one by one, as they do where the encoder has no tiles.
+    """
+
+    config: WanConfig
+    frame: Size
+    device: str
+    dtype: str
+    tile: Size | None = None
+    slice_frames: int = STEP
+    warm_up: int = 0
+    parks: bool = False
+    switches: VaeSwitches = field(default_factory=VaeSwitches)
+    drips: bool = False
+
+    @property
+    def visit(self) -> int:
+        """Latents that a tile is visited for, at most."""
+        return split.LATENTS_PER_VISIT + max(1, self.slice_frames // STEP) - 1
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number."""
+        return ITEM[self.dtype]
+
+    @property
+    def is_card(self) -> bool:
+        """Whether the device has memory of its own."""
+        return self.device == "cuda"
+
+
+@lru_cache(maxsize=512)
+def encode_way(asked: Pass) -> Streamed:
+    """Of encoding."""
+    config, boxes, whole = asked.config, encode_tiles(asked), _work(asked, asked.frame)
+    if len(boxes) == 1:
+        return _whole(cost.encode_peak(config, whole))
+    cut = split.encode_cut(config)
+    high = cost.encode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
+    features = STEP // cut.time * features_of(asked.frame, cut) * cost.encoded_features(config)
+    early = min(asked.warm_up, encode_warm_up(config))
+    frames = STEP * asked.frame.pixels * _COLOURS * asked.item
+    halves = _Halves(
+        low=cost.encode_low_peak(config, whole),
+        high=high,
+        taken=frames,
+        given=features * asked.item,
+        early=(early + 1) * frames if early else 0,  # slices wait as a whole
+        tiles=len(boxes),
+        share=_share(asked, boxes, cut),
+    )
+    visit, low, held = _tiled(asked, halves)
+    results = Moment(0, asked.visit * halves.given)
+    early_and_carries = held + Moment(*_handed_on(asked, halves.low))
+    return Streamed(
+        begins=Moment(0),
+        goes_on=(visit, low + results),
+        between=early_and_carries,
+        waits=early_and_carries,
+        buffers=max(high.window, halves.low.window),
+    )
+
+
+@lru_cache(maxsize=512)
+def decode_way(asked: Pass) -> Streamed:
+    """Of decoding."""
+    config, boxes, whole = asked.config, decode_tiles(asked), _work(asked, asked.frame)
+    if len(boxes) == 1:
+        return _whole(cost.decode_peak(config, whole), is_alone=asked.drips)
+    cut = split.decode_cut(config)
+    high = cost.decode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
+    features = STEP // cut.time * features_of(asked.frame, cut) * cost.decoded_features(config)
+    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
+    taken = features * asked.item
+    halves = _Halves(
+        low=cost.decode_low_peak(config, whole),
+        high=high,
+        taken=taken,
+        given=frames * asked.item,
+        early=min(asked.warm_up, decode_warm_up(config)) * taken,
+        tiles=len(boxes),
+        share=_share(asked, boxes, cut),
+    )
+    visit, low, held = _tiled(asked, halves)
+    fresh, handed_on = Moment(0, asked.visit * taken), Moment(*_handed_on(asked, halves.low))
+    waits = Moment(halves.low.carry) + fresh if asked.drips else handed_on
+    return Streamed(
+        begins=Moment(0),
+        goes_on=(visit + Moment(halves.low.result), low + fresh),
+        between=held + handed_on,
+        waits=held + waits,
+        buffers=max(high.window, halves.low.window),
+        canvas=asked.visit * halves.given,
+        result=halves.low.result,
+    )
+
+
+def _whole(found: Peak, *, is_alone: bool = False) -> Streamed:
+    """Of whole frames; with slices that come alone the result of the one before has gone."""
+    return Streamed(
+        begins=Moment(found.first),
+        goes_on=(Moment(found.later - (found.before if is_alone else 0)),),
+        between=Moment(found.carry),
+        waits=Moment(found.carry),
+        buffers=found.window,
+        opens=found.opens,
+        result=found.result,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Halves:
+    """Both halves of a way, and what passes.
+
+    Attributes:
+        low: What whole frames go through.
+        high: What a tile goes through.
+        taken: Bytes for each latent that tiles take, of whole frames.
+        given: The same that they give.
+        early: Bytes that tiles take once more.
+        tiles: How many.
+        share: Of a frame that is one tile.
+    """
+
+    low: Peak
+    high: Peak
+    taken: int
+    given: int
+    early: int
+    tiles: int
+    share: float
+
+
+def _tiled(asked: Pass, halves: _Halves) -> tuple[Moment, Moment, Moment]:
+    """While tiles are visited, while the low half works, and what is kept between both."""
+    low, high = halves.low, halves.high
+    window = max(low.window, high.window)
+    others = halves.tiles if asked.is_card else halves.tiles - 1
+    waiting = 0 if asked.warm_up else high.carry * others
+    kept = 0 if asked.warm_up else high.carry * halves.tiles
+    latents = max(1, asked.slice_frames // STEP)
+    beginning = 1 + 1 / (STEP * latents) if asked.warm_up else 1  # one more where a clip begins
+    entries = round(beginning * latents * halves.taken * halves.share)
+    passing = asked.visit * (halves.taken + halves.given)
+    tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
+    visit = Moment(tile + entries, passing + halves.early + waiting)
+    whole = Moment(low.later + window - low.window, halves.early + kept)
+    return visit + Moment(*_handed_on(asked, low)), whole, Moment(0, halves.early + kept)
+
+
+def _handed_on(asked: Pass, low: Peak) -> tuple[int, int]:
+    """Bytes of what the low half hands on while tiles are visited: on the device, on the host."""
+    return (0, low.carry) if asked.parks else (low.carry, 0)
+
+
+def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
+    return boxes[0].outer.size.pixels / features_of(asked.frame, cut)
+
+
+def features_of(frame: Size, cut: split.Cut) -> int:
+    """Features of a frame where encoder or decoder is cut."""
+    return frame.pixels // cut.factor**2
+
+
+def encode_tiles(asked: Pass) -> list[split.TileBox]:
+    """Tiles of a frame that is encoded."""
+    return split.encode_tiles(asked.config, asked.frame, asked.tile)
+
+
+def decode_tiles(asked: Pass) -> list[split.TileBox]:
+    """Tiles of a frame that is decoded."""
+    return split.decode_tiles(asked.config, asked.frame, asked.tile)
+
+
+def _work(asked: Pass, size: Size) -> cost.Work:
+    return cost.Work(
+        frames=_STEADY + asked.slice_frames,
+        size=size,
+        switches=asked.switches,
+        slice_frames=asked.slice_frames,
+        dtype=asked.dtype,
+        device="cuda" if asked.device == "cuda" else "cpu",
+    )

@@ -1,0 +1,1 @@
+"""The Wan VAEs: plain and fast variant, streaming, tiling, memory."""

@@ -1,0 +1,104 @@
+"""What only the fast form of the Wan VAEs is made of: its norm, patches, stages with a shortcut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.video_vae.context import Flow, Part
+from engine.models.wan.vae.fast_shortcuts import Shortcut
+from engine.ops.norm.rms_norm import rms_norm_silu
+
+_LEAST_LENGTH = 1e-12
+
+
+class RmsNorm:
+    """Each position by the length of its channels, with SiLU behind it or not.
+
+    Args:
+        gamma: [C], float32 or float64 whatever the precision of the frames.
+    """
+
+    def __init__(self, gamma: Tensor) -> None:
+        self._gamma = gamma
+
+    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+        """Write the normalised frames into `out`, a view of some buffer."""
+        if flow.switches.fused_norm:
+            rms_norm_silu(frames, self._gamma, out, silu=silu, kernels=flow.switches.kernels)
+        else:
+            out.copy_(self._in_steps(frames, silu=silu))
+
+    def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
+        """As the plain form does it."""
+        gamma = self._gamma[:, None, None]
+        length = torch.linalg.vector_norm(frames, dim=1, keepdim=True, dtype=gamma.dtype)
+        scale = len(gamma) ** 0.5 / length.clamp(min=_LEAST_LENGTH)
+        normed = (frames * scale * gamma).to(frames.dtype)
+        return F.silu(normed) if silu else normed
+
+
+class Patches:
+    """Squares of 2x2 pixels side by side as channels: 4 * colour + 2 * column + row."""
+
+    name = "patches"
+
+    def run(self, flow: Flow) -> None:
+        """[T, C, 2h, 2w] -> [T, 4C, h, w]."""
+        frames = flow.take()
+        count, colours, height, width = frames.shape
+        folded = flow.workspace.fresh((count, 4 * colours, height // 2, width // 2))
+        for row, column in _PLACES:
+            folded[:, 2 * column + row :: 4] = frames[:, :, row::2, column::2]
+        flow.put(folded)
+
+
+class Pictures:
+    """The way back from patches, of Wan 2.2 or of the decoder that enlarges.
+
+    Args:
+        columns_first: Whether the offset of the column is the slower index, as in Wan 2.2.
+    """
+
+    name = "pictures"
+
+    def __init__(self, *, columns_first: bool) -> None:
+        self._strides = (1, 2) if columns_first else (2, 1)
+
+    def run(self, flow: Flow) -> None:
+        """[T, 4C, h, w] -> [T, C, 2h, 2w]."""
+        folded = flow.take()
+        count, channels, height, width = folded.shape
+        frames = flow.workspace.fresh((count, channels // 4, 2 * height, 2 * width))
+        rows, columns = self._strides
+        for row, column in _PLACES:
+            frames[:, :, row::2, column::2] = folded[:, rows * row + columns * column :: 4]
+        flow.put(frames)
+
+
+_PLACES = tuple((row, column) for row in range(2) for column in range(2))
+
+
+class Bridged:
+    """A stage of Wan 2.2: its parts, and a shortcut around all of them.
+
+    Args:
+        name: Module path.
+        parts: In order.
+        shortcut: From what goes in to what comes out.
+    """
+
+    def __init__(self, name: str, parts: Sequence[Part[Flow]], shortcut: Shortcut) -> None:
+        self.name = name
+        self._parts, self._shortcut = parts, shortcut
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        kept = self._shortcut.before(flow)
+        for part in self._parts:
+            part.run(flow)
+        self._shortcut.add(kept, flow)
+        flow.put(flow.take(), self.name)

@@ -1,0 +1,117 @@
+"""Up and down between the stages of the fast form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.video_vae.causal_conv import Conv
+from engine.models.video_vae.context import Flow
+from engine.ops.conv.frame_conv import FrameConv
+from engine.ops.conv.temporal_conv import memory_format
+
+
+class Downsampler:
+    """Half the height and width, and then, where told, of 1 + 2n frames the n + 1.
+
+    A clip's frame 0 stays as it is; each later one is made of two frames and the one before.
+
+    Args:
+        name: Module path.
+        space: 3x3 with stride 2, zeros to the right and below.
+        time: Three taps with stride 2, nothing before a clip; None leaves time alone.
+    """
+
+    def __init__(self, name: str, space: Conv, time: Conv | None) -> None:
+        self.name = name
+        self._space, self._time = space, time
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        frames = self._space.of(flow.take(), flow)
+        if self._time is not None:
+            later = self._time.of(frames, flow)
+            frames = torch.cat([frames[:1], later]) if flow.carry.first else later
+        flow.put(frames, self.name)
+
+
+class Enlarger(Protocol):
+    """Nearest neighbours and a 3x3 convolution: in steps, or `upsample_conv.NearestFold`."""
+
+    channels: int  # of the result
+
+    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
+        """Enlarge frames [T, C, h, w] into `out` [T, channels, 2h, 2w], of any strides."""
+        ...
+
+
+class SteppedEnlarger:
+    """As the specification has it: every pixel four times, then the convolution.
+
+    Args:
+        conv: 3x3, of single frames.
+        channels: Of its result.
+
+    Memory: four times the source and the result; where it is chunked those of one frame.
+    """
+
+    def __init__(self, conv: FrameConv, channels: int) -> None:
+        self._conv = conv
+        self.channels = channels
+
+    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
+        """Enlarge frames; see `Enlarger`."""
+        step = 1 if chunked else len(frames)
+        for start in range(0, len(frames), step):
+            part = slice(start, start + step)
+            large = F.interpolate(frames[part], scale_factor=2.0, mode="nearest")
+            out[part] = self._conv.run(large)
+
+
+class Upsampler:
+    """Where told, of n + 1 frames the 1 + 2n, and then twice the height and width.
+
+    A clip's frame 0 stays as it is; those behind it are a clip of their own, with zeros before it.
+
+    Args:
+        name: Module path.
+        time: Three taps, to the channels of the earlier and of the later frame; None leaves time
+            alone. It is `late`: frame 0 never comes there.
+        space: Nearest neighbours and 3x3.
+
+    Memory: the result, and what time makes of the source.
+    """
+
+    def __init__(self, name: str, time: Conv | None, space: Enlarger) -> None:
+        self.name = name
+        self._time, self._space = time, space
+
+    def run(self, flow: Flow) -> None:
+        """Work on the stream."""
+        source = flow.take()
+        count, _, height, width = source.shape
+        if self._time is not None:
+            count = 2 * count - (1 if flow.carry.first else 0)
+        result = flow.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
+        chunked = flow.switches.chunked_upsampling
+        for frames, places in self._frames(source, flow):
+            self._space.write(frames, result[places], chunked=chunked)
+        flow.put(result, self.name)
+
+    def _frames(self, source: Tensor, flow: Flow) -> Iterator[tuple[Tensor, slice]]:
+        """What is enlarged, and the places of the result that it goes to."""
+        if self._time is None:
+            yield source, slice(None)
+            return
+        head = 1 if flow.carry.first else 0
+        if head:
+            yield source[:1], slice(0, 1)
+        if len(source) == head:
+            return
+        both = self._time.of(source[head:], flow)
+        for half, frames in enumerate(both.chunk(2, dim=1)):
+            yield frames.contiguous(memory_format=memory_format(both)), slice(head + half, None, 2)

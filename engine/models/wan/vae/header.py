@@ -1,0 +1,36 @@
+"""Which Wan VAE an open file holds, by the names and shapes in its head. Loads no torch."""
+
+from __future__ import annotations
+
+from engine.core.errors import ExtraKeys, WrongModel
+from engine.model_files.formats.open_weights import WeightsFile
+from engine.models.identify import WAN_VAES, recognise
+from engine.models.wan.vae.config import WanConfig, infer_wan_config
+from engine.models.wan.vae.keymap import wan_keys
+
+
+def wan_config_of(file: WeightsFile) -> WanConfig:
+    """The configuration of the VAE in an open file.
+
+    Raises:
+        WrongModel: It holds another model, or a variant that we do not know.
+        ExtraKeys: One part stands in it under two names.
+        UnknownKeys: Its sizes are impossible.
+    """
+    looks_like = recognise(file.shapes)
+    if looks_like not in WAN_VAES:
+        raise WrongModel(
+            f"{file.path.name} is {looks_like or 'another model'}, not a Wan VAE.",
+            hint="Choose the VAE of Wan 2.1, Wan 2.2 or Wan 2x.",
+            path=str(file.path),
+            looks_like=looks_like,
+        )
+    try:
+        names = wan_keys(file.shapes).published(file.shapes)
+    except ValueError as err:
+        raise ExtraKeys(
+            f"{file.path.name} has a part of the model twice, under two names.",
+            hint="Choose the published file of this model, or download it again.",
+            path=str(file.path),
+        ) from err
+    return infer_wan_config({ours: file.shapes[name] for ours, name in names.items()})

@@ -1,0 +1,80 @@
+"""A Wan VAE from its file, in the plain or the fast form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Union
+
+import torch
+
+from engine.model_files.formats.open_weights import open_weights
+from engine.models.load import FiniteWeights, check_keys, check_numbers, fill, shapes_of
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae.header import wan_config_of
+from engine.models.wan.vae.keymap import wan_keys
+from engine.models.wan.vae.plain import WanVae
+from engine.settings.optimisations import VaeSwitches
+
+if TYPE_CHECKING:
+    from engine.models.wan.vae.fast import FastWanVae
+
+Form = Literal["plain", "fast"]
+Wan = Union[WanVae, "FastWanVae"]
+
+FORMS: tuple[Form, ...] = ("plain", "fast")
+
+
+def load_wan(
+    path: Path,
+    *,
+    form: Form,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    switches: VaeSwitches | None = None,
+    config: WanConfig | None = None,
+) -> Wan:
+    """Read the weights strictly; the model is ready for inference.
+
+    Args:
+        path: Safetensors file or .pth, with the names of Wan, ComfyUI or diffusers, in any
+            floating-point format.
+        form: "plain" reads like the specification, "fast" gives the same sooner.
+        device: Where it computes.
+        dtype: What it computes in; the file's numbers are converted once.
+        switches: Optimisations of the fast form; None: the usual ones.
+        config: None reads it off the file.
+
+    Raises:
+        WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged,
+        UnsafeWeights: No file of these formats, not whole, or more than a list of tensors.
+        WrongModel: A whole file, but of another model.
+        MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
+        WrongNumbers: Tensors of whole numbers, or with numbers that are infinite or none, be it
+            only in `dtype`.
+
+    Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
+    """
+    with open_weights(path) as file:
+        config = config or wan_config_of(file)
+        keys = wan_keys(file.shapes)
+        with torch.device("meta"):
+            plain = WanVae(config)
+        check_numbers(file)
+        if form == "plain":
+            fill(plain, FiniteWeights(file, keys, device=device, dtype=dtype), path)
+            return plain.eval()
+        weights = FiniteWeights(file, keys)
+        check_keys(shapes_of(plain), weights.shapes, path)
+        return _fast(config, weights, device, dtype, switches or VaeSwitches())
+
+
+def _fast(
+    config: WanConfig,
+    weights: FiniteWeights,
+    device: str | torch.device,
+    dtype: torch.dtype,
+    switches: VaeSwitches,
+) -> FastWanVae:
+    from engine.models.wan.vae.fast import FastWanVae
+
+    return FastWanVae(config, weights, device=device, dtype=dtype, switches=switches)

@@ -1,0 +1,197 @@
+"""The local half of a Wan VAE over tiles of a shot that comes bit by bit.
+
+Tiles are exact (see `split`), so nothing is blended: each shows its own part of the frame. A tile
+is visited when some slices are there and goes through all of them, so that its carry moves to
+the device and back once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.models.video_vae.frame_slices import check_finite, cut
+from engine.models.video_vae.slicing import slices
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
+from engine.models.wan.vae.split import (
+    LATENTS_PER_VISIT,
+    TileBox,
+    decode_cut,
+    encode_cut,
+)
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.pinned import pins
+
+Done = Callable[[int, Tensor], None]
+"""Told of each tile that is done: its number, and the last of its results [C, h, w]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What a local half takes and gives; entries are its frames or its features.
+
+    Attributes:
+        name: For people.
+        half: The computation, for entries [T, C, y, x] of one slice.
+        device: Where it computes.
+        dtype: In which numbers.
+        entry: Pixels of an entry for each feature, on each side.
+        result: The same of what it gives.
+        given: How many results come of so many entries, counted from the start of a clip.
+        each: Entries of a latent; the first one of a clip has one.
+        slice_latents: Latents of a slice; the first one of a clip has one more.
+        early: Entries that a tile takes once more before fresh ones; 0: it goes on with its carry.
+    """
+
+    name: str
+    half: Callable[[Tensor, Carry], tuple[Tensor, Carry]]
+    device: torch.device
+    dtype: torch.dtype
+    entry: int
+    result: int
+    given: Callable[[int], int]
+    each: int
+    slice_latents: int
+    early: int
+
+
+def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
+    """The encoder's local half: frames to features; a longer warm-up than needed is cut short."""
+    early = min(warm_up, encode_warm_up(vae.config))
+    cut, step = encode_cut(vae.config), vae.config.temporal_factor
+    return Way(
+        name="encoder",
+        half=vae.encode_high,
+        device=vae.device,
+        dtype=vae.dtype,
+        entry=cut.factor,
+        result=1,
+        given=lambda frames: -(-frames // cut.time),
+        each=step,
+        slice_latents=slice_latents,
+        early=step * early + 1 if early else 0,  # begins with the last frame of a latent
+    )
+
+
+def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
+    """The decoder's local half: features to frames; as `encode_way`."""
+    cut = decode_cut(vae.config)
+    each = vae.config.temporal_factor // cut.time
+    return Way(
+        name="decoder",
+        half=vae.decode_high,
+        device=vae.device,
+        dtype=vae.dtype,
+        entry=1,
+        result=cut.factor * vae.config.upscale,
+        given=lambda features: max(0, 1 + cut.time * (features - 1)),
+        each=each,
+        slice_latents=slice_latents,
+        early=each * min(warm_up, decode_warm_up(vae.config)),
+    )
+
+
+class TiledHalf:
+    """Takes every tile through what came since its last visit.
+
+    Attributes:
+        shown: What each tile shows, in pixels of the result.
+
+    Memory: on the device one tile of a slice, and its carry. On the host the entries and results
+    of a visit, and the carries of all tiles or, where tiles begin early, the entries for that.
+    """
+
+    def __init__(self, way: Way, tiles: Sequence[TileBox]) -> None:
+        self.shown = [tile.inner.scaled(way.result) for tile in tiles]
+        self._way, self._tiles = way, tiles
+        self._carries = [Carry() for _ in tiles]
+        self._past: list[Tensor] = []  # [y, x, C] each, and so are the fresh ones
+        self._fresh: list[Tensor] = []
+        self._seen = 0  # entries of earlier visits
+
+    def take(self, entries: Tensor) -> None:
+        """Keep entries [T, C, y, x] until all tiles have seen them."""
+        lying = entries.permute(0, 2, 3, 1)
+        pinned = pins(self._way.device)
+        host = torch.empty(lying.shape, dtype=self._way.dtype, pin_memory=pinned)
+        self._fresh += host.copy_(lying).unbind()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough is there for a visit."""
+        return -(-len(self._fresh) // self._way.each) >= LATENTS_PER_VISIT
+
+    @property
+    def due(self) -> int:
+        """Results that a visit gives."""
+        given = self._way.given
+        return given(self._seen + len(self._fresh)) - given(self._seen)
+
+    def visit(self, done: Done, *, last: bool) -> Tensor:
+        """Take all tiles through what is there.
+
+        Args:
+            done: Told of each tile.
+            last: The shot ends with it.
+
+        Returns:
+            [due, C, H, W] on the host, in channels last.
+
+        Raises:
+            NumericOverflow: A number is infinite or none.
+        """
+        way, known = self._way, [*self._past, *self._fresh]
+        canvas: Tensor | None = None
+        for index, box in enumerate(self.shown):
+            for start, part in self._through(index, known, last):
+                canvas = self._canvas_for(part) if canvas is None else canvas
+                cut(canvas, box)[start : start + len(part)] = part.cpu()
+            done(index, part[-1])
+            del part  # before the next tile begins
+        self._seen += len(self._fresh)
+        self._fresh, self._past = [], known[-way.early :] if way.early else []
+        if canvas is None:
+            raise ValueError("nothing is due")
+        return canvas
+
+    def _canvas_for(self, part: Tensor) -> Tensor:
+        last = self.shown[-1]
+        shape = (self.due, part.shape[1], last.bottom, last.right)
+        return torch.empty(shape, dtype=part.dtype, memory_format=torch.channels_last)
+
+    def _through(self, index: int, known: list[Tensor], last: bool) -> Iterator[tuple[int, Tensor]]:
+        """One tile through entries from its last visit on, or from a little before it.
+
+        Yields:
+            Number of the first result, and results [T, C, h, w] of what the tile shows.
+        """
+        way, tile = self._way, self._tiles[index]
+        window = tile.inside.scaled(way.result)
+        carry = Carry() if way.early else self._taken(index)
+        start = self.due - way.given(len(known)) if way.early else 0  # below 0: those before
+        ends = last or bool(way.early)
+        size = way.each * way.slice_latents
+        for begin, end in slices(len(known), size, begins=carry.first):
+            carry = carry.handed_over(last=ends and end == len(known))
+            results, carry = way.half(self._entries(known[begin:end], tile), carry)
+            part = cut(results, window)[max(0, -start) :]
+            start += len(results)
+            if len(part):
+                check_finite(part, way.name)
+                yield start - len(part), part
+        if not way.early:
+            self._carries[index] = carry.moved("cpu")
+
+    def _entries(self, known: list[Tensor], tile: TileBox) -> Tensor:
+        """Entries [T, C, y, x] of one tile, in channels last."""
+        box = tile.outer.scaled(self._way.entry)
+        parts = [entry[box.y : box.bottom, box.x : box.right] for entry in known]
+        return torch.stack(parts).permute(0, 3, 1, 2)
+
+    def _taken(self, index: int) -> Carry:
+        """A tile's carry on the device, which alone holds its frames: they go one by one."""
+        return self._carries[index].handed_over().moved(self._way.device)

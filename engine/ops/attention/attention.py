@@ -1,0 +1,178 @@
+"""The only attention that models call: softmax(q k') v by whichever backend works here and is best.
+
+A backend works where it was run and found right, never by a version. `auto` is the fastest that was
+measured on this device; inexact ones are in question for it only where the caller allows them.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from engine.core.errors import FeatureMissing
+from engine.ops.attention import flash, sage, sdpa, speed, trial, xformers
+from engine.ops.attention.backend import Backend
+
+_log = logging.getLogger(__name__)
+
+AUTO = "auto"
+
+# Best guess first; torch's own choice is the one that others have to beat.
+_TABLE = (*sdpa.BACKENDS, *flash.BACKENDS, *xformers.BACKENDS, *sage.BACKENDS)
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in _TABLE}
+
+_REFUSED: set[tuple[str, torch.Size, torch.Size]] = set()  # what `auto` took, but failed
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    backend: str = AUTO,
+    scale: float | None = None,
+    allow_inexact: bool = False,
+) -> Tensor:
+    """Attend within each window: softmax(scale q k') v.
+
+    The first call of `auto` for a device, dtype, width of heads and rounded length measures, unless
+    that was done before; call it once before a CUDA graph is captured.
+
+    Args:
+        q: [N, heads, Q, d]: N windows of one shape, text tokens behind the others. Any strides but
+            the last; `[N, Q, heads, d]` in memory suits every backend.
+        k: [N, heads, L, d].
+        v: [N, heads, L, d].
+        backend: A name of BACKENDS, or "auto".
+        scale: Factor of the scores; None: 1 / sqrt(d).
+        allow_inexact: `auto` may take a backend that rounds more than the dtype does.
+
+    Returns:
+        [N, heads, Q, d].
+
+    Raises:
+        FeatureMissing: The chosen backend does not work on this device, or not for these windows.
+
+    Memory: the result; never all scores of a long window, whatever the backend.
+    """
+    where = q.device, q.dtype, q.shape[-1]
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if backend == AUTO:
+        name = _fastest(*where, speed.rounded(k.shape[-2], q.device), allow_inexact)
+        return _or_by_torch(name, (q, k, v), scale)
+    require(backend, *where)
+    try:
+        return BACKENDS[backend].run(q, k, v, scale)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as err:  # errors of optional packages have no common base
+        reason = trial.reason_of(err, BACKENDS[backend])
+        raise _missing(backend, f"windows of {k.shape[-2]} tokens: {reason}", where) from err
+
+
+def working(device: torch.device | str, dtype: torch.dtype, head_dim: int) -> tuple[str, ...]:
+    """Names of the backends that were run here and found right, best guess first."""
+    where = _full(device), dtype, head_dim
+    return tuple(name for name, backend in BACKENDS.items() if not trial.fault_of(backend, *where))
+
+
+def fastest(
+    device: torch.device | str,
+    dtype: torch.dtype,
+    head_dim: int,
+    length: int,
+    *,
+    allow_inexact: bool = False,
+) -> str:
+    """Name of what `auto` means for windows of so many tokens: measured once for each machine."""
+    device = _full(device)
+    return _fastest(device, dtype, head_dim, speed.rounded(length, device), allow_inexact)
+
+
+def require(name: str, device: torch.device | str, dtype: torch.dtype, head_dim: int) -> None:
+    """Refuse a backend that does not work here.
+
+    Raises:
+        FeatureMissing: The hint names the nearest that does.
+        ValueError: There is no backend of that name.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"no attention backend is called {name!r}")
+    where = _full(device), dtype, head_dim
+    fault = trial.fault_of(BACKENDS[name], *where)
+    if fault:
+        raise _missing(name, f"this machine: {fault}", where)
+
+
+def error_of(
+    name: str,
+    device: torch.device | str,
+    dtype: torch.dtype,
+    head_dim: int,
+    shape: trial.Shape = (1, 4, 512, 512),
+) -> float:
+    """RMS of a backend's error in units of the exact result's, measured now.
+
+    Args:
+        name: Of BACKENDS; what it raises where it cannot run goes on.
+        device: Where.
+        dtype: Of q, k and v.
+        head_dim: Channels of a head.
+        shape: Windows, heads, queries, keys.
+    """
+    return trial.error_of(BACKENDS[name], _full(device), dtype, head_dim, shape)
+
+
+@cache
+def _fastest(
+    device: torch.device, dtype: torch.dtype, head_dim: int, length: int, allow_inexact: bool
+) -> str:
+    found = [BACKENDS[name] for name in working(device, dtype, head_dim)]
+    quick = [x for x in found if (x.is_exact or allow_inexact) and x.name != "math"]
+    problem = speed.Problem(device=device, dtype=dtype, head_dim=head_dim, length=length)
+    kind = "any" if allow_inexact else "exact"
+    return (
+        speed.choose(problem, quick, kind) if quick else "math"
+    )  # slow, but nothing can refuse it
+
+
+def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) -> Tensor:
+    """By a backend that was measured; should it not take these very windows, by torch itself."""
+    kind = name, qkv[0].shape, qkv[1].shape
+    if kind not in _REFUSED:
+        try:
+            return BACKENDS[name].run(*qkv, scale)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as err:  # errors of optional packages have no common base
+            if name == "sdpa":
+                raise
+            _log.warning("attention by torch's own choice, %s refuses %s: %s", *kind[:2], err)
+            _REFUSED.add(kind)
+    return BACKENDS["sdpa"].run(*qkv, scale)
+
+
+def _missing(name: str, fault: str, where: tuple[torch.device, torch.dtype, int]) -> FeatureMissing:
+    others = tuple(other for other in working(*where) if other != name)
+    return FeatureMissing(
+        f"Attention by {name!r} does not work on {fault}.",
+        hint=f"Choose {_nearest(name, others)!r} or 'auto'.",
+        backend=name,
+    )
+
+
+def _nearest(name: str, others: tuple[str, ...]) -> str:
+    """The first of the same family, else the first."""
+    family = name.partition("-")[0].rstrip("0123456789")
+    return next((other for other in others if other.startswith(family)), (*others, "math")[0])
+
+
+def _full(device: torch.device | str) -> torch.device:
+    """The device with its number, as tensors have it."""
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

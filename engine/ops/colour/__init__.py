@@ -1,0 +1,1 @@
+"""Colour correction of a result against its source."""

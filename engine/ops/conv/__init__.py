@@ -1,0 +1,1 @@
+"""Causal and folded convolutions over frames."""

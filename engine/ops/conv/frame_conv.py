@@ -1,0 +1,209 @@
+"""A causal convolution over frames whose past is either folded away or lies in front of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from engine.ops.conv import folds
+from engine.ops.conv.temporal_conv import Form, Taps, laid_out
+
+Past = Literal["copies", "zeros", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvShape:
+    """How a convolution lies on its frames.
+
+    Before a clip stand copies of its frame 0, or frames of zeros, or nothing: then the first
+    output is that of the first frames that are enough for one.
+    """
+
+    padding: int = 1  # zeros on each side of height and width
+    time_stride: int = 1
+    space_stride: int = 1
+    past: Past = "copies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvOptions:
+    """How a convolution is computed; every combination gives the same result but for rounding."""
+
+    dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
+    form: Form  # see `Taps`
+    fold: bool = True  # make the tables of `FrameConv.run_first`
+    winograd: bool = False  # two output frames from four products instead of six (more rounding)
+
+
+class FrameConv:
+    """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 on frames [T, I, H, W].
+
+    Two ways in, both equal: `run` on frames that have their `history` in front; `run_first` on the
+    first frames of a clip, whose past is folded into the weights (docs/vae-folds.md): taps on
+    copies of frame 0 are summed, taps on zeros left out. One frame alone then needs one convolution
+    in two dimensions.
+
+    Args:
+        weight: On the device, in the precision in which folds are computed.
+        bias: [O].
+        shape: Padding and strides.
+        options: Precision, form, folds.
+
+    Memory: the weights; for the fold of copies one tap more, and again once an image came.
+    """
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor, shape: ConvShape, options: ConvOptions
+    ) -> None:
+        self._shape, self._options = shape, options
+        self._bias = bias.to(options.dtype)
+        self._all = self._taps(weight, self._bias)
+        self._fold = options.fold
+        self._image: Taps | None = None
+        self._older: Taps | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
+        self._winograd: list[Taps] | None = None
+        if self._all.reach == 1:
+            return
+        kept = self._all.weight
+        self._past = self._view(kept[:, :, :-1], None)
+        self._oldest = self._view(kept[:, :, :1], None)
+        self._newest = self._view(kept[:, :, -1:], self._bias)
+        if options.fold and self._head == 2:
+            self._older = self._older_taps(weight)
+        if options.winograd and shape.time_stride == 1:
+            tables = folds.temporal_winograd(weight).unsqueeze(3)
+            self._winograd = [self._taps(table, None) for table in tables]
+
+    @property
+    def history(self) -> int:
+        """Frames of the past that lie in front of the frames given to `run`."""
+        return max(0, self._all.reach - self._shape.time_stride)
+
+    @property
+    def lead(self) -> int:
+        """Frames that stand for the past of a clip where nothing is folded."""
+        return 0 if self._shape.past == "none" else self._all.reach - 1
+
+    @property
+    def folds(self) -> bool:
+        """Whether `run_first` works."""
+        return self._fold or self.lead == 0
+
+    def past(self, frames: Tensor) -> Tensor:
+        """A frame [1, I, H, W] of the past of a clip that begins with these frames."""
+        if self._shape.past == "copies":
+            return frames[:1]
+        return frames.new_zeros(1, 1, 1, 1).expand(1, *frames.shape[1:])
+
+    def tail(self, window: Tensor) -> Tensor:
+        """The last `history` frames of a window, from the past where it is shorter than that."""
+        count = self.history
+        if window.shape[0] >= count:
+            return window[window.shape[0] - count :]
+        if self._shape.past == "copies":
+            return window[:1].expand(count, -1, -1, -1)
+        return torch.cat([self.past(window), window])
+
+    def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
+        if self._winograd is not None and self._all.steps(frames.shape[0]) > 1:
+            return self._run_winograd(frames, self._winograd, into)
+        return self._all.apply(frames, into)
+
+    def run_first(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """Convolve the first frames [T, I, H, W] of a clip; add to `into` when it is given.
+
+        Raises:
+            ValueError: The tables of the fold were not made.
+        """
+        if self.lead == 0:
+            return self.run(frames, into)
+        if not self._fold:
+            raise ValueError("made without the first-frame fold")
+        if frames.shape[0] == 1:
+            self._image = self._image or self._image_taps()
+            return self._image.apply(frames, into)
+        if self._older is not None and self._all.adds_up(frames.dtype):
+            return self._added_first(frames, self._older, into)
+        parts = [self._image_taps().apply(frames[:1])]
+        if self._older is not None:
+            parts.append(self._second_taps(self._older).apply(frames[:2]))
+        if self._all.steps(frames.shape[0]):
+            parts.append(self.run(frames))
+        found = torch.cat(parts)
+        return found if into is None else into.add_(found)
+
+    @property
+    def _head(self) -> int:
+        """Outputs of a clip that see its past."""
+        return 2 if self._shape.time_stride == 1 else 1
+
+    def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
+        """The first frames by sums; copies of frame 0 count the same for both first outputs."""
+        into = self._newest.apply(frames, into)
+        if self._shape.past == "zeros":
+            older.apply(frames[:-1], into[1:])
+            if into.shape[0] > 2:
+                self._oldest.apply(frames[:-2], into[2:])
+            return into
+        into[:2].add_(older.apply(frames[:1]))
+        if into.shape[0] > 2:
+            self._past.apply(frames[:-1], into[2:])
+        return into
+
+    def _run_winograd(self, frames: Tensor, tables: list[Taps], into: Tensor | None) -> Tensor:
+        """F(2, 3) over time: outputs in pairs; a last odd one by its three taps."""
+        steps = self._all.steps(frames.shape[0])
+        even = steps - steps % 2
+        d0, d1, d2, d3 = (_contiguous(frames[k : k + even - 1 : 2]) for k in range(4))
+        outer, last = tables[0].apply(d0 - d2), tables[3].apply(d1 - d3)
+        plus, minus = tables[1].apply(d1 + d2), tables[2].apply(d2 - d1)
+        result = _empty_like(outer, steps)
+        result[0:even:2] = outer.add_(plus).add_(minus)
+        result[1:even:2] = plus.sub_(minus).sub_(last)
+        result[:even] += self._bias[:, None, None]
+        if steps > even:
+            result[even:] = self._all.apply(frames[even:])
+        return result if into is None else into.add_(result)
+
+    def _image_taps(self) -> Taps:
+        """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
+
+        The sum is kept for images; a film needs it once a clip.
+        """
+        if self._shape.past == "zeros":
+            return self._newest
+        exact = torch.promote_types(self._options.dtype, torch.float32)
+        return self._taps(self._all.weight.to(exact).sum(2, keepdim=True), self._bias)
+
+    def _older_taps(self, weight: Tensor) -> Taps:
+        if self._shape.past == "zeros":
+            return self._view(self._all.weight[:, :, 1:2], None)
+        return self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
+
+    def _second_taps(self, older: Taps) -> Taps:
+        """Of output 1: what frame 0 counts and W2, side by side so that the sum is rounded once."""
+        weight = torch.cat([older.weight, self._newest.weight], dim=2)
+        return self._taps(weight, self._bias)
+
+    def _taps(self, weight: Tensor, bias: Tensor | None) -> Taps:
+        return self._view(laid_out(weight.to(self._options.dtype), self._options.form), bias)
+
+    def _view(self, weight: Tensor, bias: Tensor | None) -> Taps:
+        shape = self._shape
+        stride = (shape.time_stride, shape.space_stride)
+        return Taps(weight, bias, padding=shape.padding, stride=stride, form=self._options.form)
+
+
+def _contiguous(frames: Tensor) -> Tensor:
+    """Every second frame, made dense in its layout."""
+    last = frames.stride(1) == 1
+    return frames.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def _empty_like(frames: Tensor, count: int) -> Tensor:
+    """`count` frames in the layout of `frames`."""
+    return frames.new_empty_strided((count, *frames.shape[1:]), frames.stride())

@@ -1,0 +1,103 @@
+"""Puts twins in the place of linear layers of a model that has no numbers yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+
+from engine.ops.linear import fp8, gguf
+from engine.ops.linear.formats import PRODUCTS
+from engine.ops.linear.quantized_linear import TwinLinear
+
+# Formats of files whose tensors stay as they are; `dtypes` of a file name them so.
+STORED: frozenset[str] = frozenset(fp8.FORMATS) | frozenset(gguf.BLOCKS)
+
+
+def swap_linears(model: nn.Module, kinds: Mapping[str, str]) -> None:
+    """Replace linear layers by twins, on the meta device and without numbers.
+
+    The names of weights and biases stay: what a file calls `NAME.weight` belongs to the twin
+    there. Twins of STORED formats get what the file has, by assigning it; those of PRODUCTS round
+    a dense weight when told to `take` it, and their scales are buffers that no file has.
+
+    Args:
+        model: Built on the meta device.
+        kinds: Path of a layer -> a name out of STORED or PRODUCTS.
+
+    Raises:
+        ValueError: A layer that is none, or whose sizes do not suit the format; a mistake in the
+            caller.
+    """
+    for path, kind in kinds.items():
+        owner, _, leaf = path.rpartition(".")
+        linear = model.get_submodule(path)
+        if not isinstance(linear, nn.Linear):
+            raise ValueError(f"{path} is {type(linear).__name__}, not a linear layer")
+        setattr(model.get_submodule(owner), leaf, twin_of(linear, kind))
+
+
+def twin_of(linear: nn.Linear, kind: str) -> TwinLinear:
+    """A twin of the same sizes on the meta device.
+
+    Raises:
+        ValueError: The sizes do not suit the format, or there is none of that name.
+    """
+    build = _builder(kind)
+    if not suits(linear, kind):
+        raise ValueError(f"{linear.in_features} to {linear.out_features} cannot be {kind}")
+    with torch.device("meta"):
+        return build(linear.in_features, linear.out_features, linear.bias is not None)
+
+
+def suits(linear: nn.Linear, kind: str) -> bool:
+    """Whether the sizes of a layer are possible in a format."""
+    sides = linear.in_features, linear.out_features
+    if kind in gguf.BLOCKS:
+        return sides[0] * sides[1] % gguf.BLOCKS[kind].values == 0
+    multiple = PRODUCTS[kind].multiple if kind in PRODUCTS else 1
+    return all(side % multiple == 0 for side in sides)
+
+
+def stored_kinds(model: nn.Module, dtypes: Mapping[str, str]) -> dict[str, str]:
+    """Which layers of a model a file has in formats that stay as they are.
+
+    Args:
+        model: With plain linear layers.
+        dtypes: Of the file's tensors, under the names of the model.
+
+    Returns:
+        For `swap_linears`.
+    """
+    found = {path: dtypes.get(f"{path}.weight", "") for path in _linears(model)}
+    return {path: kind for path, kind in found.items() if kind in STORED}
+
+
+def product_kinds(model: nn.Module, product: str, within: str = "blocks.") -> dict[str, str]:
+    """Which layers of a model are to multiply in a narrow format: those whose sizes allow it.
+
+    Args:
+        model: With plain linear layers.
+        product: A name out of PRODUCTS.
+        within: How their paths begin; what is outside is small, and the ends of the model.
+
+    Returns:
+        For `swap_linears`.
+    """
+    linears = _linears(model).items()
+    return {p: product for p, one in linears if p.startswith(within) and suits(one, product)}
+
+
+def _linears(model: nn.Module) -> dict[str, nn.Linear]:
+    return {path: one for path, one in model.named_modules() if isinstance(one, nn.Linear)}
+
+
+def _builder(kind: str) -> Callable[[int, int, bool], TwinLinear]:
+    if kind in gguf.BLOCKS:
+        return lambda into, out, bias: gguf.GgufLinear(into, out, kind, bias=bias)
+    if kind in fp8.FORMATS:
+        return lambda into, out, bias: fp8.Fp8Linear(into, out, kind, bias=bias)
+    if kind in PRODUCTS:
+        return lambda into, out, bias: PRODUCTS[kind](into, out, bias=bias)
+    raise ValueError(f"there is no format {kind!r}")

@@ -1,0 +1,1 @@
+"""Normalisation layers and the elementwise passes around them."""

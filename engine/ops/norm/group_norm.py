@@ -1,0 +1,229 @@
+"""GroupNorm and SiLU in one pass over the frames, with statistics that can be put together.
+
+The statistics of each frame (its mean and squared deviations a group) come apart from their use,
+so that a tile can be normalised with those of the whole frame. This is the torch form, for every
+device, and the twin of the kernels in `engine.ops.kernels.group_norm`, which take its place on a
+card where `kernels` is true and they can.
+
+Frames are [T, C, H, W], best with the channels innermost in memory (channels last); a view of a
+larger buffer will do, contiguous frames too, only slower. float64 is computed in float64,
+everything else in float32, rounded once at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.ops.kernels import group_norm
+from engine.ops.kernels.group_norm import Grid, GroupNormKernels
+from engine.ops.norm.cache_blocks import (
+    blocks,
+    rows_of,
+    scratch_of,
+    work_dtype,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """What GroupNorm has to know of frames, or of a part of each.
+
+    Attributes:
+        count: Numbers behind each mean: pixels x channels of a group.
+        mean: [T, G] float64.
+        m2: [T, G] float64, sum of the squared deviations from `mean`.
+    """
+
+    count: int
+    mean: Tensor
+    m2: Tensor
+
+    def merge(self, other: Moments) -> Moments:
+        """Moments of two parts together, in either order (Chan, Golub and LeVeque, 1979)."""
+        count = self.count + other.count
+        away = other.mean - self.mean
+        mean = self.mean + away * (other.count / count)
+        m2 = self.m2 + other.m2 + away.square() * (self.count * (other.count / count))
+        return Moments(count, mean, m2)
+
+
+def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
+    """Mean and squared deviations of each frame and group.
+
+    Args:
+        x: [T, C, H, W].
+        groups: Divides C.
+        kernels: Use the kernels where they can.
+
+    Memory: a block of 2 MiB; on other devices than the CPU one frame in float32.
+    """
+    frames, channels, height, width = x.shape
+    _check(x, groups)
+    found = group_norm.find(x, groups) if kernels else None
+    if found is not None:
+        return _moments_on_card(x, *found)
+    rows, scratch = rows_of(x), scratch_of(x)
+    shape = (2, frames, -(-height // rows), channels)
+    parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
+    for t in range(frames):
+        for part, block in enumerate(blocks(x[t], rows)):
+            _moments_of_block(block, scratch, parts[:, t, part])
+    mean, m2 = parts.view(*shape[:3], groups, -1)
+    last = height - rows * (shape[2] - 1)
+    return combine((rows * width, last * width), mean, m2)
+
+
+def combine(counts: tuple[int, int], mean: Tensor, m2: Tensor) -> Moments:
+    """Put the moments of many parts together at once, in float64.
+
+    Args:
+        counts: Numbers behind each mean: of every part but the last, of the last.
+        mean: [T, P, G, N]: P parts of each frame, each group in N pieces of the same size.
+        m2: Likewise.
+    """
+    parts, pieces = mean.shape[1], mean.shape[3]
+    count = counts[0] * (parts - 1) + counts[1]
+    weight = torch.full((parts, 1, 1), counts[0], dtype=torch.float64, device=mean.device)
+    weight[-1] = counts[1]
+    whole = (mean * weight).sum((1, 3), keepdim=True) / (count * pieces)
+    m2 = (m2 + (mean - whole).square() * weight).sum((1, 3))
+    return Moments(count * pieces, whole[:, 0, :, 0], m2)
+
+
+def scale_and_shift(
+    moments: Moments, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """What GroupNorm multiplies each channel of a frame with, and then adds.
+
+    Args:
+        moments: Of T frames and G groups.
+        weight: [C].
+        bias: [C].
+        eps: Added to the variance.
+
+    Returns:
+        Scale and shift, each [T, C]: float64 where `weight` is, float32 otherwise.
+    """
+    size = weight.numel() // moments.mean.shape[1]
+    inverse = (moments.m2 / moments.count + eps).rsqrt()
+    scale = inverse.repeat_interleave(size, 1) * weight
+    shift = bias - moments.mean.repeat_interleave(size, 1) * scale
+    dtype = work_dtype(weight.dtype)
+    return scale.to(dtype), shift.to(dtype)
+
+
+def normalise(
+    x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: bool, kernels: bool = False
+) -> None:
+    """Write `x * scale + shift` into `out`, through SiLU if wanted.
+
+    Args:
+        x: [T, C, H, W].
+        scale: [T, C].
+        shift: [T, C].
+        out: Shape of x; may be x itself, or a view of a larger buffer.
+        silu: Apply SiLU.
+        kernels: Use the kernels where they can.
+
+    Memory: as group_moments for half precision; nothing for float32 and float64 on the CPU.
+    """
+    _check(x, 1, out)
+    if kernels and _normalised_on_card(x, out, (scale, shift), silu):
+        return
+    rows = rows_of(x)
+    scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
+    for t in range(x.shape[0]):
+        factors = scale[t][:, None, None], shift[t][:, None, None]
+        for block, target in zip(blocks(x[t], rows), blocks(out[t], rows), strict=True):
+            _normalise_block(block, factors, (target, scratch), silu)
+
+
+def group_norm_silu(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    out: Tensor,
+    *,
+    silu: bool = True,
+    kernels: bool = False,
+) -> None:
+    """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together."""
+    _check(x, groups, out)
+    affine = weight, bias
+    if kernels and _done_on_card(x, out, groups, (affine, eps), silu):
+        return
+    moments = group_moments(x, groups, kernels=kernels)
+    scale, shift = scale_and_shift(moments, weight, bias, eps)
+    normalise(x, scale, shift, out, silu=silu, kernels=kernels)
+
+
+def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
+    if x.shape[1] % groups:
+        raise ValueError(f"{x.shape[1]} channels do not come in {groups} groups")
+    if out is not None and out.shape != x.shape:
+        raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
+
+
+def _moments_on_card(x: Tensor, card: GroupNormKernels, grid: Grid) -> Moments:
+    mean, m2 = card.moments(x, grid)
+    counts = grid.per_block * grid.group, grid.in_last * grid.group
+    return combine(counts, mean[..., None], m2[..., None])
+
+
+def _normalised_on_card(x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool) -> bool:
+    """Whether the kernel did it; false: nothing was done."""
+    if out.dtype != x.dtype or any(f.dtype != torch.float32 for f in factors):
+        return False
+    groups = x.shape[1] // math.gcd(x.shape[1], 8)  # does not matter here
+    found = group_norm.find(x, groups, out)
+    if found is not None:
+        card, grid = found
+        card.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
+    return found is not None
+
+
+def _done_on_card(
+    x: Tensor,
+    out: Tensor,
+    groups: int,
+    affine: tuple[tuple[Tensor, Tensor], float],
+    silu: bool,
+) -> bool:
+    """Whether the kernels did all of it; false: nothing was done."""
+    found = group_norm.find(x, groups, out) if out.dtype == x.dtype else None
+    if found is not None:
+        card, grid = found
+        card.normalise((x, out), grid, card.scale_and_shift(x, grid, *affine), silu)
+    return found is not None
+
+
+def _moments_of_block(block: Tensor, scratch: Tensor, found: Tensor) -> None:
+    """Write the mean and the squared deviations of each channel of [C, h, W] into [2, C]."""
+    work = scratch[:, : block.shape[1]]
+    if block.dtype == work.dtype:
+        mean = torch.mean(block, (1, 2), out=found[0])
+        torch.sub(block, mean[:, None, None], out=work)
+    else:
+        mean = torch.mean(work.copy_(block), (1, 2), out=found[0])
+        work.sub_(mean[:, None, None])
+    torch.sum(work.square_(), (1, 2), out=found[1])
+
+
+def _normalise_block(
+    block: Tensor, factors: tuple[Tensor, Tensor], into: tuple[Tensor, Tensor | None], silu: bool
+) -> None:
+    target, scratch = into
+    work = target if scratch is None else scratch[:, : block.shape[1]]
+    source = block if block.dtype == work.dtype else work.copy_(block)
+    torch.addcmul(factors[1], source, factors[0], out=work)
+    if silu:
+        F.silu(work, inplace=True)
+    if work is not target:
+        target.copy_(work)

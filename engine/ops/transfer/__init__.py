@@ -1,0 +1,1 @@
+"""Transfers between host and device: pinned memory, weight streaming, tile canvas."""

@@ -1,0 +1,86 @@
+"""Host memory that a card reads by itself while the processor does something else.
+
+Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import Any
+
+import torch
+
+from engine.ops.torch_flags import current
+
+logger = logging.getLogger(__name__)
+
+_cuda: Any = torch.cuda  # its runtime has no types
+_registered: dict[int, int] = {}  # bytes by address
+
+
+def registered_bytes() -> int:
+    """Main memory that is pinned now by `HostBytes`; from any thread."""
+    return sum(tuple(_registered.values()))
+
+
+def pins(device: torch.device) -> bool:
+    """Whether what a device reads and writes is to be in memory that it reaches by itself."""
+    return device.type == "cuda" and current().pinned_transfers
+
+
+class HostBytes:
+    """A stretch of main memory, pinned where the device is a card and the system allows it.
+
+    torch's own pinned memory comes in powers of two, which would waste up to half of it; ordinary
+    memory that is registered afterwards has exactly the size that was asked for. It is released
+    with this object at the latest.
+
+    Args:
+        nbytes: How many.
+        device: Who reads it.
+        pin: Whether to pin it at all.
+
+    Attributes:
+        flat: uint8 [nbytes], uninitialised at first.
+    """
+
+    def __init__(self, nbytes: int, device: torch.device, *, pin: bool = True) -> None:
+        self.flat = torch.empty(nbytes, dtype=torch.uint8)
+        self._unpin: weakref.finalize[..., HostBytes] | None = None
+        if pin and nbytes and pins(device) and _register(self.flat, device):
+            self._unpin = weakref.finalize(self, _unregister, self.flat.data_ptr(), device)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether copies from it run beside the processor."""
+        return self._unpin is not None and self._unpin.alive
+
+    def release(self) -> None:
+        """Unpin it once no copy is under way; tensors that look at it stay valid."""
+        if self._unpin is not None:
+            self._unpin()
+
+
+def _register(flat: torch.Tensor, device: torch.device) -> bool:
+    status = int(_cuda.cudart().cudaHostRegister(flat.data_ptr(), flat.nbytes, 0))
+    if status:
+        logger.warning("%d bytes could not be pinned (CUDA error %d)", flat.nbytes, status)
+        _swallow(device)
+    else:
+        _registered[flat.data_ptr()] = flat.nbytes
+    return status == 0
+
+
+def _unregister(address: int, device: torch.device) -> None:
+    _cuda.synchronize(device)
+    _cuda.cudart().cudaHostUnregister(address)
+    _registered.pop(address, None)
+
+
+def _swallow(device: torch.device) -> None:
+    """Let torch find the error of a refused call, which it would blame on its next kernel."""
+    try:
+        torch.zeros(1, device=device).add_(1)
+    except RuntimeError as err:
+        logger.debug("as expected: %s", err)

@@ -1,0 +1,278 @@
+"""Finished tiles leave the device: rounded there, copied beside the computation, added on the host.
+
+The weights of a tile are whole numbers and make 65535 at every pixel (tiling.blend.shares). A
+value v within [0, 1] times a weight W is at most W, also after rounding, because W is a whole
+number; so the sum of all rounded tiles is at most 65535 and 16 bits never run over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core.errors import NumericOverflow
+from engine.core.geometry import Box, Size
+from engine.ops.torch_flags import current
+
+Bits = Literal[8, 16]
+_WHITE: dict[int, int] = {8: 255, 16: 65535}
+_UNDER_WAY = 2  # pieces on their way to the host at a time
+
+
+class Sink(Protocol):
+    """What takes finished parts of tiles."""
+
+    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None) -> None:
+        """Take one part: [T, 3, window.height, window.width] in [-1, 1], not clipped.
+
+        Args:
+            part: Some frames of a tile, without what is outside of its window.
+            window: Where it lies on the canvas.
+            start: Its first frame.
+            weight: [height, width] float32, whole numbers up to 65535; None: 65535 everywhere.
+        """
+        ...
+
+    def check(self) -> None:
+        """Say, after the last part of a tile, whether all its numbers were numbers."""
+        ...
+
+
+class TileSink:
+    """A clip on the host in 8 or 16 bits, put together of tiles.
+
+    Each value differs from the blend of the same tiles in exact arithmetic by at most 0.52 codes
+    for each tile that counts there (half a code of rounding, the rest float32), of 65535 codes.
+    Out of range is clipped before it is blended. 8 bits are for tiles that share nothing.
+
+    Memory: the canvas, 3 * bits / 8 bytes for each pixel of each frame, on the host. On a CUDA
+    device also two parts in pinned host memory, and on the device the codes of at most three
+    parts and one frame of a part in float32 and int32.
+    """
+
+    def __init__(self, frames: int, size: Size, *, bits: Bits = 16) -> None:
+        # int16 adds as uint16 does, bit for bit, and torch has no sums of uint16
+        dtype = torch.uint8 if bits == 8 else torch.int16
+        self._canvas = torch.zeros((frames, size.height, size.width, 3), dtype=dtype)
+        self._white = _WHITE[bits]
+        self._way: _Way | None = None
+        self._is_finite: Tensor | None = None
+        self._narrow = ""
+
+    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
+        """Round on the part's device and send to the canvas; see Sink.
+
+        Raises:
+            ValueError: 8 bits have no weights: what is rounded to 8 bits cannot be blended.
+        """
+        if weight is not None and self._white != _WHITE[16]:
+            raise ValueError("tiles that share pixels leave the device in 16 bits")
+        self._look_at(part)
+        codes = quantised(part, self._white if weight is None else weight, self._canvas.dtype)
+        place = _Place(start, window, adds=weight is not None)
+        if self._way is None:
+            self._way = _way_from(part.device, self._arrive)
+        self._way.send(codes, place)
+
+    def check(self) -> None:
+        """Raise if a part since the last check had a value that is no number.
+
+        One number is read back from the device, so this waits for all of its work so far.
+
+        Raises:
+            NumericOverflow: infinite or not a number; the planner takes a wider format.
+        """
+        is_finite, self._is_finite = self._is_finite, None
+        if is_finite is None or bool(is_finite):
+            return
+        raise NumericOverflow(
+            f"The decoder's numbers grew too large for {self._narrow}.",
+            hint="Choose bfloat16 or float32 for the decoder.",
+            dtype=self._narrow,
+        )
+
+    def result(self) -> Tensor:
+        """The clip [T, H, W, 3], uint8 or uint16, on the host; waits for parts under way.
+
+        Raises:
+            NumericOverflow: As `check`.
+        """
+        self.check()
+        if self._way is not None:
+            self._way.finish()
+            self._way = None  # it knows this sink: the canvas would wait for the garbage collector
+        is_deep = self._canvas.dtype == torch.int16
+        return self._canvas.view(torch.uint16) if is_deep else self._canvas
+
+    def _look_at(self, part: Tensor) -> None:
+        """Note on the device whether all is finite: one reading pass, nothing is waited for."""
+        least, most = torch.aminmax(part.detach())
+        is_finite = torch.isfinite(least) & torch.isfinite(most)
+        self._is_finite = is_finite if self._is_finite is None else self._is_finite & is_finite
+        self._narrow = str(part.dtype).removeprefix("torch.")
+
+    def _arrive(self, codes: Tensor, place: _Place) -> None:
+        box = place.window
+        frames = self._canvas[place.start : place.start + len(codes)]
+        target = frames[:, box.y : box.bottom, box.x : box.right]
+        if place.adds:
+            target += codes
+        else:
+            target.copy_(codes)
+
+
+class FloatSink:
+    """A clip as float frames [T, 3, H, W] on the device of its tiles: for exact comparisons.
+
+    Memory: the canvas in the dtype of the tiles.
+    """
+
+    def __init__(self, frames: int, size: Size) -> None:
+        self._shape = (frames, 3, size.height, size.width)
+        self._canvas: Tensor | None = None
+
+    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
+        """Add a part, times its weight; see Sink."""
+        if self._canvas is None:
+            self._canvas = part.new_zeros(self._shape)
+        frames = self._canvas[start : start + len(part)]
+        target = frames[..., window.y : window.bottom, window.x : window.right]
+        target += part if weight is None else part * (weight.to(part) / _WHITE[16])
+
+    def check(self) -> None:
+        """Nothing: infinite values stay visible in the result."""
+
+    def result(self) -> Tensor:
+        """The clip [T, 3, H, W].
+
+        Raises:
+            ValueError: No tile was added.
+        """
+        if self._canvas is None:
+            raise ValueError("no tile was added")
+        return self._canvas
+
+
+def quantised(part: Tensor, weight: Tensor | int, dtype: torch.dtype) -> Tensor:
+    """Values times a weight as whole numbers, channels last, on the part's own device.
+
+    Args:
+        part: [T, 3, H, W] in [-1, 1], any float dtype; clipped.
+        weight: What 1 becomes: a number, or for each pixel [H, W] float32 whole numbers.
+        dtype: torch.uint8, or torch.int16 for the bits of uint16.
+
+    Returns:
+        [T, H, W, 3], contiguous.
+    """
+    frames = part.permute(0, 2, 3, 1)
+    codes = torch.empty(frames.shape, dtype=dtype, device=part.device)
+    factor = weight[..., None].to(part.device) if isinstance(weight, Tensor) else weight
+    for frame, into in zip(frames, codes, strict=True):
+        values = frame.to(torch.float32, memory_format=torch.contiguous_format, copy=True)
+        values.mul_(0.5).add_(0.5).clamp_(0, 1).mul_(factor).round_()
+        into.copy_(values.to(torch.int32))  # int32 to int16 keeps the bits; float32 would not
+    return codes
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a part goes on the canvas, and whether something may be there already."""
+
+    start: int
+    window: Box
+    adds: bool
+
+
+Arrive = Callable[[Tensor, _Place], None]
+
+
+class _Way(Protocol):
+    """How codes come from the device to the host."""
+
+    def send(self, codes: Tensor, place: _Place) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def _way_from(device: torch.device, arrive: Arrive) -> _Way:
+    beside = device.type == "cuda" and current().copy_stream
+    return _CopyStream(device, arrive) if beside else _HereAlready(arrive)
+
+
+class _HereAlready:
+    """The processor's own tiles are where they belong; other devices are waited for."""
+
+    def __init__(self, arrive: Arrive) -> None:
+        self._arrive = arrive
+
+    def send(self, codes: Tensor, place: _Place) -> None:
+        self._arrive(codes.cpu(), place)
+
+    def finish(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A part in pinned memory; valid once `done` has happened."""
+
+    buffer: Tensor
+    pinned: Tensor  # the buffer, shaped as codes
+    codes: Tensor
+    place: _Place
+    done: torch.cuda.Event
+
+
+class _CopyStream:
+    """Copies into pinned memory on a stream of its own, while the device computes the next part.
+
+    Not yet run on a card; tested with streams that copy as late as they are allowed to.
+
+    Memory: two pinned buffers as large as the largest part; a third part waits for the first.
+    """
+
+    def __init__(self, device: torch.device, arrive: Arrive) -> None:
+        self._device = device
+        self._arrive = arrive
+        cuda: Any = torch.cuda  # its streams and events have no types
+        self._stream = cuda.Stream(device)
+        self._event = cuda.Event
+        self._buffers = [_pinned(0) for _ in range(_UNDER_WAY)]
+        self._under_way: deque[_UnderWay] = deque()
+
+    def send(self, codes: Tensor, place: _Place) -> None:
+        if len(self._under_way) == _UNDER_WAY:
+            self._receive()
+        buffer, pinned = self._free_buffer(codes)
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            pinned.copy_(codes, non_blocking=True)
+            done = self._event()
+            done.record(self._stream)
+        self._under_way.append(_UnderWay(buffer, pinned, codes, place, done))
+
+    def finish(self) -> None:
+        while self._under_way:
+            self._receive()
+
+    def _receive(self) -> None:
+        """Wait for the oldest part; until then its codes are held, so nobody overwrites them."""
+        part = self._under_way.popleft()
+        part.done.synchronize()
+        self._arrive(part.pinned, part.place)
+        self._buffers.append(part.buffer)
+
+    def _free_buffer(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        buffer = self._buffers.pop(0)
+        if buffer.nbytes < codes.nbytes:
+            buffer = _pinned(codes.nbytes)
+        return buffer, buffer[: codes.nbytes].view(codes.dtype).view(codes.shape)
+
+
+def _pinned(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8, pin_memory=current().pinned_transfers)

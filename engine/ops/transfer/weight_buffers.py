@@ -1,0 +1,158 @@
+"""Buffers on a device that blocks of weights take turns in, and how they get there.
+
+Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.ops.transfer.flat_storage import FlatTensors
+from engine.ops.transfer.pinned import HostBytes
+
+_cuda: Any = torch.cuda  # its streams have no types
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Tensors of a module that visit the device.
+
+    Attributes:
+        tensors: Which, and their layout.
+        host: The whole copy on the host, ready to go; None: put together at each visit.
+        views: The tensors in each buffer that the block has been in.
+    """
+
+    tensors: FlatTensors
+    host: HostBytes | None = None
+    views: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def tensors_in(self, slot: Slot) -> list[Tensor]:
+        """Its tensors in a buffer."""
+        if slot.index not in self.views:
+            self.views[slot.index] = self.tensors.views(slot.flat)
+        return self.views[slot.index]
+
+    def write(self, flat: Tensor) -> None:
+        """Put it together in bytes on the host."""
+        if self.host is None:
+            self.tensors.pack(flat)
+        else:
+            flat[: self.tensors.nbytes].copy_(self.host.flat)
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One buffer on the device.
+
+    Attributes:
+        block: Index of what is in it, or on its way; None: nothing.
+        busy: Whether somebody works with it.
+        staging: Where a block without a whole copy on the host is put together.
+        filled, released: When the last copy into it, and the last work with it, are done.
+    """
+
+    index: int
+    flat: Tensor
+    block: int | None = None
+    busy: bool = False
+    staging: HostBytes | None = None
+    filled: torch.cuda.Event | None = None
+    released: torch.cuda.Event | None = None
+
+
+class HereBuffers:
+    """Buffers on the processor: a copy is done when it was asked for."""
+
+    def __init__(self, device: torch.device, blocks: Mapping[int, Block], count: int) -> None:
+        self.device = device
+        size = max((block.tensors.nbytes for block in blocks.values()), default=0)
+        self.slots = [
+            Slot(index, torch.empty(size, dtype=torch.uint8, device=device))
+            for index in range(min(count, len(blocks)))
+        ]
+
+    def pin(self, blocks: Mapping[int, Block], most_bytes: int) -> None:
+        """Keep the first blocks ready on the host, in no more bytes than these."""
+        for block in blocks.values():
+            most_bytes -= block.tensors.nbytes
+            if most_bytes < 0:
+                break
+            block.host = HostBytes(block.tensors.nbytes, self.device)
+            block.tensors.pack(block.host.flat)
+            block.tensors.settle(block.host.flat)
+
+    def copy(self, block: Block, slot: Slot) -> None:
+        """Fill a buffer that nobody works with."""
+        block.write(slot.flat)
+
+    def wait(self, slot: Slot) -> None:
+        """Work that is asked for from now on finds the buffer filled."""
+
+    def release(self, slot: Slot) -> None:
+        """Work that was asked for so far is the last to read it."""
+
+    def close(self) -> None:
+        """Give everything back."""
+        for slot in self.slots:
+            if slot.staging is not None:
+                slot.staging.release()
+        self.slots = []
+
+
+class CardBuffers(HereBuffers):
+    """Buffers on a card, filled by a stream of its own beside the computing.
+
+    A copy waits for the last work with its buffer, and work waits for its copy, both on the card:
+    the host runs ahead of either.
+    """
+
+    def __init__(self, device: torch.device, blocks: Mapping[int, Block], count: int) -> None:
+        super().__init__(device, blocks, count)
+        self._copies: torch.cuda.Stream = _cuda.Stream(device)
+        self._copies.wait_stream(torch.cuda.current_stream(device))  # earlier users of the memory
+
+    def pin(self, blocks: Mapping[int, Block], most_bytes: int) -> None:
+        """Keep the first blocks ready, and if not all, pin a place to put the others together."""
+        size = max((slot.flat.nbytes for slot in self.slots), default=0)
+        if sum(block.tensors.nbytes for block in blocks.values()) > most_bytes:
+            pin = size * len(self.slots) <= most_bytes
+            most_bytes -= size * len(self.slots)
+            for slot in self.slots:
+                slot.staging = HostBytes(size, self.device, pin=pin)
+        super().pin(blocks, most_bytes)
+
+    def copy(self, block: Block, slot: Slot) -> None:
+        """Have a buffer filled as soon as the work with it is done."""
+        source = block.host or slot.staging
+        if source is None:
+            raise ValueError("a block that is not on the host needs a place to be put together")
+        if source is slot.staging:
+            if slot.filled is not None:
+                slot.filled.synchronize()  # the card still reads what was put together last
+            block.write(source.flat)
+        if slot.released is not None:
+            self._copies.wait_event(slot.released)
+        size = block.tensors.nbytes
+        with torch.cuda.stream(self._copies):
+            slot.flat[:size].copy_(source.flat[:size], non_blocking=True)
+        slot.filled = self._copies.record_event()
+
+    def wait(self, slot: Slot) -> None:
+        """The computing stream waits for the copy."""
+        if slot.filled is not None:
+            torch.cuda.current_stream(self.device).wait_event(slot.filled)
+
+    def release(self, slot: Slot) -> None:
+        """The next copy waits for the computing stream."""
+        slot.released = torch.cuda.current_stream(self.device).record_event()
+
+    def close(self) -> None:
+        """Give everything back once the card is done with it."""
+        torch.cuda.synchronize(self.device)
+        super().close()

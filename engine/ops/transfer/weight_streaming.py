@@ -1,0 +1,244 @@
+"""Weights that stay in main memory or in a mapped file and visit the device when they are used.
+
+Two or three buffers on the device take turns. While the device computes with one block, the next
+one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
+runs one step after the other: the file's numbers are converted block by block.
+
+Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from engine.ops.torch_flags import current
+from engine.ops.transfer.flat_storage import FlatTensors, put_tensor
+from engine.ops.transfer.residency import resident_blocks
+from engine.ops.transfer.weight_buffers import (
+    Block,
+    CardBuffers,
+    HereBuffers,
+    Slot,
+)
+
+_USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+Happening = Literal["copy", "begin", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """Something the host did: for pictures of the schedule, and tests.
+
+    Attributes:
+        what: A copy was issued, work with a block began, or all of it was issued.
+        block: Index of the block.
+        slot: Buffer on the device.
+        at: s of time.perf_counter(); on a card the thing itself happens later.
+    """
+
+    what: Happening
+    block: int
+    slot: int
+    at: float
+
+
+class WeightStream:
+    """Gives each of some modules its weights on the device for as long as it works.
+
+    Used by one thread at a time.
+
+    Args:
+        modules: The blocks in the order of use; their tensors are on the host, mapped or not.
+        device: Where they compute.
+        resident: So many blocks stay on the device, see `resident_blocks`.
+        buffers: Blocks on the device beside those.
+        dtype: Parameters of usual floating-point types become this on their way; buffers and
+            narrower formats stay as they are. None: all stay as they are.
+        pin_bytes: Most host memory for copies that are ready to go (on a card: pinned ones); the
+            caller knows how much there is.
+        keep_on_host: Names of tensors that are streamed in resident blocks too.
+        trace: Told everything that the host does; may be set later.
+
+    Memory: on the device the resident blocks and `buffers` times the largest streamed one; on the
+        host what is pinned, and for a card `buffers` times the largest one where not all are.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        *,
+        device: str | torch.device,
+        resident: int,
+        buffers: int = 2,
+        dtype: torch.dtype | None = None,
+        pin_bytes: int = 0,
+        keep_on_host: Callable[[str], bool] | None = None,
+        trace: Callable[[StreamEvent], None] | None = None,
+    ) -> None:
+        if buffers < 1 or resident < 0:
+            raise ValueError(f"{buffers} buffers, {resident} resident blocks")
+        self.device, self._dtype, self.trace = torch.device(device), dtype, trace
+        self._count = len(modules)
+        self._hooks: list[RemovableHandle] = []
+        stay = resident_blocks(len(modules), resident)
+        with torch.inference_mode(mode=False), torch.no_grad():
+            blocks = {
+                index: self._take_in(module, keep_on_host or _nothing if index in stay else _all)
+                for index, module in enumerate(modules)
+            }
+            self._blocks = {index: block for index, block in blocks.items() if block is not None}
+            beside = self.device.type == "cuda" and current().weights_stream
+            kind = CardBuffers if beside else HereBuffers
+            self._buffers = kind(self.device, self._blocks, buffers)
+            self._buffers.pin(self._blocks, pin_bytes)
+
+    @property
+    def streamed(self) -> tuple[int, ...]:
+        """Blocks of which something is streamed, in the order of use."""
+        return tuple(self._blocks)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of the buffers on the device."""
+        return sum(slot.flat.nbytes for slot in self._buffers.slots)
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Host memory that is pinned."""
+        held = [block.host for block in self._blocks.values()]
+        held += [slot.staging for slot in self._buffers.slots]
+        return sum(host.flat.nbytes for host in held if host is not None and host.pinned)
+
+    @contextmanager
+    def block(self, index: int) -> Iterator[None]:
+        """Inside, the tensors of a block are on the device.
+
+        An error inside ends the visit; the next one finds its block again.
+
+        Raises:
+            IndexError: There is no such block, or the stream is closed.
+            ValueError: More blocks at a time than there are buffers, or one twice.
+            torch.OutOfMemoryError: From the copy.
+        """
+        self._begin(index)
+        try:
+            yield
+        except BaseException:
+            self._end(index)
+            raise
+        self._end(index)
+        self._copy_ahead(index + 1)
+
+    def attach(self, modules: Sequence[nn.Module]) -> Self:
+        """Let the blocks come and go by themselves whenever they are called."""
+        for index, module in enumerate(modules):
+
+            def come(*_: object, index: int = index) -> None:
+                self._begin(index)
+
+            def go(*_: object, index: int = index) -> None:
+                self._end(index)
+                self._copy_ahead(index + 1)
+
+            self._hooks.append(module.register_forward_pre_hook(come))
+            self._hooks.append(module.register_forward_hook(go, always_call=True))
+        return self
+
+    def close(self) -> None:
+        """Give all buffers back; what was streamed is on the host again."""
+        self._buffers.close()
+        for hook in self._hooks:
+            hook.remove()
+        for block in self._blocks.values():
+            block.tensors.use_own()
+            if block.host is not None:
+                block.host.release()
+        self._hooks, self._blocks, self._count = [], {}, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self, index: int) -> None:
+        if not 0 <= index < self._count:
+            raise IndexError(f"block {index} of {self._count}")
+        if index not in self._blocks:
+            return
+        self._copy_ahead(index)
+        slot = self._slot_of(index)
+        if slot is None or slot.busy:
+            raise ValueError(f"block {index} twice, or more blocks at a time than buffers")
+        self._buffers.wait(slot)
+        block = self._blocks[index]
+        block.tensors.use(block.tensors_in(slot))
+        slot.busy = True
+        self._tell("begin", slot)
+
+    def _end(self, index: int) -> None:
+        slot = self._slot_of(index)
+        if slot is None or not slot.busy:
+            return
+        self._buffers.release(slot)
+        self._blocks[index].tensors.use_own()
+        slot.busy = False
+        self._tell("end", slot)
+
+    def _copy_ahead(self, index: int) -> None:
+        """Have the next blocks from this one on in the buffers; after the last the first again."""
+        later = [streamed for streamed in self._blocks if streamed >= index]
+        first = [streamed for streamed in self._blocks if streamed < index]
+        wanted = (later + first)[: len(self._buffers.slots)]
+        for streamed in wanted:
+            slot = self._free_slot(wanted) if self._slot_of(streamed) is None else None
+            if slot is not None:
+                slot.block = None  # an error leaves the buffer empty
+                self._buffers.copy(self._blocks[streamed], slot)
+                slot.block = streamed
+                self._tell("copy", slot)
+
+    def _slot_of(self, index: int) -> Slot | None:
+        return next((slot for slot in self._buffers.slots if slot.block == index), None)
+
+    def _free_slot(self, wanted: Sequence[int]) -> Slot | None:
+        slots = self._buffers.slots
+        return next((slot for slot in slots if not slot.busy and slot.block not in wanted), None)
+
+    def _tell(self, what: Happening, slot: Slot) -> None:
+        if self.trace is not None and slot.block is not None:
+            self.trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
+
+    def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> Block | None:
+        """Move what stays to the device; what comes and goes is a block, if it is anything."""
+        coming: dict[str, torch.dtype] = {}
+        for name, tensor in list(chain(module.named_parameters(), module.named_buffers())):
+            if goes(name):
+                coming[name] = self._dtype_of(tensor)
+            else:
+                path, _, leaf = name.rpartition(".")
+                there = tensor.to(self.device, self._dtype_of(tensor))
+                put_tensor(module.get_submodule(path), leaf, there)
+        return Block(FlatTensors(module, coming)) if coming else None
+
+    def _dtype_of(self, tensor: Tensor) -> torch.dtype:
+        usual = isinstance(tensor, nn.Parameter) and tensor.dtype in _USUAL
+        return self._dtype if usual and self._dtype is not None else tensor.dtype
+
+
+def _all(_: str) -> bool:
+    return True
+
+
+def _nothing(_: str) -> bool:
+    return False

@@ -1,0 +1,75 @@
+"""A job on a card: kept within its budget, watched for spilling, and everything given back.
+
+Not seen on a card yet but in tests with fakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.core.errors import Cancelled, EngineError
+from engine.hardware import gpu_processes, shared_memory
+from engine.hardware.out_of_memory import give_back, let_go, pinned_by_torch
+from engine.hardware.spill_guard import SpillGuard
+from engine.hardware.vram_limit import within
+from engine.pipeline.context import Context
+from engine.protocol.plan import Plan
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
+    """Around all of a job; afterwards nothing of it is held, however it ended.
+
+    Args:
+        context: Of the job: it learns how to watch the card, and what a pause means.
+        preserve_vram: A pause gives the card's memory back, and the end of the job also what
+            CUDA's libraries keep for the next one.
+    """
+    on_card = is_on_card(context.plan)
+    if on_card:
+        context.gives_back = preserve_vram
+        context.guard = _guard(context)
+        context.holders = gpu_processes.others
+    try:
+        with within(context.plan.device_budget_bytes if on_card else 0):
+            yield
+    except (EngineError, Cancelled) as err:  # they live on, and would hold the model until then
+        logger.info("%s", let_go(err))
+        raise
+    finally:
+        give_back(libraries_too=preserve_vram)
+
+
+def is_on_card(plan: Plan) -> bool:
+    """Whether a card computes any of a job."""
+    return plan.model.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
+
+
+def expected_seconds(plan: Plan) -> dict[str, float]:
+    """Predicted time of pieces of work by their kind, as `Context.check` names them."""
+    model = plan.model
+    seconds = {stage.stage: stage.seconds for stage in plan.stages}
+    clips = max(1, plan.frames / model.clip_frames)
+    return {"tile": seconds["upscale"] / (clips * model.tiles)} if "upscale" in seconds else {}
+
+
+def _guard(context: Context) -> SpillGuard | None:
+    """None off Windows, which alone moves a card's memory to main memory without a word."""
+    if shared_memory.ours() is None:
+        return None
+
+    def pinned() -> int:
+        diffusion = context.plan.model.diffusion
+        return pinned_by_torch() + (diffusion.pin_bytes if diffusion is not None else 0)
+
+    return SpillGuard(
+        lambda: shared_memory.ours(),
+        pinned,
+        clock=lambda: time.monotonic() - context.control.paused_seconds,
+        expected=expected_seconds(context.plan),
+    )

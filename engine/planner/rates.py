@@ -1,0 +1,218 @@
+"""How fast this machine is: measured costs of its work, corrected by every finished job."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.core import atomic_file, paths
+from engine.hardware import devices
+
+_VERSION = 2  # of the file; another one is not used, and replaced by the next job
+_LEAST, _MOST = 0.05, 20.0  # that a factor can be
+_FIRST_ERROR = 0.1  # how far one job alone may be off, as a share
+_HALF = 0.5  # of the way that a factor goes with each further job
+
+# CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of
+# VAEs and transformers, of 10^12 floating-point operations. The speed test measures them.
+COSTS: dict[str, float] = {
+    "start": 0.05,  # of a job: threads, files, the first call of everything
+    "frame": 0.003,  # of a frame of any size
+    "check": 0.0013,  # of verifying a frame of any size
+    "read": 0.015,  # decode and YUV to RGB, per source Mpx
+    "resize": 0.02,  # to a size that the model does not make, per output Mpx
+    "restore": 0.012,  # RGB to YUV, per output Mpx
+    "verify": 0.009,  # an H.264 result, per output Mpx
+    "lite-2-float32": 1.2,  # per source Mpx
+    "lite-4-float32": 2.3,
+    "lite-2-bfloat16": 0.7,  # where the processor multiplies bfloat16
+    "lite-4-bfloat16": 1.3,
+    "libx264": 0.036,  # encoders: per output Mpx
+    "libx265": 0.105,
+    "libsvtav1": 0.05,
+    "prores_ks": 0.1,
+    "ffv1": 0.02,
+    "png": 0.38,
+    "tiff": 0.05,
+    "encoder": 0.03,  # of the card
+    "open-libx265": 0.25,  # the beginning of a segment
+    "open-libsvtav1": 0.1,
+    "open-encoder": 0.01,
+    "decode-libx264": 0.008,  # of the result, which verifying does
+    "decode-libx265": 0.008,
+    "decode-libsvtav1": 0.006,
+    "decode-prores_ks": 0.017,
+    "decode-ffv1": 0.035,
+    "decode-png": 0.03,
+    "decode-tiff": 0.02,
+    "decode-encoder": 0.008,
+    "vae-float32": 1e12 / 8e10,
+    "vae-bfloat16": 1e12 / 9e10,
+    "vae-float16": 1e12 / 6e9,
+    "transformer-float32": 1e12 / 4e10,
+    "transformer-bfloat16": 1e12 / 6e10,
+    "transformer-float16": 1e12 / 6e9,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What finished jobs of a kind taught.
+
+    Attributes:
+        factor: Measured over predicted time, an average of the latest jobs.
+        error: How far the latest predictions were off, as a share, an average.
+        jobs: That have finished.
+    """
+
+    factor: float
+    error: float = _FIRST_ERROR
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What is known of this machine's speed.
+
+    Attributes:
+        jobs: By kind of job and the card it ran on.
+        costs: That were measured on the processor; names and units as in COSTS.
+        cards: The same on cards, device seconds, by the card's title.
+    """
+
+    jobs: Mapping[str, Learned] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    cards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def cost(self, name: str) -> float:
+        """CPU seconds of a unit of work, measured here or as elsewhere."""
+        found = self.costs.get(name, COSTS.get(name))
+        if found is not None:
+            return found
+        what, _, rest = name.partition("-")  # to do with an encoder that nobody has measured
+        return COSTS[f"{what}-encoder" if rest else "encoder"]
+
+    def card_cost(self, card: str, name: str) -> float | None:
+        """Device seconds of a unit of work; None where nobody has measured it on that card."""
+        return self.cards.get(card, {}).get(name)
+
+    def learned(self, kind: str, card: str = "") -> Learned | None:
+        """What jobs of this kind taught, else those that differ in the encoder alone."""
+        own = self.jobs.get(_key(kind, card))
+        if own is not None:
+            return own
+        alike = [one for key, one in self.jobs.items() if _family(key) == _family(_key(kind, card))]
+        if not alike:
+            return None
+        middle = math.exp(sum(math.log(one.factor) for one in alike) / len(alike))
+        return Learned(factor=middle, error=max(one.error for one in alike) + 0.1, jobs=0)
+
+    def factor(self, kind: str, card: str = "") -> float:
+        """Measured over predicted time of this kind; 1 where nothing was learned yet."""
+        found = self.learned(kind, card)
+        return 1.0 if found is None else found.factor
+
+
+def load_rates() -> Rates:
+    """What was measured on this machine; nothing when the file is missing, damaged or another's."""
+    try:
+        data = json.loads(_file().read_text(encoding="utf-8"))
+        if data["version"] != _VERSION or data["machine"] != machine():
+            return Rates()
+        return Rates(
+            jobs=_each(data["jobs"], _learned),
+            costs=_each(data["costs"], _cost),
+            cards=_each(data["cards"], lambda costs: _each(costs, _cost)),
+        )
+    except (OSError, ValueError, AttributeError, TypeError, KeyError):
+        return Rates()
+
+
+def keep(rates: Rates) -> None:
+    """Write it down for the next plans; a folder that cannot be written to is left as it is."""
+    data = {
+        "version": _VERSION,
+        "machine": machine(),
+        "costs": dict(rates.costs),
+        "cards": {card: dict(costs) for card, costs in rates.cards.items()},
+        "jobs": {key: asdict(one) for key, one in rates.jobs.items()},
+    }
+    with suppress(OSError):  # the next job is predicted as before
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        atomic_file.write_json(_file(), data, indent=1)
+
+
+def learn(
+    kind: str, *, predicted: float, measured: float, fixed: float = 0, card: str = ""
+) -> None:
+    """Correct a kind of job by one that has finished.
+
+    The first one counts in full, later ones move the factor half of the way; both less where a
+    job was too short to tell much.
+
+    Args:
+        kind: Of the job.
+        predicted: Seconds that its work takes without any correction.
+        measured: Seconds it took in all, pauses left out.
+        fixed: Of them, what a job takes before and beside its work.
+        card: That it ran on, its title; "" for none.
+    """
+    work = measured - fixed
+    if predicted <= 0 or work <= 0:
+        return
+    rates, key = load_rates(), _key(kind, card)
+    old, wanted = rates.jobs.get(key), min(_MOST, max(_LEAST, work / predicted))
+    before = rates.factor(kind, card)
+    step = work / measured * (1 if old is None else _HALF)
+    factor = before * (wanted / before) ** step
+    off = abs(math.log(wanted / factor)) if old is None else abs(math.log(wanted / before))
+    now = Learned(
+        factor=round(factor, 4),
+        error=round(_FIRST_ERROR + off if old is None else (old.error + off) / 2, 4),
+        jobs=1 if old is None else old.jobs + 1,
+    )
+    keep(replace(rates, jobs={**rates.jobs, key: now}))
+
+
+def machine() -> str:
+    """What tells whether measured costs are those of this machine."""
+    return f"{devices.cpu_name()}, {os.cpu_count() or 1} threads"
+
+
+T = TypeVar("T")
+
+
+def _each(values: Any, read: Callable[[Any], T]) -> dict[str, T]:
+    return {str(name): read(value) for name, value in values.items()}
+
+
+def _cost(value: Any) -> float:
+    found = float(value)
+    if not (math.isfinite(found) and found > 0):
+        raise ValueError("a cost is a positive number of seconds")
+    return found
+
+
+def _learned(value: Any) -> Learned:
+    factor = min(_MOST, max(_LEAST, _cost(value["factor"])))
+    return Learned(factor=factor, error=abs(float(value["error"])), jobs=int(value["jobs"]))
+
+
+def _key(kind: str, card: str) -> str:
+    return f"{kind} on {card}" if card else kind
+
+
+def _family(key: str) -> tuple[str, str]:
+    """Kind without its encoder, and the card."""
+    kind, _, card = key.partition(" on ")
+    return kind.rpartition("-")[0], card
+
+
+def _file() -> Path:
+    return paths.cache_folder() / "rates.json"

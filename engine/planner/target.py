@@ -1,0 +1,76 @@
+"""What size comes out, and what the result is called."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from engine.core.geometry import Size
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+from engine.video.write import codecs
+
+_SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
+_KEPT_PICTURES = {".png", ".tif", ".tiff"}
+
+
+def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
+    """Size of the result as stored: the user speaks of the picture as seen, after rotation."""
+    if settings.target is not None:
+        turned = video.rotation in (90, 270)
+        return settings.target.transposed() if turned else settings.target
+    if settings.height:
+        factor = Fraction(settings.height, video.seen_size.height)
+        return Size(_nearest(video.size.width * factor), _nearest(video.size.height * factor))
+    return video.size if settings.model == "none" else video.size.scaled(settings.scale)
+
+
+def default_output(media: MediaInfo, settings: JobSettings, container: str) -> Path:
+    """Beside the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
+    stem = media.path.stem
+    if media.kind == "sequence":
+        stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
+    if media.holds_latents:
+        stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
+    name = f"{stem}_{_label(media, settings)}"
+    if container == "sequence":
+        return media.path.parent / name
+    if container == "image":
+        suffix = media.path.suffix.lower()
+        return media.path.with_name(name + (suffix if suffix in _KEPT_PICTURES else ".png"))
+    return media.path.with_name(name + _SUFFIX[container])
+
+
+def pictures_target(output: Path) -> tuple[Path, str]:
+    """Folder and pattern of single pictures: "a/shot_%04d.png" is such pictures in "a/shot".
+
+    A name without a pattern is the folder itself; its pictures are named as the source's.
+    """
+    if "%" not in output.name:
+        return output, ""
+    folder = output.name.partition("%")[0].rstrip("_-. ") or "pictures"
+    return output.with_name(folder), output.name
+
+
+def _label(media: MediaInfo, settings: JobSettings) -> str:
+    if settings.target is not None:
+        return str(settings.target)
+    if settings.height:
+        return f"{settings.height}p"
+    if settings.model == "none":
+        return "decoded" if media.holds_latents else "copy"
+    return f"x{settings.scale}"
+
+
+def _nearest(value: Fraction) -> int:
+    return max(1, round(value))
+
+
+def output_bytes(plan: Plan, media: MediaInfo) -> int:
+    """Predicted size: new picture by codec and quality, copied streams as they are."""
+    picture = plan.picture
+    bits = codecs.estimated_bits_per_pixel(picture) * picture.size.pixels * plan.frames
+    duration = float(plan.frames / picture.frame_rate)
+    copied = sum(s.bit_rate for s in media.streams) * duration
+    return round((bits + copied) / 8)

@@ -1,0 +1,280 @@
+"""What the engine is told: frozen, picklable dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.protocol.model_file_state import ImportMode
+from engine.settings.schema import EngineSettings, JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Something to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Command):
+    """Load the heavy libraries now; answered by EngineReady. Sent after the first paint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddJob(Command):
+    """Probe a file and put it into the queue; answered by JobQueued or JobRejected."""
+
+    job_id: str
+    source: Path
+    settings: JobSettings = field(default_factory=JobSettings)
+    output: Path | None = None  # None: beside the source, named by the target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptJob(Command):
+    """Put an unfinished job of an earlier run into the queue."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJob(Command):
+    """New settings for a job that has not started; answered by PlanChosen."""
+
+    job_id: str
+    settings: JobSettings
+    output: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveJob(Command):
+    """Take a job that does not run out of the queue and delete its finished segments.
+
+    Also a job of an earlier run that cannot go on and so never came into the queue.
+    """
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveJob(Command):
+    """Put a waiting job to another place in the queue."""
+
+    job_id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryJob(Command):
+    """Let a failed or cancelled job wait again; finished segments are used."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQueue(Command):
+    """Run waiting jobs, one after the other, also those added later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopQueue(Command):
+    """Start no further job; the running one goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob(Command):
+    """Halt the running job within one tile."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob(Command):
+    """Let a paused job go on."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob(Command):
+    """Stop a job within one tile; its finished segments stay until it is removed."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowFrame(Command):
+    """Answered by PreviewReady: the frame at a time, from the source and, if done, the result."""
+
+    job_id: str
+    seconds: float
+    longest_side: int = 1920  # px; larger pictures are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLatent(Command):
+    """What is in a .latent file, for people who are to choose how it is meant; no job comes of it.
+
+    Answered by LatentRead and LatentShown, or by LatentRefused in the place of either. A later
+    one takes the place of one that waits.
+    """
+
+    path: Path
+    vae: str = ""  # file of the user's own instead of the published one
+    longest_side: int = 512  # px of the pictures; larger ones are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPresets(Command):
+    """Answered by PresetsListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePreset(Command):
+    """Keep settings under a name; answered by PresetsListed or PresetFailed."""
+
+    title: str
+    settings: JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePreset(Command):
+    """Delete one of the user's own; answered by PresetsListed or PresetFailed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPreset(Command):
+    """Write a preset to a file; only a failure is answered, by PresetFailed."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPreset(Command):
+    """Take a preset from a file; answered by PresetsListed or PresetFailed."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEngine(Command):
+    """Other settings of the program: for plans and jobs from now on, not for one that runs."""
+
+    settings: EngineSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBench(Command):
+    """Measure this machine; answered by BenchProgress, then BenchDone or BenchFailed.
+
+    Refused while a job runs: both would be wrong about the time.
+    """
+
+    quick: bool = True  # calibration alone, at most a minute; else every optimisation too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBench(Command):
+    """End the benchmark at the next step; answered by BenchFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsCommand(Command):
+    """Something about files with numbers of models; jobs go on meanwhile.
+
+    Answered by WeightsDone, WeightsFailed or WeightsStopped, with WeightsProgress before.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWeights(WeightsCommand):
+    """Answered by WeightsListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetWeights(WeightsCommand):
+    """Download a file of the catalogue, or go on where its download ended."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyWeights(WeightsCommand):
+    """Read a file that is here and compare its SHA-256 with the published one."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportWeights(WeightsCommand):
+    """Take a file of the user's: copy it to ours, or remember where it lies."""
+
+    path: Path
+    mode: ImportMode = "copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWeights(WeightsCommand):
+    """Delete our own copy of a file, whole or in part; a borrowed file is only forgotten."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWeights(WeightsCommand):
+    """End what runs or waits for a file (for an import: its path as text); parts stay."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeCommand(Command):
+    """Something about NVIDIA runtimes, builds of torch; jobs go on meanwhile.
+
+    Answered by RuntimeDone, RuntimeFailed or RuntimeStopped, with RuntimeProgress before.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRuntimes(RuntimeCommand):
+    """Answered by RuntimesListed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRuntime(RuntimeCommand):
+    """Download a runtime, or go on where that ended; unpack it, try it, take it from now on."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRuntime(RuntimeCommand):
+    """The same with wheels of the user's: files, or folders with wheels in them."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseRuntime(RuntimeCommand):
+    """Let the next start take an installed runtime, once it was tried; "" for the own torch."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRuntime(RuntimeCommand):
+    """Delete a runtime with all that was loaded of it."""
+
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRuntime(RuntimeCommand):
+    """End what runs; what was loaded stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown(Command):
+    """End the engine: a running job is left as it is, to be resumed at the next start."""

@@ -1,0 +1,385 @@
+"""What the engine says: frozen, picklable dataclasses without tensors; the union is `Event`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+from engine.core.errors import ErrorInfo
+from engine.core.geometry import Box, Size
+from engine.protocol.gpu_reading import GpuReading
+from engine.protocol.media import MediaInfo, Reading
+from engine.protocol.model_file_state import Phase, PublishedState
+from engine.protocol.plan import Notice, Plan
+from engine.protocol.report import BenchReport, Report
+from engine.protocol.runtime_state import Phase as RuntimePhase
+from engine.protocol.runtime_state import RuntimeState
+from engine.settings.presets import Preset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something worth saying."""
+
+    at: float = field(default_factory=time.monotonic)  # s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent(Event):
+    """Something about one job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A small picture as plain bytes: RGB, 8 bit, rows without padding."""
+
+    size: Size
+    rgb: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued(JobEvent):
+    """A source was read and waits; a small picture follows on ShowFrame."""
+
+    media: MediaInfo
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRejected(JobEvent):
+    """A source cannot be used; there is no such job."""
+
+    source: str
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRemoved(JobEvent):
+    """The job left the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChosen(JobEvent):
+    """What will be done; said again whenever the settings change."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFailed(JobEvent):
+    """These settings cannot be planned; the job keeps its last plan and cannot start."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDowngraded(JobEvent):
+    """The plan became smaller while running, and why."""
+
+    plan: Plan
+    why: str  # "out-of-memory", "overflow" or "spilled"
+    notice: Notice | None = None  # what was changed, and who holds the memory where that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted(JobEvent):
+    """The job runs; `done` frames come from an earlier run."""
+
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStarted(JobEvent):
+    """A stage begins: "prepare", "decode", "run", "mux" or "verify"."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageProgress(JobEvent):
+    """How far a stage is."""
+
+    stage: str  # "decode", "read", "upscale", "write", "mux", "verify"
+    done: int  # units of this stage: frames, or bytes for "mux"
+    total: int  # 0 while unknown
+    frames_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileDone(JobEvent):
+    """A tile of a frame is finished; `box` lies in the result of `canvas` size."""
+
+    frame: int
+    tile: int
+    tiles: int
+    box: Box
+    canvas: Size
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewReady(JobEvent):
+    """Source beside result of one frame; `result` is None where it is not made yet.
+
+    `source` is None where latents are not decoded yet, or the decoded ones have gone with the job.
+    """
+
+    frame: int
+    seconds: float  # time stamp of the frame in the source
+    source: Picture | None
+    result: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDone(JobEvent):
+    """A piece is closed and survives a crash."""
+
+    segment: int
+    frames_done: int
+    frames_total: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(JobEvent):
+    """Something went differently from what the plan said."""
+
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPaused(JobEvent):
+    """Nothing runs until the job is resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResumed(JobEvent):
+    """The job goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinished(JobEvent):
+    """The result is there and was verified."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(JobEvent):
+    """The job ended with an error; finished segments stay."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelled(JobEvent):
+    """The user stopped the job; finished segments stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry(Event):
+    """How the machine feels, about once a second. `gpu` is None without an NVIDIA card."""
+
+    gpu: GpuReading | None
+    ram_total_mb: int
+    ram_ours_mb: int
+    ram_others_mb: int
+    cpu_percent: float  # of all cores, whole machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentRead(Event):
+    """What a .latent file says of itself; its first picture follows with LatentShown."""
+
+    path: Path
+    model: str  # "wan21-vae" or "wan22-vae", told by its channels
+    channels: int
+    size: Size  # of the decoded pictures
+    frames: int  # of the film
+    frame_rate: Fraction  # that the model was made for, frames/s
+    guess: Reading
+    is_sure: bool  # False where the numbers would suit both readings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentShown(Event):
+    """The first picture of a .latent file, or the middle of it, in both readings."""
+
+    path: Path
+    raw: Picture
+    normalised: Picture
+    is_whole: bool  # False where it is only the middle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentRefused(Event):
+    """A .latent file cannot be used, or not be shown yet; after LatentRead the file itself is good.
+
+    The error "weights-missing" names the missing file of the catalogue in its param `file`.
+    """
+
+    path: Path
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsListed(Event):
+    """Where every published file stands; said when asked, and again whenever one has changed."""
+
+    files: tuple[PublishedState, ...]
+    free_mb: float  # on the disk of our own folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsEvent(Event):
+    """Something about one file with numbers of a model; MB are 10**6 bytes."""
+
+    file: str  # its id; the path as given while it is imported
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsProgress(WeightsEvent):
+    """How far a download, a check or an import is; all zero while it waits for its turn."""
+
+    done_mb: float
+    total_mb: float  # 0 while unknown
+    mb_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsDone(WeightsEvent):
+    """The file is there and right; WeightsListed follows."""
+
+    result: PublishedState
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsFailed(WeightsEvent):
+    """The file is not there or not right; what was loaded of it stays. WeightsListed follows."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsStopped(WeightsEvent):
+    """The user stopped it; what was loaded of it stays. WeightsListed follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimesListed(Event):
+    """Where every NVIDIA runtime stands; said when asked, and again whenever one has changed."""
+
+    runtimes: tuple[RuntimeState, ...]
+    used: str  # which torch this process has, and why: a sentence
+    advice: str  # what suits this machine's card: a sentence
+    suited: str  # id of the runtime for the card and its driver; "" where there is none
+    free_mb: float  # on the disk of our own folder
+    card: str = ""  # name of the card that torch would take; "" where there is none
+    driver: str = ""  # of the card
+    driver_needed: str = ""  # the oldest that would do, where the one of the card is too old
+    follows_choice: bool = True  # the next start of this program takes what is chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeEvent(Event):
+    """Something about one NVIDIA runtime; MB are 10**6 bytes."""
+
+    runtime: str  # its id; the file's name until an imported one is known
+    phase: RuntimePhase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeProgress(RuntimeEvent):
+    """How far one of the phases is; all zero where nothing can be counted."""
+
+    done_mb: float = 0.0
+    total_mb: float = 0.0
+    mb_per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeDone(RuntimeEvent):
+    """It went well; the next start of the program follows. RuntimesListed comes next."""
+
+    message: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFailed(RuntimeEvent):
+    """It did not; what was loaded stays, and the program keeps the torch it has."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeStopped(RuntimeEvent):
+    """The user stopped it; what was loaded stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetsListed(Event):
+    """Presets that suit this machine, and the user's own; said when asked and when one changed."""
+
+    presets: tuple[Preset, ...]
+    card: str  # "RTX 5070 Ti, 16 GB"; "" without a card that can be used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetFailed(Event):
+    """A preset could not be kept, read or written."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchProgress(Event):
+    """How far the benchmark is."""
+
+    done: int
+    total: int  # steps; 0 while unknown
+    doing: str  # in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchDone(Event):
+    """The benchmark has ended; plans use what it measured from now on."""
+
+    report: BenchReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchFailed(Event):
+    """The benchmark ended with an error, or was stopped."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReady(Event):
+    """Heavy libraries are loaded; jobs start without delay from now on."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineClosed(Event):
+    """The last event."""
+
+
+class EventSink(Protocol):
+    """Whoever takes events; called from any thread, returns at once."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        ...

@@ -1,0 +1,127 @@
+"""What a source file is: plain data that events carry and the planner reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from engine.core.geometry import Size
+
+Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
+Hdr = Literal["", "pq", "hlg"]
+StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
+MediaKind = Literal["video", "image", "sequence"]
+LATENT = "latent"  # container and codec of a source that holds latents
+Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColourTags:
+    """How the numbers of a picture are meant, in FFmpeg's names; "" where the file says nothing.
+
+    `matrix` e.g. "bt709", "smpte170m", "bt470bg", "bt2020nc", "rgb"; `range` "tv" or "pc";
+    `primaries` e.g. "bt709"; `transfer` e.g. "bt709", "smpte2084", "arib-std-b67".
+    `chroma_location` "left", "center", "topleft", ...
+    """
+
+    matrix: str = ""
+    range: str = ""
+    primaries: str = ""
+    transfer: str = ""
+    chroma_location: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VideoInfo:
+    """The film: the one video stream that is upscaled.
+
+    `size` is the picture as stored; `rotation` (0, 90, 180, 270, clockwise degrees) turns it into
+    the picture as seen. `sample_aspect` is the width of a pixel over its height.
+    """
+
+    index: int
+    codec: str
+    size: Size
+    pixel_format: str
+    chroma: Chroma
+    bit_depth: int
+    has_alpha: bool = False
+    frame_rate: Fraction | None = None  # average, frames/s
+    time_base: Fraction = Fraction(1, 1000)
+    start_pts: int = 0
+    frame_count: int = 0  # 0 while unknown: what the container says, or duration times rate
+    frame_count_is_exact: bool = False
+    duration: Fraction | None = None  # s
+    sample_aspect: Fraction = Fraction(1)
+    rotation: int = 0
+    is_mirrored: bool = False
+    tags: ColourTags = field(default_factory=ColourTags)
+    is_interlaced: bool = False
+    field_order: str = "progressive"  # "tt", "bb", "tb", "bt" when interlaced
+    hdr: Hdr = ""
+    bit_rate: int = 0  # bits/s, 0 while unknown
+    quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
+    language: str = ""
+    title: str = ""
+
+    @property
+    def seen_size(self) -> Size:
+        """The picture as seen: after rotation; pixels may still be non-square."""
+        return self.size.transposed() if self.rotation in (90, 270) else self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInfo:
+    """Any other stream: something to copy unchanged."""
+
+    index: int
+    kind: StreamKind
+    codec: str
+    language: str = ""
+    title: str = ""
+    is_default: bool = False
+    is_forced: bool = False
+    channels: int = 0  # audio
+    sample_rate: int = 0  # audio, Hz
+    file_name: str = ""  # attachment
+    mime_type: str = ""  # attachment
+    bit_rate: int = 0  # bits/s, 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChapterInfo:
+    """A chapter, in seconds from the start."""
+
+    start: Fraction
+    end: Fraction
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaInfo:
+    """A file, or a numbered sequence of pictures, that can be upscaled."""
+
+    path: Path  # of a sequence: the first picture
+    kind: MediaKind
+    container: str  # FFmpeg's short name, e.g. "mov,mp4,m4a,3gp,3g2,mj2"
+    bytes: int
+    video: VideoInfo
+    streams: tuple[StreamInfo, ...] = ()
+    chapters: tuple[ChapterInfo, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
+    first_number: int = 0  # of a sequence
+    start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
+    is_cut_short: bool = False  # the container says that the end of the file is missing
+
+    @property
+    def holds_latents(self) -> bool:
+        """Whether its pictures have to be decoded by a model before anything else."""
+        return self.container == LATENT
+
+    @property
+    def audio_streams(self) -> tuple[StreamInfo, ...]:
+        """All sound tracks, in file order."""
+        return tuple(s for s in self.streams if s.kind == "audio")

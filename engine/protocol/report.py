@@ -1,0 +1,119 @@
+"""What was proved about a result: one check a line, passed or not, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from engine.core.geometry import Size
+from engine.protocol.media import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was compared.
+
+    `code` is one of "readable", "frame-count", "frame-order", "time-stamps", "size", "tags",
+    "streams", "stream-content", "sound-timing", "chapters", "metadata", "likeness", "black".
+    """
+
+    code: str
+    passed: bool
+    message: str  # "240 frames in, 240 out"
+    source: str = ""  # value on the source's side
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Source against result."""
+
+    source: Path
+    output: Path
+    checks: tuple[Check, ...]
+    frames_in: int = 0
+    frames_out: int = 0
+    likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
+    likeness_min: float = 0.0
+    seconds: float = 0.0  # that the job took, 0 when only verified
+    peak_bytes: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """True when every check passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def problems(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(check for check in self.checks if not check.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedLatents:
+    """A film that was written as latents."""
+
+    source: Path
+    output: Path
+    model: str  # "wan21-vae" or "wan22-vae"
+    reading: Reading
+    size: Size  # of the film as seen
+    padded: Size  # what was encoded: its last column and row repeated to a multiple
+    frames: int
+    padded_frames: int  # its last frame repeated to one more than a multiple of four
+    latents: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorLine:
+    """One thing the self-test looked at on this machine."""
+
+    name: str  # "torch", "encoder libx264"
+    state: Literal["ok", "warning", "problem"]
+    message: str  # what was found
+    hint: str = ""  # what helps, when it is not ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeTrial:
+    """What an NVIDIA runtime said when it was tried in a process of its own."""
+
+    torch: str  # "2.13.0+cu130"
+    cuda: str  # "13.0"
+    card: str = ""  # that it computed on; "" where it sees none
+    seconds: float = 0.0  # to load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSwitch:
+    """One line of the benchmark's table: what one optimisation does on this machine.
+
+    Ratios are with it over without it, all others as users have them: below 1 it helps.
+    """
+
+    name: str  # "vae.upsampler_fold"; "all" for all of a model's together
+    title: str
+    exactness: str  # "exact", "rounding" or "inexact"
+    is_default: bool
+    time: float | None = None
+    scatter: float | None = None  # standard error of that ratio
+    memory: float | None = None  # peak
+    error: float | None = None  # relative (RMS), against float64
+    error_without: float | None = None
+    claim: str = ""  # what documents say of it
+    note: str = ""  # why there is no number, or how to read it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """What was measured on this machine; nothing in it tells whose it is."""
+
+    machine: dict[str, str]  # name and value: processor, card, driver, versions
+    switches: tuple[MeasuredSwitch, ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()  # what was calibrated, for people
+    markdown: str = ""  # the same, to be copied into a report
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default_factory=tuple)

@@ -1,0 +1,92 @@
+"""Which NVIDIA runtime suits this machine, which torch is in use, and why: in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.protocol.report import DoctorLine
+from engine.runtimes import installation as folders
+from engine.runtimes import start
+from engine.runtimes.catalogue import RuntimeCatalogue, catalogue, suited
+
+_NAME = "runtime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The card that torch would take; no name where there is none."""
+
+    card: str = ""
+    driver: str = ""
+    capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What suits a machine."""
+
+    text: str
+    runtime: str = ""  # id; "" where none does
+    driver: str = ""  # the oldest that would do, where the present one is too old
+
+
+def advice(machine: Machine, known: RuntimeCatalogue) -> Advice:
+    """The runtime for a card and its driver, or what helps where there is none."""
+    if not machine.card:
+        return Advice(text="There is no NVIDIA card here: no runtime is needed.")
+    found = suited(known.runtimes, machine.driver, machine.capability)
+    name = f"{machine.card} with driver {machine.driver}"
+    if found is not None:
+        return Advice(text=f"{found.title} suits {name}.", runtime=found.id)
+    newest = known.runtimes[0]
+    if newest.runs_on(newest.driver, machine.capability):
+        text = f"{name} needs driver {newest.driver} or newer first."
+        return Advice(text=text, driver=newest.driver)
+    return Advice(text=f"No runtime has code for {name}: the processor does the work.")
+
+
+def lines(machine: Machine) -> Iterator[DoctorLine]:
+    """What the self-test says: the torch in use and why, and what would suit the card.
+
+    Raises:
+        RuntimePackError: The program's own files are incomplete.
+    """
+    choice = start.current()
+    if choice.is_fallback:
+        hint = f"`python -m engine runtime install {choice.runtime}` repairs it."
+        yield DoctorLine(name=_NAME, state="warning", message=choice.why, hint=hint)
+    elif choice.folder is not None:
+        yield from _whole(choice)
+    else:
+        yield DoctorLine(name=_NAME, state="ok", message=choice.why)
+    known = catalogue()
+    found = advice(machine, known)
+    if choice.folder is None and machine.card and getattr(sys, "frozen", False):
+        yield _advised(found, known)
+
+
+def _whole(choice: start.Choice) -> Iterator[DoctorLine]:
+    assert choice.folder is not None
+    installed = folders.read(choice.folder)
+    wrong = folders.first_wrong(choice.folder, installed, every=True) if installed else ""
+    if installed is None or wrong:
+        yield DoctorLine(
+            name=_NAME,
+            state="problem",
+            message=f"The NVIDIA runtime {choice.runtime} is in use, but {wrong} is damaged.",
+            hint=f"`python -m engine runtime install {choice.runtime}` repairs it.",
+        )
+    else:
+        text = f"{choice.why} torch {installed.torch}, {len(installed.files)} files, all there."
+        yield DoctorLine(name=_NAME, state="ok", message=text)
+
+
+def _advised(found: Advice, known: RuntimeCatalogue) -> DoctorLine:
+    hint = ""
+    if found.runtime:
+        hint = f"`python -m engine runtime install {found.runtime}` gets it."
+        if not known.is_here(known.runtime(found.runtime)):
+            hint = "It is not in this build of Upreel: a released one has it."
+    return DoctorLine(name="runtime for the card", state="ok", message=found.text, hint=hint)

@@ -1,0 +1,166 @@
+"""The NVIDIA runtimes that this build knows, from resources/runtime.toml; loads without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from engine.core.errors import RuntimePackError, UnknownRuntime
+from engine.core.paths import resource
+from engine.core.serialization import from_plain
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """One official wheel, and how to know it."""
+
+    filename: str
+    bytes: int = 0  # 0 until the release pins it
+    sha256: str = ""
+    place: str = ""  # behind the index
+
+    @property
+    def is_pinned(self) -> bool:
+        """True where this build knows the file well enough to take it."""
+        return self.bytes > 0 and _SHA256.fullmatch(self.sha256) is not None
+
+    @property
+    def suits_this_python(self) -> bool:
+        """True where this interpreter and system can load it."""
+        python, abi, platforms = self.filename.removesuffix(".whl").split("-")[-3:]
+        own = f"cp{sys.version_info.major}{sys.version_info.minor}"
+        system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        machine = system.rpartition("linux_")[2]
+        is_platform = platforms in ("any", system) or (
+            system.startswith("linux") and re.search(rf"linux.*_{machine}$", platforms) is not None
+        )
+        return python in (own, "py3") and abi in (own, "none") and is_platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One build of torch for NVIDIA cards, made of official wheels."""
+
+    id: str  # "cu130"
+    title: str
+    torch: str  # "2.13.0+cu130"
+    cuda: str  # "13.0"
+    driver: str  # the oldest that it runs with, as "580.0"
+    wheels: tuple[Wheel, ...]
+    oldest_capability: int = 75  # of CUDA: 75 is Turing
+    newest_capability: int = 0  # 0: all that come
+    about_bytes: int = 0  # to download, for people
+    unpacked_bytes: int = 0  # on the disk; 0 until the release pins it
+
+    @property
+    def bytes(self) -> int:
+        """Of all wheels; 0 while one of them is not pinned."""
+        return sum(wheel.bytes for wheel in self.wheels) if self.is_pinned else 0
+
+    @property
+    def is_pinned(self) -> bool:
+        """True where every wheel of it is known well enough to be taken."""
+        return bool(self.wheels) and all(wheel.is_pinned for wheel in self.wheels)
+
+    @property
+    def suits_this_python(self) -> bool:
+        """True where this interpreter and system can load it."""
+        return all(wheel.suits_this_python for wheel in self.wheels)
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """SHA-256 of its wheels."""
+        return tuple(wheel.sha256 for wheel in self.wheels)
+
+    @property
+    def folder_name(self) -> str:
+        """Where it is installed, below the folder of runtimes: another one for every version."""
+        digest = hashlib.sha256("".join(self.hashes).encode()).hexdigest()
+        return f"{self.id}-{self.torch.partition('+')[0]}-{digest[:8]}"
+
+    def runs_on(self, driver: str, capability: tuple[int, int] | None) -> bool:
+        """True for cards that it has code for, with a driver that is new enough.
+
+        Args:
+            driver: Its version, as "581.29".
+            capability: Of CUDA; None where the driver is too old to tell.
+        """
+        if capability is None or _numbers(driver) < _numbers(self.driver):
+            return False
+        mine = capability[0] * 10 + capability[1]
+        return self.oldest_capability <= mine <= (self.newest_capability or mine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeCatalogue:
+    """Every runtime of this build, the one to prefer first."""
+
+    index: str  # what the places of the wheels follow; "" until the release names it
+    torch: str
+    python: str
+    licence: str
+    runtimes: tuple[Runtime, ...]
+
+    def __iter__(self) -> Iterator[Runtime]:
+        return iter(self.runtimes)
+
+    def runtime(self, runtime_id: str) -> Runtime:
+        """One runtime by its id.
+
+        Raises:
+            UnknownRuntime: There is none.
+        """
+        for runtime in self.runtimes:
+            if runtime.id == runtime_id:
+                return runtime
+        raise UnknownRuntime(
+            f"There is no NVIDIA runtime {runtime_id!r}.",
+            hint="`python -m engine runtime list` names them.",
+            runtime=runtime_id,
+        )
+
+    def is_here(self, runtime: Runtime) -> bool:
+        """True where this build can fetch a runtime and verify what comes."""
+        return bool(self.index) and runtime.is_pinned
+
+
+def suited(
+    runtimes: Sequence[Runtime], driver: str, capability: tuple[int, int] | None
+) -> Runtime | None:
+    """The first runtime for a card with this driver; None where there is none."""
+    return next((runtime for runtime in runtimes if runtime.runs_on(driver, capability)), None)
+
+
+def load(path: Path) -> RuntimeCatalogue:
+    """Read a catalogue.
+
+    Raises:
+        RuntimePackError: It is missing or damaged: the program's own files are incomplete.
+    """
+    try:
+        return from_plain(RuntimeCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        raise RuntimePackError(
+            "The list of NVIDIA runtimes cannot be read.",
+            hint="Install Upreel again.",
+            path=str(path),
+        ) from err
+
+
+@cache
+def catalogue() -> RuntimeCatalogue:
+    """The catalogue that comes with the program."""
+    return load(resource("runtime.toml"))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))

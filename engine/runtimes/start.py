@@ -1,0 +1,190 @@
+"""Puts exactly one torch on the module path, before anything loads it, and tells which and why.
+
+`UPREEL_RUNTIME` says which: "bundled" for the torch that came with the program, "installed" for the
+runtime that was chosen, or the id of an installed one. Without it the packed program takes the
+chosen one, and a checkout of the sources its own.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from engine.core.errors import EngineError, RuntimeBroken
+from engine.core.paths import runtimes_folder
+from engine.runtimes import installation as folders
+from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
+
+logger = logging.getLogger(__name__)
+
+BUNDLED, INSTALLED = "bundled", "installed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which torch a process has."""
+
+    why: str  # a sentence
+    folder: Path | None = None  # None: the torch that came with the program
+    runtime: str = ""  # id of the runtime, or of the one that was wanted and is not used
+    torch: str = ""
+    is_fallback: bool = False  # a runtime was wanted, and something is wrong with it
+
+
+_choice = Choice(why="Nothing was chosen yet.")
+
+
+def activate() -> None:
+    """Choose, once, and let `import torch` find what was chosen."""
+    global _choice
+    if "torch" in sys.modules or _choice.folder is not None:
+        return
+    _choice = choice()
+    if _choice.folder is not None:
+        sys.path.insert(0, str(_choice.folder))
+        sys.meta_path.insert(0, _Watch(_choice.folder))
+
+
+def current() -> Choice:
+    """Which torch this process has, and why."""
+    return _choice
+
+
+def choice() -> Choice:
+    """Which torch a process that starts now would take."""
+    wanted = os.environ.get("UPREEL_RUNTIME", "")
+    if wanted == BUNDLED:
+        return Choice(why="UPREEL_RUNTIME asks for the torch that came with the program.")
+    if not wanted and not follows_choice():
+        return Choice(why="A checkout of the sources uses the torch of its own Python.")
+    name = folders.chosen() if wanted in ("", INSTALLED) else _named(wanted)
+    if not name:
+        return Choice(why="No NVIDIA runtime is chosen.")
+    return _checked(name)
+
+
+def follows_choice() -> bool:
+    """True where a start of this program, as it was started now, takes the chosen runtime."""
+    wanted = os.environ.get("UPREEL_RUNTIME", "")
+    return wanted == INSTALLED or (not wanted and bool(getattr(sys, "frozen", False)))
+
+
+def unusable(name: str, known: RuntimeCatalogue) -> str:
+    """Why an installed runtime cannot be used by this program; "" where it can."""
+    folder = runtimes_folder() / name
+    installed = folders.read(folder)
+    if installed is None:
+        return "it is not installed, or not to its end"
+    if all(r.id != installed.id or r.hashes != installed.wheels for r in known):
+        return "it belongs to another version of Upreel"
+    if not known.runtime(installed.id).suits_this_python:
+        return "it is made for another Python or system"
+    wrong = folders.first_wrong(folder, installed)
+    if wrong:
+        return f"the file {wrong} is missing or damaged"
+    return folders.broken(folder)
+
+
+def _named(wanted: str) -> str:
+    """Folder of a runtime by its id or its own name."""
+    try:
+        known = {runtime.id: runtime.folder_name for runtime in catalogue()}
+    except EngineError:
+        known = {}
+    return known.get(wanted, Path(wanted).name)
+
+
+def _checked(name: str) -> Choice:
+    folder = runtimes_folder() / name
+    installed = folders.read(folder)
+    runtime = installed.id if installed else name
+    try:
+        why_not = unusable(name, catalogue())
+    except EngineError as err:
+        why_not = err.message
+    if why_not or installed is None:
+        logger.warning("the NVIDIA runtime %s is not used: %s", name, why_not)
+        return Choice(
+            why=f"The NVIDIA runtime {runtime} is not used: {why_not}.",
+            runtime=runtime,
+            is_fallback=True,
+        )
+    return Choice(
+        why=f"The NVIDIA runtime {runtime} is installed and chosen.",
+        folder=folder,
+        runtime=runtime,
+        torch=installed.torch,
+    )
+
+
+class _Watch(MetaPathFinder):
+    """Finds torch in the folder of the runtime and nowhere else, and sees how its load ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Only for torch itself, once."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, [str(self._folder)])
+        if spec is None or spec.loader is None:
+            folders.note_broken(self._folder, "it has no torch")
+            raise _broken(self._folder, "it has no torch")
+        spec.loader = _Watched(spec.loader, self._folder)
+        return spec
+
+
+class _Watched(Loader):
+    """The loader of torch, with a mark on the disk meanwhile."""
+
+    def __init__(self, inner: Any, folder: Path) -> None:
+        self._inner = inner
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """As the real one."""
+        module: ModuleType | None = self._inner.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the real one; what it raises keeps the next start from this runtime.
+
+        Raises:
+            RuntimeBroken: It does not load.
+        """
+        folders.begin_load(self._folder)
+        try:
+            self._inner.exec_module(module)
+        except (Exception, SystemExit) as err:
+            why = f"it does not load ({type(err).__name__}: {err})"
+            folders.note_broken(self._folder, why)
+            raise _broken(self._folder, why) from err
+        finally:
+            folders.end_load(self._folder)
+        module.__loader__ = self._inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
+
+
+def _broken(folder: Path, why: str) -> RuntimeBroken:
+    return RuntimeBroken(
+        f"The NVIDIA runtime in {folder.name} cannot be used: {why}.",
+        hint="Start Upreel again: it takes the torch that came with it until this is repaired.",
+        runtime=folder.name,
+        why=why,
+    )

@@ -1,0 +1,149 @@
+"""Unpacks a wheel: nothing outside its folder, without end, or that only builders need."""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from engine.core.control import Control
+from engine.core.errors import UnsafeArchive
+from engine.core.windows_paths import LONG, why_no_name
+from engine.downloads.hashing import Tell, silent
+
+_PIECE_BYTES = 2**20
+_MOST_FILES = 100_000
+_MOST_GROWTH = 60  # times the size of the wheel: text packs to a twentieth at best
+_FREE_BYTES = 2**20  # small archives may grow more
+_LONGEST_NAME = 240  # characters, of a path in the wheel
+# Headers, import libraries, debugging data and programs of developers: half of the files.
+_LEFT_OUT = re.compile(
+    r"torch/(test|include|share)/|torch/bin/(?!torch_shm_manager)|.*\.(lib|pdb)$|.*\.pyc$"
+)
+# What a wheel wants to have elsewhere than beside its packages: data for other places is not ours.
+_DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
+
+
+def needed_bytes(wheels: Iterable[Path]) -> int:
+    """Bytes that these wheels take when they are unpacked.
+
+    Raises:
+        UnsafeArchive: One is damaged or would do harm.
+    """
+    return sum(info.file_size for wheel in wheels for _, info in _examined(wheel))
+
+
+def unpack(
+    wheel: Path, folder: Path, tell: Tell = silent, control: Control | None = None
+) -> dict[str, int]:
+    """Unpack what a program needs of a wheel.
+
+    Args:
+        wheel: The file; its SHA-256 was compared before.
+        folder: Where to; files that are there already are an error.
+        tell: Hears bytes written and bytes in all.
+        control: May stop it.
+
+    Returns:
+        Bytes of every file by its path in the folder, with "/".
+
+    Raises:
+        UnsafeArchive: It is damaged, or would write where it must not; found before the first byte
+            where possible.
+        OSError: The folder cannot be written.
+        Cancelled: `control` said so.
+    """
+    control = control or Control()
+    members = _examined(wheel)
+    total, done = sum(info.file_size for _, info in members), 0
+    root = long_path(folder)
+    with zipfile.ZipFile(wheel) as archive:
+        for name, info in members:
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                for piece in _pieces(archive, info, wheel):
+                    control.check()
+                    file.write(piece)
+                    done += len(piece)
+                    tell(done, total)
+    return {name: info.file_size for name, info in members}
+
+
+def long_path(folder: Path) -> Path:
+    """A folder in Windows' own long form, so that nothing in it is too deep; elsewhere as it is."""
+    text = str(folder.absolute())
+    if sys.platform != "win32" or text.startswith(LONG):
+        return folder
+    return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
+
+
+def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
+    """The members to unpack, each with its path; refuses the whole archive for one bad member."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = [info for info in archive.infolist() if not info.is_dir()]
+        most_bytes = _FREE_BYTES + _MOST_GROWTH * wheel.stat().st_size
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as err:
+        raise _unsafe(wheel, f"it is no archive that can be read ({err})") from err
+    if len(members) > _MOST_FILES or sum(info.file_size for info in members) > most_bytes:
+        raise _unsafe(wheel, "it would unpack to far more than a wheel does")
+    seen: set[str] = set()
+    kept = []
+    for info in members:
+        why_not = _why_not(info)
+        if why_not or info.filename.casefold() in seen:
+            raise _unsafe(wheel, why_not or f"it has {info.filename!r} twice")
+        seen.add(info.filename.casefold())
+        name = place_of(info.filename)
+        if name:
+            kept.append((name, info))
+    return kept
+
+
+def _why_not(info: zipfile.ZipInfo) -> str:
+    """What is wrong with a member; "" where nothing is."""
+    name = info.orig_filename
+    parts = name.split("/")
+    if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):
+        return f"it has a file with the impossible path {name!r}"
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
+        return f"{name!r} in it is no plain file"
+    return ""
+
+
+def _is_name(part: str) -> bool:
+    """Whether a part of a path is a name on every system; whatever leads elsewhere is none."""
+    return part not in ("", ".", "..") and not why_no_name(part)
+
+
+def place_of(name: str) -> str:
+    """Where a member of a wheel goes, in the folder of the runtime; "" for what is not wanted."""
+    data = _DATA.fullmatch(name)
+    if data is not None:
+        name = data["kept"] or ""
+    return "" if _LEFT_OUT.match(name) else name
+
+
+def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Iterator[bytes]:
+    """What is in a member, never more than it says; its checksum is compared at the end."""
+    try:
+        with archive.open(info) as member:
+            while piece := member.read(_PIECE_BYTES):
+                yield piece
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as err:
+        raise _unsafe(wheel, f"{info.filename} in it is damaged ({err})") from err
+
+
+def _unsafe(wheel: Path, why: str) -> UnsafeArchive:
+    return UnsafeArchive(
+        f"{wheel.name} cannot be unpacked: {why}.",
+        hint="Download it again; nothing of it was used.",
+        path=str(wheel),
+        why=why,
+    )

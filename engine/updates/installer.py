@@ -1,0 +1,85 @@
+"""Starts the setup of a newer version: the last thing that a program does."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from engine.core import windows_paths
+from engine.core.update_errors import UpdateNotInstallable
+from engine.hardware.process import NO_CONSOLE
+from engine.protocol.update_messages import Install
+from engine.updates.build import installed_as
+from engine.updates.store import UpdateStore
+
+logger = logging.getLogger(__name__)
+
+_SWITCH = "/UPDATE"  # asks nothing, waits for us to end, starts the new version
+_INSTEAD: dict[Install, str] = {
+    "portable": "Get the new archive where you got this one, and unpack it in the place of the old "
+    "folder.",
+    "sources": "Get the new sources where you got these, as with `git pull`, and install them.",
+}
+
+
+def check_installable() -> None:
+    """Refuse what no setup can update.
+
+    Raises:
+        UpdateNotInstallable: This copy was not installed by a setup; the hint says what to do.
+    """
+    how = installed_as()
+    if how != "setup":
+        raise UpdateNotInstallable(
+            "This copy of Upreel was not installed by its setup, so a setup cannot update it.",
+            hint=_INSTEAD[how],
+            installed=how,
+        )
+
+
+def start_update(store: UpdateStore | None = None) -> Path:
+    """Start the setup that was loaded; this process then has to end, for the setup waits for that.
+
+    It is read once more right before, and started only if it is the published one to the last byte.
+
+    Returns:
+        The setup.
+
+    Raises:
+        UpdateNotInstallable: No setup can update this copy, or it does not start.
+        UpdateMissing, UpdateDamaged: It is not here, or was changed.
+    """
+    check_installable()
+    path = (store or UpdateStore()).ready()
+    logger.info("starting %s", path.name)
+    try:
+        _start(path)
+    except OSError as err:
+        raise UpdateNotInstallable(
+            f"{path.name} does not start: {err.strerror or err}.",
+            hint="Start it yourself in that folder, or try again later.",
+            path=path,
+        ) from err
+    return path
+
+
+def _start(path: Path) -> None:
+    """Start it for itself: it outlives us, and holds neither our folder nor our console."""
+    environment = os.environ | {"PYINSTALLER_RESET_ENVIRONMENT": "1"}  # it may start a new Upreel
+    flags = NO_CONSOLE
+    if sys.platform == "win32":
+        flags |= subprocess.CREATE_NEW_PROCESS_GROUP  # Ctrl-C in our console is not for it
+        ctypes.windll.kernel32.SetDllDirectoryW(None)  # else it would look for libraries in ours
+    subprocess.Popen(
+        [windows_paths.shown(path), _SWITCH],
+        creationflags=flags,
+        cwd=windows_paths.shown(path.parent),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

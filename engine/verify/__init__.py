@@ -1,0 +1,1 @@
+"""Comparison of a result with its source."""

@@ -1,0 +1,1 @@
+"""Pixel formats, chroma and colour conversion."""

@@ -1,0 +1,1 @@
+"""Files to frames: probing, demuxing, decoding, time stamps."""

@@ -1,0 +1,298 @@
+"""What a file is: from a path to MediaInfo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import av
+from av.video.stream import VideoStream
+
+from engine.core.errors import InputError
+from engine.core.geometry import Size
+from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
+from engine.video.colour.chroma_location import chroma_location
+from engine.video.colour.pixel_formats import layout_of, planes_of
+from engine.video.colour.tags import hdr_of, tags_of
+from engine.video.read.frame_count import PacketCount, count_by_index, count_by_reading
+from engine.video.read.images import SEQUENCE_RATE, picture_codec, read_picture
+from engine.video.read.opening import (
+    check_readable,
+    check_size,
+    open_input,
+    packets_of,
+    translated,
+)
+from engine.video.read.qp import mean_quantiser
+from engine.video.read.rotation import turn_of
+from engine.video.read.sequences import find_sequence, sequence_file
+from engine.video.read.streams import (
+    chapters_of,
+    clock_start,
+    film_stream,
+    other_streams,
+)
+from engine.video.read.time_stamps import Timeline
+from engine.video.read.truncation import is_cut_short
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.container import InputContainer
+    from av.video.codeccontext import VideoCodecContext
+
+_FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
+_FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
+_STILL_CONTAINERS = {"gif", "apng", "avif", "webp"}
+COUNT_SECONDS = 2.0  # longest time that counting frames may take
+_LOOK_AT = 3  # frames
+_MAX_PACKETS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    """What a film begins with."""
+
+    frames: list[VideoFrame]
+    packet: bytes
+
+
+def probe(path: Path) -> MediaInfo:
+    """What a video, a still or a numbered sequence of stills is.
+
+    Args:
+        path: A file; or a name such as "shot_%04d.png" or a folder, for a sequence.
+
+    Raises:
+        InputError: Missing, unreadable, not media, without a picture, damaged, or too large: one
+            of its kinds with a code and a hint.
+
+    Decodes a few frames, and reads through a file of up to some hundred megabytes when its
+    container does not count the frames. Memory: a few frames.
+    """
+    sequence = find_sequence(path)
+    if sequence is not None:
+        return _probe_sequence(*sequence)
+    codec = picture_codec(path)
+    if codec:
+        return _probe_picture(path, codec)
+    media = _probe_film(path)
+    return replace(media, video=replace(media.video, quantiser=_quantiser(path, media.video)))
+
+
+def _quantiser(path: Path, video: VideoInfo) -> float:
+    if video.codec != "h264":
+        return 0.0
+    try:
+        return mean_quantiser(path, index=video.index) or 0.0
+    except InputError:
+        return 0.0  # the job itself will say what is damaged
+
+
+def _probe_picture(path: Path, codec: str) -> MediaInfo:
+    return MediaInfo(
+        path=path,
+        kind="image",
+        container="image2",
+        bytes=check_readable(path),
+        video=_picture_info(path, codec, 1),
+        is_cut_short=is_cut_short(path),
+    )
+
+
+def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
+    path = sequence_file(pattern, first)
+    codec = picture_codec(path)
+    files = (sequence_file(pattern, first + index) for index in range(count))
+    return MediaInfo(
+        path=path,
+        kind="sequence",
+        container="image2",
+        bytes=sum(file.stat().st_size for file in files),
+        video=_picture_info(path, codec, count),
+        pattern=pattern,
+        first_number=first,
+    )
+
+
+def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
+    frame = read_picture(path, codec)
+    layout = layout_of(frame.format.name)
+    rotation, is_mirrored = turn_of(frame, {})
+    tags = tags_of(None, frame)
+    tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
+    return VideoInfo(
+        index=0,
+        codec="jpegxl" if codec == "libjxl" else codec,
+        size=Size(frame.width, frame.height),
+        pixel_format=frame.format.name,
+        chroma=layout.chroma,
+        bit_depth=layout.bit_depth,
+        has_alpha=_has_alpha(frame),
+        frame_rate=SEQUENCE_RATE,
+        time_base=1 / SEQUENCE_RATE,
+        frame_count=count,
+        frame_count_is_exact=True,
+        duration=count / SEQUENCE_RATE,
+        rotation=rotation,
+        is_mirrored=is_mirrored,
+        tags=tags,
+        hdr=hdr_of(tags),
+    )
+
+
+def _has_alpha(frame: VideoFrame) -> bool:
+    """Whether there is alpha worth keeping: of a palette only when an entry is transparent."""
+    if frame.format.name == "pal8":
+        return bool((planes_of(frame, alpha=True)[3] < 255).any())
+    return layout_of(frame.format.name).has_alpha
+
+
+def _probe_film(path: Path) -> MediaInfo:
+    with open_input(path) as container:
+        stream = film_stream(path, container)
+        with translated(path):
+            first = _first_frames(path, container, stream)
+        counted = count_by_index(stream) or _count(path, stream.index)
+        video = _video_info(stream, first, counted)
+        if video.duration is None and container.duration:
+            video = replace(video, duration=Fraction(container.duration, av.time_base))
+        return MediaInfo(
+            path=path,
+            kind=_kind_of(container.format.name, video),
+            container=container.format.name,
+            bytes=check_readable(path),
+            video=_estimated(video),
+            streams=tuple(other_streams(container, stream.index)),
+            chapters=tuple(chapters_of(container)),
+            metadata=dict(container.metadata),
+            start=clock_start(container),
+            is_cut_short=is_cut_short(path),
+        )
+
+
+def _kind_of(container: str, video: VideoInfo) -> MediaKind:
+    return "image" if container in _STILL_CONTAINERS and video.frame_count == 1 else "video"
+
+
+def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _First:
+    """The first frames that can be decoded, at least one.
+
+    Raises:
+        UnsupportedMedia: The picture has no pixels.
+        InputError: Nothing can be decoded.
+    """
+    stream.thread_type = "SLICE"
+    stream.codec_context.thread_count = 1
+    frames: list[VideoFrame] = []
+    head = b""
+    failure: av.error.FFmpegError | None = None
+    for number, packet in enumerate(packets_of(container, stream)):
+        head = head or bytes(packet)
+        try:
+            frames += stream.decode(packet)
+        except av.error.FFmpegError as err:
+            failure = err
+        if len(frames) >= _LOOK_AT or number >= _MAX_PACKETS:
+            break
+    if not frames:
+        check_size(path, stream.codec_context.width, stream.codec_context.height)
+        raise failure or av.error.InvalidDataError(-1, "no picture can be decoded")
+    check_size(path, frames[0].width, frames[0].height)
+    return _First(frames=frames, packet=head)
+
+
+def _count(path: Path, index: int) -> PacketCount:
+    with open_input(path) as container, translated(path):
+        stream = container.streams[index]
+        assert isinstance(stream, VideoStream)
+        return count_by_reading(container, stream, seconds=COUNT_SECONDS)
+
+
+def _video_info(stream: VideoStream, first: _First, counted: PacketCount) -> VideoInfo:
+    context, frame, frames = stream.codec_context, first.frames[0], first.frames
+    layout = layout_of(frame.format.name)
+    rotation, is_mirrored = turn_of(frame, stream.metadata)
+    tags = tags_of(context, frame)
+    base = stream.time_base or Fraction(1, 1000)
+    codec = context.codec.canonical_name
+    located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
+    field_order = _field_order(stream, frames)
+    duration = _duration(stream, counted, base)
+    return VideoInfo(
+        index=stream.index,
+        codec=codec,
+        size=Size(frame.width, frame.height),
+        pixel_format=frame.format.name,
+        chroma=layout.chroma,
+        bit_depth=layout.bit_depth,
+        has_alpha=_has_alpha(frame),
+        frame_rate=_rate(stream, counted, duration),
+        time_base=base,
+        start_pts=Timeline(stream).pts_of(frame),
+        frame_count=counted.frames if counted.is_complete else 0,
+        frame_count_is_exact=counted.is_complete and not _may_hold_fields(context, field_order),
+        duration=duration,
+        sample_aspect=_aspect(stream, frame),
+        rotation=rotation,
+        is_mirrored=is_mirrored,
+        tags=replace(tags, chroma_location=located),
+        is_interlaced=field_order != "progressive",
+        field_order=field_order,
+        hdr=hdr_of(tags),
+        bit_rate=_bit_rate(stream, counted, duration),
+        language=stream.language or "",
+        title=stream.metadata.get("title", ""),
+    )
+
+
+def _field_order(stream: VideoStream, frames: list[VideoFrame]) -> str:
+    order = _FIELD_ORDERS.get(stream.codec_context.field_order)
+    if order is None and any(frame.interlaced_frame for frame in frames):
+        order = "bb" if stream.codec_context.name == "dvvideo" else "tt"
+    return order or "progressive"
+
+
+def _may_hold_fields(context: VideoCodecContext, field_order: str) -> bool:
+    """Interlaced streams of these codecs may have one packet for each field."""
+    return field_order != "progressive" and context.codec.canonical_name in _FIELD_CODECS
+
+
+def _aspect(stream: VideoStream, frame: VideoFrame) -> Fraction:
+    for ratio in (stream.sample_aspect_ratio, stream.codec_context.sample_aspect_ratio):
+        if ratio:
+            return Fraction(ratio)
+    return Fraction(1)
+
+
+def _duration(stream: VideoStream, counted: PacketCount, base: Fraction) -> Fraction | None:
+    if counted.is_complete and counted.start_pts is not None and counted.end_pts is not None:
+        return (counted.end_pts - counted.start_pts) * base
+    if stream.duration:
+        return stream.duration * base
+    if counted.is_complete and stream.guessed_rate and counted.start_pts is None:
+        return counted.frames / stream.guessed_rate
+    return None
+
+
+def _rate(stream: VideoStream, counted: PacketCount, duration: Fraction | None) -> Fraction | None:
+    for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate):
+        if rate and 0 < rate <= 1000:
+            return rate
+    if counted.is_complete and duration:
+        return (counted.frames / duration).limit_denominator(1001)
+    return None
+
+
+def _bit_rate(stream: VideoStream, counted: PacketCount, duration: Fraction | None) -> int:
+    if counted.is_complete and duration:
+        return round(counted.bytes * 8 / duration)
+    return int(stream.bit_rate or 0)
+
+
+def _estimated(video: VideoInfo) -> VideoInfo:
+    """Fills in a frame count from time and rate where counting took too long."""
+    if video.frame_count or not video.duration or not video.frame_rate:
+        return video
+    return replace(video, frame_count=max(1, round(video.duration * video.frame_rate)))

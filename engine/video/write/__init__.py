@@ -1,0 +1,1 @@
+"""Frames to files: codecs, containers, encoding, muxing."""

@@ -1,0 +1,171 @@
+"""The finished pieces of a film as one stream of packets with the source's exact times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+from av.error import FFmpegError
+from av.video.stream import VideoStream
+
+from engine.core.errors import OutputError
+from engine.protocol.plan import PicturePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A finished segment and the times of its frames, in units of PicturePlan.time_base."""
+
+    path: Path
+    pts: tuple[int, ...]
+    durations: tuple[int, ...]  # 0 where unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedPacket:
+    """A packet ready to be written, and when it has to be there."""
+
+    packet: Any  # av.Packet
+    seconds: float  # decoding time
+
+
+class Film:
+    """All segments of a job, one behind the other.
+
+    Encoders keep frames back, so packets come in decoding order. The decoding times are the
+    presentation times moved by the largest delay: they rise, and never lie behind the frame's own
+    time, however irregular the frames are.
+
+    Args:
+        segments: At least one, in order.
+        picture: The plan they were written by.
+        shift: Seconds to take from every time.
+    """
+
+    def __init__(
+        self, segments: Sequence[SegmentFile], picture: PicturePlan, shift: Fraction
+    ) -> None:
+        self._segments = segments
+        self._base = picture.time_base
+        self._rate = picture.frame_rate
+        moved = round(shift / self._base)
+        self._pts = [pts - moved for segment in segments for pts in segment.pts]
+        self._durations = [length for segment in segments for length in segment.durations]
+        self._fill_durations()
+
+    @property
+    def bytes(self) -> int:
+        """Size of all segments.
+
+        Raises:
+            OutputError: One is missing.
+        """
+        return sum(_size(segment) for segment in self._segments)
+
+    @property
+    def end(self) -> Fraction:
+        """When the last frame is over, in seconds after the shift."""
+        return (self._pts[-1] + self._durations[-1]) * self._base
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the frames follow each other at the nominal rate, but for rounding."""
+        nominal = 1 / self._rate / self._base
+        return all(abs(length - nominal) <= 1 for length in self._durations)
+
+    def _fill_durations(self) -> None:
+        nominal = max(1, round(1 / self._rate / self._base))
+        last = len(self._pts) - 1
+        for index, length in enumerate(self._durations):
+            if length <= 0:
+                following = self._pts[index + 1] - self._pts[index] if index < last else nominal
+                self._durations[index] = following
+
+    @contextmanager
+    def template(self) -> Iterator[VideoStream]:
+        """The stream of the first segment: codec, size and tags of all of them."""
+        with _opened(self._segments[0].path) as stream:
+            yield stream
+
+    def packets(self) -> Iterator[tuple[TimedPacket, int]]:
+        """Every packet in decoding order, with the bytes of finished segments before it.
+
+        Raises:
+            OutputError: A segment is not what was written.
+        """
+        delay = self._delay()
+        step = self._pts[1] - self._pts[0] if len(self._pts) > 1 else self._durations[0]
+        first = done = 0
+        for segment in self._segments:
+            count = 0
+            with _opened(segment.path) as stream:
+                for packet in stream.container.demux(stream):
+                    if packet.pts is None:
+                        continue  # the end of the file
+                    place = first + count - delay
+                    early = self._pts[0] + step * place
+                    dts = self._pts[place] if place >= 0 else early
+                    yield self._timed(packet, first + packet.pts, dts, segment), done
+                    count += 1
+            if count != len(segment.pts):
+                raise _damaged(segment, count)
+            first += count
+            done += _size(segment)
+
+    def _timed(self, packet: Any, index: int, dts: int, segment: SegmentFile) -> TimedPacket:
+        if index >= len(self._pts) or dts > self._pts[index]:
+            raise _damaged(segment, index)
+        packet.time_base = self._base
+        packet.pts, packet.dts = self._pts[index], dts
+        packet.duration = self._durations[index]
+        return TimedPacket(packet=packet, seconds=float(dts * self._base))
+
+    def _delay(self) -> int:
+        """Frames that decoding order runs ahead: as found, and as the codec promises."""
+        with _opened(self._segments[0].path) as stream:
+            promised = stream.codec_context.reorder_depth
+            packets = stream.container.demux(stream)
+            order = [packet.pts for packet in packets if packet.pts is not None]
+        found = max((place - pts for place, pts in enumerate(order)), default=0)
+        return max(found, int(promised or 0))
+
+
+def _size(segment: SegmentFile) -> int:
+    try:
+        return segment.path.stat().st_size
+    except OSError as err:
+        raise _unreadable(segment.path) from err
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        file = av.open(f"file:{path}", format="matroska")
+    except (FFmpegError, OSError) as err:
+        raise _unreadable(path) from err
+    try:
+        yield file.streams.video[0]
+    finally:
+        file.close()
+
+
+def _unreadable(path: Path) -> OutputError:
+    return OutputError(
+        f"The finished piece {path.name} cannot be read.",
+        hint="Remove the job and run it again.",
+        path=path,
+    )
+
+
+def _damaged(segment: SegmentFile, count: int) -> OutputError:
+    return OutputError(
+        f"The finished piece {segment.path.name} has not the {len(segment.pts)} frames that were "
+        f"written (at {count}).",
+        hint="Remove the job and run it again.",
+        path=segment.path,
+    )

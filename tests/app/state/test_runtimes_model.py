@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.state.runtime_status import (
+    Situation,
+    Task,
+    can_import,
+    standing_of,
+)
+from app.state.runtimes_model import RuntimeModel
+from engine.protocol import events
+from tests.helpers.fake_runtimes import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+
+S = Situation
+HERE = {"state": "here", "done_bytes": 5 * 10**9}
+FOREIGN = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", why="it is old", bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "situation"),
+    [
+        ({}, S.OFFER),
+        ({"state": "partial", "done_bytes": 1}, S.PARTIAL),
+        ({"state": "not-in-build"}, S.NOT_IN_BUILD),
+        ({"state": "busy"}, S.QUIET),
+        ({"suits_program": False}, S.QUIET),
+        (HERE, S.QUIET),  # and not chosen: as the user wants it
+        (HERE | {"is_chosen": True}, S.READY),
+        (HERE | {"is_chosen": True, "is_used": True}, S.QUIET),
+        (HERE | {"is_used": True}, S.READY),  # back to the program's own
+        ({"state": "broken", "why": "x"}, S.BROKEN),
+        ({"state": "broken", "is_chosen": True}, S.BROKEN),
+        ({"state": "broken", "is_chosen": True, "is_used": True}, S.BROKEN),
+    ],
+)
+def test_one_situation_for_each_state(changes: dict[str, Any], situation: Situation) -> None:
+    listed = make_listed(make_runtime(**changes), make_older())
+    assert standing_of(listed, None).situation is situation
+
+
+@pytest.mark.parametrize(
+    ("listed", "situation"),
+    [
+        (None, S.QUIET),
+        (NO_CARD, S.QUIET),
+        (make_listed(suited=""), S.OLD_CARD),
+        (make_listed(suited="", driver="560.1", driver_needed="580.0"), S.OLD_DRIVER),
+        (make_listed(follows_choice=False), S.QUIET),  # a checkout has its own torch
+        (make_listed(make_runtime(), make_older(**HERE, is_chosen=True, is_used=True)), S.QUIET),
+    ],
+)
+def test_one_situation_for_each_machine(
+    listed: events.RuntimesListed | None, situation: Situation
+) -> None:
+    assert standing_of(listed, None).situation is situation
+
+
+def test_a_runtime_of_another_version_is_offered_anew() -> None:
+    listed = make_listed(make_runtime(), replace(FOREIGN, is_chosen=True))
+    standing = standing_of(listed, None)
+    assert (standing.situation, standing.outdated) == (S.OFFER, True)
+    assert standing.runtime == listed.runtimes[0]
+    nothing_suits = replace(listed, suited="")
+    assert standing_of(nothing_suits, None).situation is S.BROKEN
+
+
+def test_what_is_done_comes_before_what_could_be() -> None:
+    task = Task(runtime="cu130", phase="download")
+    assert standing_of(make_listed(), task).situation is S.BUSY
+    failed = replace(task, error=OFFLINE)
+    assert standing_of(make_listed(), failed).situation is S.FAILED
+    assert standing_of(None, failed).runtime is None
+
+
+def test_files_are_taken_where_one_is_known() -> None:
+    unknown = make_runtime(state="not-in-build")
+    assert can_import(make_listed(unknown, make_older()))
+    assert not can_import(make_listed(unknown, FOREIGN))
+    assert not can_import(make_listed(make_runtime(suits_program=False)))
+    assert not can_import(None)
+
+
+def test_what_was_waved_away_stays_away_until_it_is_something_else() -> None:
+    model = RuntimeModel()
+    model.on_event(make_listed())
+    assert not model.is_hidden
+    model.hide(for_good=True)
+    assert model.is_hidden
+    later = RuntimeModel()
+    later.restore_hidden(model.hidden)
+    later.on_event(make_listed())
+    assert later.is_hidden
+    later.on_event(make_listed(make_runtime(torch="2.14.0+cu130")))
+    assert not later.is_hidden
+    later.hide(for_good=False)
+    assert later.is_hidden
+    assert later.hidden == model.hidden
+
+
+def test_the_list_of_what_was_waved_away_stays_short() -> None:
+    model = RuntimeModel()
+    for number in range(20):
+        model.on_event(make_listed(make_runtime(torch=f"2.{number}.0")))
+        model.hide(for_good=True)
+    assert len(model.hidden) == 8
+    assert "2.19.0" in model.hidden[-1]
+
+
+def test_figures_alone_are_told_apart_from_news() -> None:
+    model, heard = RuntimeModel(), []
+    model.changed.connect(lambda: heard.append("changed"))
+    model.progressed.connect(lambda: heard.append("progressed"))
+    model.ask("download", "cu130")
+    for done in (0.0, 1.0, 2.0):
+        model.on_event(
+            events.RuntimeProgress(runtime="cu130", phase="download", done_mb=done, total_mb=9.0)
+        )
+    model.on_event(events.RuntimeProgress(runtime="cu130", phase="unpack"))
+    assert heard == ["changed", "changed", "progressed", "progressed", "changed"]
+
+
+def test_an_error_stays_until_it_was_read() -> None:
+    model = RuntimeModel()
+    model.on_event(make_listed())
+    model.ask("download", "cu130")
+    assert model.is_busy
+    model.on_event(events.RuntimeFailed(runtime="cu130", phase="download", error=OFFLINE))
+    model.on_event(make_listed())
+    assert not model.is_busy
+    assert model.standing.situation is S.FAILED
+    model.dismiss()
+    assert model.standing.situation is S.OFFER
+
+
+def test_good_news_is_kept_until_the_next_wish() -> None:
+    model = RuntimeModel()
+    model.on_event(events.RuntimeDone(runtime="cu130", phase="use", message="It is chosen."))
+    assert model.done == "It is chosen."
+    model.ask("use", "")
+    assert model.done == ""

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.bench.cases import models
+from engine.bench.cases.vae_models import MODELS
+from engine.bench.options import BenchOptions
+from engine.core.geometry import Size
+from tests.helpers.tiny import tiny_config
+from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.tiny_wan import tiny_wan_config
+
+OPTIONS = BenchOptions(
+    device="cpu", size=Size(32, 32), quick=True, runs=1, threads=1, dit=tiny_dit_config()
+)
+
+
+@pytest.fixture(autouse=True)
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    wan = tiny_wan_config()
+    configs = {
+        "seedvr2-vae": tiny_config(),
+        "wan21-vae": wan,
+        "wan22-vae": wan,
+        "wan-2x": replace(wan, out_channels=12),
+    }
+    for name, config in configs.items():
+        monkeypatch.setitem(MODELS, name, replace(MODELS[name], config=config))
+
+
+def test_every_model_has_a_row() -> None:
+    rows = {row["model"]: row for row in models.model_rows(OPTIONS)}
+    assert list(rows) == [
+        "Lite 2x",
+        "Lite 4x",
+        "SeedVR2 VAE, encode",
+        "SeedVR2 VAE, decode",
+        "Wan 2.1 VAE, encode",
+        "Wan 2.1 VAE, decode",
+        "Wan 2.2 VAE, encode",
+        "Wan 2.2 VAE, decode",
+        "Wan 2x, decode",
+        "SeedVR2 transformer, 3b kind",
+        "SeedVR2 transformer, 7b kind",
+    ]
+    for row in rows.values():
+        assert row["megapixels_per_second"] > 0
+        assert row["ceiling_percent"] == pytest.approx(
+            100 * row["tflop_per_s"] * 1e12 / models._ceiling("cpu", row["dtype"])
+        )
+        assert row["peak_mib"] > 0
+
+
+def test_speeds_are_of_the_result() -> None:
+    assert models._lite(OPTIONS, 4).megapixels == pytest.approx(2 * 128 * 128 / 1e6)
+    twice = models._vae(replace(OPTIONS, model="wan-2x"), "decode")
+    assert twice.megapixels == pytest.approx(5 * 64 * 64 / 1e6)
+    assert twice.compute().shape[-1] == 64  # type: ignore[attr-defined]  # a tensor
+
+
+def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def fail(*_: object) -> models._Work:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(models, "_dit", fail)
+    last = list(models.model_rows(OPTIONS))[-1]
+    assert last == {"model": "SeedVR2 transformer, 7b kind", "note": "not enough memory"}

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import getpass
+import platform
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from engine.bench.report.machine import machine_row
+from engine.bench.report.markdown import machine_of, markdown, switch_lines
+from engine.bench.report.svg_chart import check_picture, svg_of, write_picture
+from engine.bench.report.switch_table import about, answers, measured
+from engine.core.errors import OutputUnwritable, SettingsError
+from engine.settings.optimisations import CLAIMS
+
+ROWS: list[dict[str, Any]] = [
+    {"case": "machine", "processor": "A processor", "torch": "2.13", "system": "Linux"},
+    {"case": "optimisations-vae", "switch": "vae.usual", "about": "VAE, small", "error": 2e-6},
+    {
+        "case": "optimisations-vae",
+        "switch": "vae.channels_last",
+        "time": 0.8,
+        "scatter": 0.02,
+        "turns": 3,
+        "memory": 0.5,
+        "error": 2e-6,
+        "error_without": 3e-6,
+    },
+    {"case": "optimisations-vae", "switch": "vae.convolution=3d", "time": 3.5, "memory": 1.0},
+    {"case": "optimisations-vae", "switch": "vae.all", "time": 0.5, "memory": 1.1},
+    {"case": "optimisations-around", "switch": "run.cudnn_benchmark", "note": "needs a card"},
+    {
+        "case": "optimisations-around",
+        "switch": "plan.tiles",
+        "time": 1.8,
+        "note": "in tiles | of 64",
+    },
+    {"case": "models", "model": "Lite 2x", "megapixels_per_second": 12.5},
+    {"case": "models", "model": "Wan", "megapixels_per_second": 2.5},
+]
+
+
+def test_a_row_becomes_a_line_with_what_the_registry_knows() -> None:
+    lines = {line.name: line for line in measured(ROWS)}
+    assert about(ROWS) == ("VAE, small",)
+    assert list(lines) == [row["switch"] for row in ROWS if "switch" in row][1:]
+    line = lines["vae.channels_last"]
+    assert (line.title, line.exactness, line.is_default) == ("channels last", "exact", True)
+    assert (line.time, line.scatter, line.memory) == (0.8, 0.02, 0.5)
+    assert (line.error, line.error_without) == (2e-6, 3e-6)
+    assert "5-15 %" in line.claim
+    choice = lines["vae.convolution=3d"]
+    assert (choice.title, choice.is_default) == ("form of convolutions over time: 3d", False)
+    assert lines["vae.all"].title == "all of the VAE together"
+
+
+def test_every_claim_has_a_number_or_a_reason() -> None:
+    found = {answer.title: answer.found for answer in answers(measured(ROWS))}
+    assert len(found) == len(CLAIMS) == 14
+    assert found["channels last"] == (
+        "vae.channels_last: 0.80 ± 0.02 of the time, 0.50 of the memory"
+    )
+    assert found["cuDNN benchmark"] == (
+        "run.cudnn_benchmark: cannot be measured here: needs a card"
+    )
+    assert found["tiled and sliced"].startswith("plan.tiles: 1.80 of the time")
+    assert found["torch.compile"] == "not measured: bench optimisations does"
+
+
+def test_the_page_has_a_table_and_the_answers() -> None:
+    page = markdown(ROWS, "bench optimisations")
+    lines = page.splitlines()
+    assert "processor A processor; system Linux; torch 2.13." in lines
+    row = next(line for line in lines if line.startswith("| `vae.channels_last`"))
+    assert "| exact | on | 0.80 ± 0.02 | 0.50 | 2.0e-06 | 3.0e-06 |" in row
+    assert "in tiles / of 64" in page
+    heads = [line for line in lines if line.startswith("## ")]
+    assert heads == ["## models", "## Optimisations", "## What documents claim"]
+    for line in lines:  # no table has a line with another number of cells
+        assert line.count("|") in (0, 3, 4, 11), line
+
+
+def test_a_terminal_gets_columns() -> None:
+    lines = switch_lines(ROWS)
+    assert lines[0] == "optimisations"
+    assert any("vae.channels_last" in line and "0.80 ± 0.02" in line for line in lines)
+    assert switch_lines(ROWS[-2:]) == []
+
+
+def test_nothing_tells_whose_machine_it_is() -> None:
+    row = machine_row()
+    text = markdown([row, *ROWS[1:]]) + svg_of([row, *ROWS[1:]]) + repr(row)
+    assert set(machine_of([row])) <= {
+        "processor",
+        "threads",
+        "memory",
+        "card",
+        "driver",
+        "system",
+        "python",
+        "torch",
+    }
+    for secret in (getpass.getuser(), platform.node(), str(Path.home()), str(Path.cwd())):
+        if len(secret) > 2:
+            assert not re.search(rf"\b{re.escape(secret)}\b", text), secret
+
+
+def test_bars_are_an_svg(tmp_path: Path) -> None:
+    path = tmp_path / "bars.svg"
+    write_picture(path, ROWS)
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "vae.channels_last" in texts
+    assert "0.80 ± 0.02" in texts
+    assert "3.50 →" in texts  # longer than there is room
+    boxes = list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
+    helps = next(box for box in boxes if box.get("fill") == "#2f7d5b")
+    ends = float(helps.get("x") or 0) + float(helps.get("width") or 0)
+    assert ends == pytest.approx(535, abs=0.2)  # the middle, where both take as long
+    assert texts.index("0.5") < texts.index("1") < texts.index("2")
+    assert all(float(box.get("x") or 0) + float(box.get("width") or 0) <= 771 for box in boxes)
+
+
+def test_speeds_are_bars_too() -> None:
+    text = svg_of([ROWS[0], *ROWS[-2:]])
+    assert "12.5 Mpx/s" in text
+    with pytest.raises(SettingsError, match="Nothing was measured"):
+        svg_of(ROWS[:1])
+
+
+def test_other_pictures_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"not as \.png") as caught:
+        check_picture(tmp_path / "bars.png")
+    assert ".svg" in caught.value.hint
+    with pytest.raises(OutputUnwritable):
+        write_picture(tmp_path / "none" / "bars.svg", ROWS)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.model_files.catalogue import PublishedFile
+from engine.model_files.store import Store
+from tests.helpers.faulty_server import FaultyServer, faulty_server
+from tests.helpers.published import CONTENT, PLACE, published, store_of
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        server.files[PLACE] = CONTENT
+        yield server
+
+
+@pytest.fixture
+def file() -> PublishedFile:
+    return published()
+
+
+@pytest.fixture
+def store(tmp_path: Path, file: PublishedFile, server: FaultyServer) -> Store:
+    return store_of(tmp_path / "models", server, file)

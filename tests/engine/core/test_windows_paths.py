@@ -1,0 +1,116 @@
+"""Windows' rules for names and paths, on any system."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PureWindowsPath
+
+import pytest
+
+from engine.core import windows_paths
+
+LONG_NAME = "a" * 100
+
+
+def current_folders(path: str) -> str:
+    """As Windows' own, where we are in C:\\films and drive D is at D:\\old."""
+    text = path.replace("/", "\\")
+    drive, rest = text[:2], text[2:]
+    if text.startswith("\\\\"):
+        return text
+    if drive == "D:":
+        return text if rest.startswith("\\") else f"D:\\old\\{rest}".rstrip("\\")
+    if drive == "C:":
+        return text if rest.startswith("\\") else f"C:\\films\\{rest}".rstrip("\\")
+    return "C:\\films" if text == "." else f"C:\\films\\{text}"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("film.mp4", "C:\\films\\film.mp4"),
+        ("C:film.mp4", "C:\\films\\film.mp4"),
+        ("D:film.mp4", "D:\\old\\film.mp4"),
+        ("D:/a/film.mp4", "D:\\a\\film.mp4"),
+        ("D:\\", "D:\\"),
+        ("\\\\nas\\films\\a.mkv", "\\\\nas\\films\\a.mkv"),
+        ("\\\\?\\C:\\a\\..", "\\\\?\\C:\\a\\.."),
+        ("C:\\a\\nul", "C:\\a\\nul"),
+        ("C:\\a\\film.", "C:\\a\\film."),
+    ],
+)
+def test_paths_begin_at_their_drive(given: str, meant: str) -> None:
+    assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
+
+
+@pytest.mark.parametrize(
+    ("start", "long_start"),
+    [("C:\\", "\\\\?\\C:\\"), ("\\\\nas\\films\\", "\\\\?\\UNC\\nas\\films\\")],
+)
+def test_only_long_paths_take_the_long_form_and_people_never_see_it(
+    start: str, long_start: str
+) -> None:
+    short = PureWindowsPath(start, "film.mp4")
+    assert windows_paths.long_form(short) == short
+    path = PureWindowsPath(start, LONG_NAME, LONG_NAME, "film.mp4")
+    long = windows_paths.long_form(path)
+    assert str(long).startswith(long_start)
+    assert windows_paths.long_form(long) == long
+    assert str(long.parent / long.name) == str(long)
+    assert windows_paths.shown(long) == str(path)
+    assert windows_paths.shown(short) == str(short)
+
+
+def test_what_we_append_still_fits_into_a_short_path() -> None:
+    longest = PureWindowsPath("C:\\", "a" * 175)
+    assert windows_paths.long_form(longest) == longest
+    part = longest.with_name(longest.name + ".0123456789ab.part.mkv")
+    assert len(str(part / "frame_000000001.tiff")) < 247
+
+
+def test_relative_paths_have_no_long_form() -> None:
+    path = PureWindowsPath(LONG_NAME, LONG_NAME)
+    assert windows_paths.long_form(path) == path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it changes long ones")
+def test_other_systems_take_paths_as_they_are() -> None:
+    path = Path("a" * 300, "..", "nul")
+    assert windows_paths.openable(path) is path
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="needs Windows' own calls")
+def test_windows_opens_a_path_of_400_characters(tmp_path: Path) -> None:
+    folder = windows_paths.openable(tmp_path / ("b" * 200) / ("c" * 150))
+    folder.mkdir(parents=True)
+    (folder / "film.txt").write_text("here", encoding="utf-8")
+    assert (folder / "film.txt").read_text(encoding="utf-8") == "here"
+
+
+@pytest.mark.parametrize(
+    "name", ["CON", "nul.mp4", "Aux", "com1.mkv", "LPT9", "prn .txt", "COM².mp4", "CONIN$", "com0"]
+)
+def test_devices_are_no_names(name: str) -> None:
+    assert name in windows_paths.why_no_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a:b.mkv", "no : in"),
+        ("what?.mp4", "no ? in"),
+        ("two\nlines.mp4", "no U+000A in"),
+        ("film.mp4.", "at the end"),
+        ("film ", "at the end"),
+        ("f" * 252 + ".mp4", "longer than 255"),
+    ],
+)
+def test_names_that_windows_does_not_take_are_told(name: str, part: str) -> None:
+    assert part in windows_paths.why_no_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["film.mp4", "console.mkv", "COM10.mp4", "nullen.mp4", "片段 1.mkv", ".film", "f" * 255]
+)
+def test_ordinary_names_are_free(name: str) -> None:
+    assert windows_paths.why_no_name(name) == ""

@@ -1,0 +1,50 @@
+"""What a real card says of itself; the driver alone is asked but for memory of our own."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from engine.hardware import devices, gpu_processes, gpu_reading, torch_memory
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch can use no card here"),
+]
+MB = 2**20
+
+
+def read() -> gpu_reading.GpuReading:
+    found = gpu_reading.read(frozenset({os.getpid()}), torch_memory.OWN)
+    assert found is not None
+    return found
+
+
+def test_the_first_card_is_the_one_that_torch_takes() -> None:
+    about, card = torch.cuda.get_device_properties(0), devices.gpus()[0]
+    assert card.name == about.name
+    assert card.capability == (about.major, about.minor)
+    assert card.total_bytes == pytest.approx(about.total_memory, rel=0.03)
+
+
+def test_a_reading_is_whole() -> None:
+    found = read()
+    assert found.link.startswith("PCIe ")
+    assert 0 < found.temperature_c < 110
+    assert 0 < found.power_w < 1500
+    assert found.driver
+
+
+def test_what_torch_takes_is_ours() -> None:
+    before = read().ours_mb
+    held = torch.empty(512 * MB, dtype=torch.uint8, device="cuda")
+    assert read().ours_mb - before >= 480
+    assert torch_memory.card_bytes() >= 512 * MB
+    assert held.nbytes == 512 * MB
+
+
+def test_we_are_not_among_the_others() -> None:
+    torch.zeros(1, device="cuda")
+    assert all(holder.mb is None or holder.mb > 0 for holder in gpu_processes.others())

@@ -1,0 +1,139 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from engine.core.errors import (
+    CheckpointMismatch,
+    JobBusy,
+    OutputUnwritable,
+    SourceMissing,
+    UnknownJob,
+)
+from engine.jobs.checkpoint import Checkpoint, check_unchanged
+from engine.jobs.job import Job
+from engine.jobs.job_store import JobStore
+from engine.pipeline.segments import SegmentRecord
+from engine.settings.schema import JobSettings
+from tests.helpers.plans import a_media, a_plan
+
+
+@pytest.fixture
+def job(tmp_path):
+    source = tmp_path / "film.mkv"
+    source.write_bytes(b"film")
+    from dataclasses import replace
+
+    media = replace(a_media(), path=source)
+    return Job(id="a1", media=media, settings=JobSettings(crf=20), output=None, plan=a_plan())
+
+
+@pytest.fixture
+def store(tmp_path):
+    return JobStore(tmp_path / "jobs")
+
+
+def record(number: int, size: int) -> SegmentRecord:
+    return SegmentRecord(number=number, pts=(1, 2), durations=(1, 1), bytes=size, crc=7)
+
+
+def test_a_stored_job_comes_back_whole(store, job):
+    store.save(job)
+    stored = store.load("a1")
+    assert (stored.media, stored.settings, stored.plan) == (job.media, job.settings, job.plan)
+    assert store.ids() == ["a1"]
+    store.remove("a1")
+    assert store.ids() == []
+
+
+@pytest.mark.parametrize("name", ["", "..", "../b", "a/b"])
+def test_a_name_never_leads_out_of_the_folder(store, name):
+    with pytest.raises(UnknownJob):
+        store.load(name)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": "a1"}'])
+def test_damaged_notes_are_named_as_such(store, job, text):
+    (store.save(job) / "job.json").write_text(text)
+    with pytest.raises(CheckpointMismatch):
+        store.load("a1")
+
+
+def test_notes_of_another_version_are_refused(store, job):
+    file = store.save(job) / "job.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 0}))
+    with pytest.raises(CheckpointMismatch, match="another version"):
+        store.load("a1")
+
+
+def test_a_changed_or_missing_source_is_not_continued(store, job):
+    store.save(job)
+    stored = store.load("a1")
+    check_unchanged(stored)
+    job.media.path.write_bytes(b"another film")
+    with pytest.raises(CheckpointMismatch):
+        check_unchanged(stored)
+    job.media.path.unlink()
+    with pytest.raises(SourceMissing):
+        check_unchanged(stored)
+
+
+def test_only_whole_segments_count(tmp_path):
+    first = Checkpoint(tmp_path)
+    for number in range(3):
+        first.path(number).write_bytes(b"12345")
+        first.add(record(number, 5))
+    first.path(1).write_bytes(b"123")  # cut short by a crash
+    again = Checkpoint(tmp_path)
+    assert [r.number for r in again.records] == [0]
+    assert not again.is_complete
+
+
+def test_complete_means_all_segments_are_there(tmp_path):
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.path(0).write_bytes(b"12345")
+    checkpoint.add(record(0, 5))
+    checkpoint.complete()
+    assert Checkpoint(tmp_path).is_complete
+    checkpoint.path(0).unlink()
+    assert not Checkpoint(tmp_path).is_complete
+
+
+def test_a_job_belongs_to_one_program_at_a_time(store, job):
+    store.save(job)
+    assert not store.is_held("a1")
+    with store.held("a1"):
+        assert store.is_held("a1")
+        with pytest.raises(JobBusy):
+            store.held("a1").__enter__()
+    assert not store.is_held("a1")
+
+
+def test_a_killed_program_lets_go_of_its_job(store, job):
+    folder = store.save(job)
+    code = (
+        "import sys, time, pathlib\n"
+        "from engine.jobs.job_store import JobStore\n"
+        "with JobStore(pathlib.Path(sys.argv[1])).held('a1'):\n"
+        "    print('held', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder.parent)], stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline().strip() == b"held"
+        assert store.is_held("a1")
+        other.kill()
+    assert not store.is_held("a1")
+
+
+def test_a_job_that_was_never_saved_leaves_nothing_behind(store, tmp_path):
+    with store.held("b2"):
+        pass
+    assert not (tmp_path / "jobs" / "b2").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "jobs").write_text("a file where the folder should be")
+    with pytest.raises(OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
+        pass

@@ -1,0 +1,168 @@
+"""Pickles of tensors are read; those that ask for anything else are refused, and nothing runs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.core.errors import (
+    NotSafetensors,
+    UnsafeWeights,
+    WeightsDamaged,
+    WeightsMissing,
+    WeightsTruncated,
+    WeightsUnreadable,
+)
+from engine.model_files.formats.open_weights import WeightsFile, open_weights
+from engine.model_files.formats.pickle_file import PickleFile
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.pth"
+
+
+def test_it_keeps_the_contract_of_all_formats(path: Path) -> None:
+    stored = {
+        "a.weight": torch.arange(6.0).view(2, 3).half(),
+        "b": torch.nn.Parameter(torch.ones(2)),
+        "c": torch.ones(4, dtype=torch.int64),
+        "d": torch.tensor(3.0, dtype=torch.float8_e5m2),
+    }
+    torch.save(OrderedDict(stored), path)
+    file: WeightsFile = open_weights(path)
+    assert type(file) is PickleFile
+    with file:
+        assert file.shapes == {"a.weight": (2, 3), "b": (2,), "c": (4,), "d": ()}
+        assert file.dtypes == {"a.weight": "F16", "b": "F32", "c": "I64", "d": "F8_E5M2"}
+        assert file.metadata == {}
+        wide = file.tensor("a.weight", dtype=torch.float32)
+        same, raw = file.tensor("a.weight"), file.raw("a.weight")
+        assert not file.tensor("b").requires_grad
+        assert same.data_ptr() != raw.data_ptr()
+        with pytest.raises(KeyError):
+            file.tensor("e")
+    assert wide.tolist() == same.tolist() == [[0, 1, 2], [3, 4, 5]]
+    path.unlink()  # a copy does not need the file any more
+    assert same.sum() == 15
+
+
+def test_a_view_of_a_larger_tensor_is_copied_alone(path: Path) -> None:
+    torch.save({"x": torch.arange(12.0).view(3, 4).T[1:3]}, path)
+    with PickleFile(path) as file:
+        found = file.tensor("x")
+    assert found.is_contiguous()
+    assert found.tolist() == [[1, 5, 9], [2, 6, 10]]
+    assert found.untyped_storage().nbytes() == 6 * 4
+
+
+def test_a_table_inside_a_checkpoint_is_found(path: Path) -> None:
+    torch.save({"state_dict": {"x": torch.ones(1)}, "epoch": 3}, path)
+    with PickleFile(path) as file:
+        assert file.shapes == {"x": (1,)}
+
+
+class Hostile:
+    """What makes a folder when it is read by the usual reader of pickles."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("place", ["value", "beside", "whole"])
+def test_a_hostile_pickle_runs_nothing(path: Path, tmp_path: Path, place: str) -> None:
+    trace = tmp_path / "it ran"
+    attack = Hostile(trace)
+    content = {
+        "value": {"x": attack},
+        "beside": {"state_dict": {"x": torch.ones(1)}, "note": attack},
+        "whole": attack,
+    }[place]
+    torch.save(content, path)
+    with pytest.raises(UnsafeWeights, match="could run a program") as caught:
+        open_weights(path)
+    assert "safetensors" in caught.value.hint
+    assert not trace.exists()
+    torch.load(path, weights_only=False)  # the attack is one
+    assert trace.exists()
+
+
+def test_older_pickles_are_refused(path: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "it ran"
+    torch.save({"x": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
+    with pytest.raises(NotSafetensors, match="pickle"):
+        open_weights(path)
+    path.write_bytes(pickle.dumps(Hostile(trace)))
+    with pytest.raises(NotSafetensors, match="pickle"):
+        open_weights(path)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut_off(path: Path, kept: float) -> None:
+    torch.save({"x": torch.ones(1000)}, path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(WeightsTruncated, match="cut short"):
+        open_weights(path)
+
+
+def test_other_archives(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "x")
+    with pytest.raises(NotSafetensors, match="archive without tensors"):
+        open_weights(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data.pkl", b"\x80\x02}q\x00.")
+    with pytest.raises(WeightsDamaged):
+        open_weights(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [torch.ones(1)],
+        {},
+        {"x": 3},
+        {3: torch.ones(1)},
+        {"x": torch.ones(3).to_sparse()},
+        {"x": {"y": torch.ones(1)}},
+    ],
+)
+def test_something_else_than_a_list_of_tensors(path: Path, content: object) -> None:
+    torch.save(content, path)
+    with pytest.raises((WeightsDamaged, UnsafeWeights)):
+        open_weights(path)
+
+
+def test_a_damaged_part(path: Path) -> None:
+    torch.save({"x": torch.ones(1000)}, path)
+    content = path.read_bytes()
+    start = content.index(b"data.pkl") + 60
+    path.write_bytes(content[:start] + bytes(40) + content[start + 40 :])
+    with pytest.raises((WeightsDamaged, UnsafeWeights)):
+        open_weights(path)
+
+
+def test_no_file(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(WeightsMissing):
+        PickleFile(path)
+    with pytest.raises(WeightsUnreadable):
+        PickleFile(tmp_path)
+
+
+def test_the_name_does_not_make_it_another_kind(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    torch.save({"x": torch.ones(1)}, path)
+    with pytest.raises(NotSafetensors, match="pickle") as caught:
+        open_weights(path)
+    assert ".pth" in caught.value.hint

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save, save_file
+
+from engine.core.errors import (
+    NotSafetensors,
+    WeightsDamaged,
+    WeightsError,
+    WeightsMissing,
+    WeightsTruncated,
+    WeightsUnreadable,
+    WrongNumbers,
+)
+from engine.model_files.formats.safetensors_file import SafetensorsFile
+
+TENSORS = {
+    "half": torch.randn(3, 5).half(),
+    "brain": torch.randn(2, 2, 2).bfloat16(),
+    "float": torch.randn(7),
+    "double": torch.randn(4, 1).double(),
+    "eight": torch.randn(9).to(torch.float8_e4m3fn),
+    "whole": torch.arange(5),
+    "single": torch.tensor(3.5),
+    "none": torch.empty(0, 4),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_file(TENSORS, tmp_path / "a.safetensors", {"config": "{}"})
+    return tmp_path / "a.safetensors"
+
+
+def written(folder: Path, content: bytes) -> Path:
+    path = folder / "model.safetensors"
+    path.write_bytes(content)
+    return path
+
+
+def file_of(head: object, data: bytes = b"") -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def test_every_tensor_comes_back_as_it_was(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        assert file.metadata == {"config": "{}"}
+        assert file.dtypes["eight"] == "F8_E4M3"
+        assert set(file.shapes) == set(TENSORS)
+        for name, tensor in TENSORS.items():
+            found = file.tensor(name)
+            assert file.shapes[name] == tuple(tensor.shape)
+            assert found.dtype == tensor.dtype
+            assert torch.equal(found.float(), tensor.float())
+
+
+def test_a_tensor_is_converted_while_it_is_read(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        found = file.tensor("half", dtype=torch.float64)
+    assert torch.equal(found, TENSORS["half"].double())
+
+
+def test_tensors_outlive_the_file_and_can_be_written_to(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        found = file.tensor("float")
+    path.unlink()
+    found.add_(1)
+    assert torch.equal(found, TENSORS["float"] + 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux tells what is mapped")
+def test_no_map_is_kept_and_no_file_after_closing(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        kept = [file.tensor(name) for name in TENSORS]
+        assert str(path) not in Path("/proc/self/maps").read_text()
+    opened = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+    assert path not in opened
+    assert len(kept) == len(TENSORS)
+
+
+def test_writing_to_a_tensor_does_not_reach_the_file(path: Path) -> None:
+    before = path.read_bytes()
+    with SafetensorsFile(path) as file:
+        file.tensor("float").zero_()
+        assert torch.equal(file.tensor("float"), TENSORS["float"])
+    assert path.read_bytes() == before
+
+
+def test_odd_heads_leave_tensors_at_odd_places(tmp_path: Path) -> None:
+    head = {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    text = json.dumps(head)
+    for padding in range(4):
+        content = file_of((text + " " * padding).encode(), struct.pack("<2f", 1.5, -2))
+        with SafetensorsFile(written(tmp_path, content)) as file:
+            assert file.tensor("x").tolist() == [1.5, -2]
+
+
+@settings(max_examples=15, deadline=None)
+@given(sizes=st.lists(st.integers(0, 40000), min_size=1, max_size=5))
+def test_any_sizes_cross_pages_rightly(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+) -> None:
+    tensors = {f"t{i}": torch.arange(size, dtype=torch.int16) + i for i, size in enumerate(sizes)}
+    path = written(tmp_path_factory.mktemp("sizes"), save(tensors))
+    with SafetensorsFile(path) as file:
+        for name, tensor in tensors.items():
+            assert torch.equal(file.tensor(name), tensor)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(WeightsMissing, match=r"nothing\.safetensors is missing"):
+        SafetensorsFile(tmp_path / "nothing.safetensors")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(WeightsUnreadable, match="is a folder"):
+        SafetensorsFile(tmp_path)
+
+
+def test_a_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(WeightsUnreadable, match=r"a\.safetensors cannot be read"):
+        SafetensorsFile(path)
+
+
+OTHERS = {
+    b"": "is empty",
+    b"GGUF\x03\x00\x00\x00\x7b\x02\x00\x00\x00\x00\x00\x00": "is a GGUF file",  # 635 tensors: "{"
+    b"PK\x03\x04" + bytes(40): "is a zip archive or a PyTorch pickle",
+    b"\x80\x02}q\x00(X\x01\x00\x00\x00": "is a pickle",
+    b"<!DOCTYPE html><html>": "is a web page",
+    b"version https://git-lfs.github.com/spec/v1\noid": "is a pointer of Git LFS",
+    b"short": "is not a safetensors file",
+    bytes(64): "is not a safetensors file",
+    b"\xff" * 7 + b"\x7f{" + bytes(9): "is not a safetensors file",  # a head of 2**63 bytes
+}
+
+
+@pytest.mark.parametrize("content", OTHERS, ids=OTHERS.values())
+def test_files_of_another_kind_are_named(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(NotSafetensors, match=OTHERS[content]) as caught:
+        SafetensorsFile(written(tmp_path, content))
+    assert caught.value.hint
+
+
+def test_a_real_pickle_is_named(tmp_path: Path) -> None:
+    torch.save({"x": torch.ones(2)}, tmp_path / "model.pt")
+    with pytest.raises(NotSafetensors, match="PyTorch pickle"):
+        SafetensorsFile(tmp_path / "model.pt")
+    torch.save({"x": torch.ones(2)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(NotSafetensors, match="is a pickle"):
+        SafetensorsFile(tmp_path / "old.pt")
+
+
+def test_any_cut_is_told_as_a_cut(path: Path) -> None:
+    whole = path.read_bytes()
+    for length in (9, 10, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(WeightsTruncated, match=rf"{length} of \d+ bytes"):
+            SafetensorsFile(path)
+
+
+X = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+DAMAGED = {
+    "no JSON": file_of(b"{'x': 1}"),
+    "no text": file_of(b"{\xff\xfe}"),
+    "something behind the last tensor": file_of({"x": X}, bytes(9)),
+    "a hole": file_of({"x": X | {"data_offsets": [4, 12]}}, bytes(12)),
+    "overlap": file_of({"x": X, "y": X}, bytes(8)),
+    "size and shape differ": file_of({"x": X | {"shape": [3]}}, bytes(8)),
+    "negative": file_of({"x": X | {"shape": [-2]}}, bytes(8)),
+    "backwards": file_of({"x": X | {"data_offsets": [8, 0]}}, bytes(8)),
+    "a broken side": file_of({"x": X | {"shape": [2.0]}}, bytes(8)),
+    "no places": file_of({"x": {"dtype": "F32", "shape": [2]}}, bytes(8)),
+    "no description": file_of({"x": 3}),
+    "metadata is no table": file_of({"__metadata__": [1]}),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_contradictions_are_told_as_damage(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(WeightsDamaged, match="damaged"):
+        SafetensorsFile(written(tmp_path, content))
+
+
+@settings(max_examples=25, deadline=None)
+@given(place=st.integers(0, 250), value=st.integers(0, 255))
+def test_a_changed_byte_in_the_head_never_crashes(
+    tmp_path_factory: pytest.TempPathFactory, place: int, value: int
+) -> None:
+    content = bytearray(save({"x": torch.ones(3), "y": torch.ones(2).half()}))
+    content[min(place, len(content) - 1)] = value
+    path = written(tmp_path_factory.mktemp("changed"), bytes(content))
+    try:
+        with SafetensorsFile(path) as file:
+            for name in file.shapes:
+                file.tensor(name)
+    except WeightsError as error:
+        assert error.hint  # noqa: PT017  # most changes do no harm
+
+
+def test_a_format_that_torch_does_not_have(tmp_path: Path) -> None:
+    head = {"x": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}
+    with (
+        SafetensorsFile(written(tmp_path, file_of(head, b"\x00"))) as file,
+        pytest.raises(WrongNumbers, match="format F4"),
+    ):
+        file.tensor("x")
+
+
+def test_a_file_that_shrinks_while_it_is_read(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        os.truncate(path, 16)
+        with pytest.raises(WeightsTruncated, match="became shorter"):
+            file.tensor("float")
+
+
+def test_a_refused_file_is_not_held_open(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(NotSafetensors):
+        SafetensorsFile(written(tmp_path, b"short"))
+    assert not [warning for warning in recwarn if warning.category is ResourceWarning]
+
+
+def test_looking_at_a_file_does_not_load_torch(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path;"
+        "from engine.model_files.formats.safetensors_file import SafetensorsFile;"
+        f"print(len(SafetensorsFile(Path({str(path)!r})).shapes), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(TENSORS)), "False"]
+
+
+def test_raw_tensors_are_those_of_the_file_and_outlive_it(path: Path) -> None:
+    with SafetensorsFile(path) as file:
+        found = {name: file.raw(name) for name in TENSORS}
+    for name, tensor in TENSORS.items():
+        assert found[name].dtype == tensor.dtype
+        assert found[name].shape == tensor.shape
+        assert torch.equal(found[name].float(), tensor.float())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells what is open")
+def test_many_raw_tensors_take_one_descriptor(tmp_path: Path) -> None:
+    save_file({f"t{i}": torch.full((3,), i) for i in range(200)}, tmp_path / "many.safetensors")
+    with SafetensorsFile(tmp_path / "many.safetensors") as file:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        kept = [file.raw(f"t{i}") for i in range(200)]
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+    assert int(torch.stack(kept).sum()) == 3 * sum(range(200))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what is resident")
+def test_opening_and_mapping_reads_nothing(tmp_path: Path) -> None:
+    big = 512 * 2**20
+    head = json.dumps({"x": {"dtype": "U8", "shape": [big], "data_offsets": [0, big]}}).encode()
+    path = tmp_path / "big.safetensors"
+    with path.open("wb") as made:
+        made.write(struct.pack("<Q", len(head)) + head)
+        made.truncate(8 + len(head) + big)
+    before = resident()
+    with SafetensorsFile(path) as file:
+        found = file.raw("x")
+        assert int(found[-1]) == 0
+    assert found.shape == (big,)
+    assert resident() - before < 32 * 2**20
+
+
+def resident() -> int:
+    """Bytes of main memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UnknownWeights, WeightsError
+from engine.model_files.catalogue import (
+    best_present,
+    best_vae,
+    catalogue,
+    files_of,
+    load,
+    precisions_of,
+)
+from engine.protocol.model_file_state import PublishedState
+from engine.settings.schema import SEEDVR2, JobSettings, describe
+
+GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
+PUBLISHED = GOLDEN / "seedvr2" / "published_files.json"
+CHECKPOINTS = GOLDEN / "wan" / "checkpoints.json"
+WAN = {"wan21-vae": "wan21", "wan22-vae": "wan22", "wan-2x": "wan21_upscale2x"}
+
+
+def test_every_file_can_be_known_and_found() -> None:
+    files = list(catalogue())
+    assert len({file.id for file in files}) == len(files)
+    names = {file.filename.casefold() for file in files}
+    assert len(names) == len(files), "Windows takes names in other capitals for the same"
+    for file in files:
+        assert re.fullmatch(r"[0-9a-f]{64}", file.sha256), file.id
+        assert file.licence == "Apache-2.0"
+        assert file.bytes or file.about_bytes, file.id
+        assert all(url.startswith("https://") for url in catalogue().addresses(file))
+        assert set(file.models) <= {*SEEDVR2, *WAN}
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the golden folder is not beside the checkout")
+def test_names_and_hashes_are_those_of_the_golden_list() -> None:
+    golden = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    wanted = {
+        (file["filename"], file["sha256"])
+        for file in [*golden["files"], *golden["text_embeddings"][:1]]
+    }
+    mine = [file for file in catalogue() if not WAN.keys() & set(file.models)]
+    assert {(file.filename, file.sha256) for file in mine} == wanted
+    addresses = {url for file in catalogue() for url in catalogue().addresses(file)}
+    assert {file["url"] for file in golden["files"]} <= addresses
+
+
+@pytest.mark.skipif(not CHECKPOINTS.exists(), reason="no golden folder beside the checkout")
+@pytest.mark.parametrize("model", WAN)
+def test_files_of_wan_are_those_of_the_golden_list(model: str) -> None:
+    about = json.loads(CHECKPOINTS.read_text(encoding="utf-8"))[WAN[model]]
+    mine = [file for file in catalogue() if model in file.models]
+    for file in mine:
+        told = next(one for one in about["files"] if file.filename in one["name"])
+        assert file.sha256 in told["sha256"]
+        assert file.repository in told["repo"] or "Wan-AI" in file.repository
+        if isinstance(told["bytes"], int):
+            assert file.bytes == told["bytes"]
+        width = {"fp32": 4, "bf16": 2, "16-bit": 2}[file.precision]
+        assert file.bytes or file.about_bytes == pytest.approx(
+            width * about["param_count"], rel=0.01
+        )
+    first = mine[0]
+    assert (first.precision, first.filename.rpartition(".")[2]) == ("fp32", "safetensors")
+    assert first.bytes > 0
+
+
+def test_a_place_in_a_repository_is_part_of_the_address() -> None:
+    first, second = catalogue().addresses(catalogue().file("wan21-vae-16bit"))
+    assert first.endswith(
+        "/Wan_2.1_ComfyUI_repackaged/resolve/main/split_files/vae/wan_2.1_vae.safetensors"
+    )
+    assert "/Wan_2.2_ComfyUI_Repackaged/" in second
+
+
+@pytest.mark.parametrize("model", SEEDVR2)
+def test_every_model_has_its_three_files(model: str) -> None:
+    kinds = [
+        [catalogue().file(file_id).kind for file_id in files_of(model, precision)]
+        for precision in precisions_of(model)
+    ]
+    assert kinds == [["dit", "vae", "text"]] * len(precisions_of(model))
+    choices = describe(JobSettings)["precision"].choices
+    assert {"fp16", "q4"} <= set(precisions_of(model)) <= set(choices)
+
+
+def test_a_precision_that_was_not_published_is_refused_with_those_that_were() -> None:
+    with pytest.raises(UnknownWeights, match="q8") as caught:
+        files_of("seedvr2-7b", "q8")
+    assert "fp16, fp8, q4" in caught.value.hint
+    with pytest.raises(UnknownWeights):
+        files_of("seedvr2-9b", "fp16")
+
+
+def here(file_id: str, **changes: object) -> PublishedState:
+    values = {"id": file_id, "title": "", "filename": file_id, "models": ("m",), "state": "here"}
+    return PublishedState(**({"repository": "a/b"} | values | changes))
+
+
+def test_the_most_exact_file_that_is_here_is_taken() -> None:
+    vae = here("vae", kind="vae", precision="fp16")
+    text = here("text", kind="text", precision="bf16", state="unverified")
+    q4, q8 = (here(name, kind="dit", precision=name) for name in ("q4", "q8"))
+    gone = here("fp16", kind="dit", precision="fp16", state="damaged")
+    own = here("own", kind="dit", precision="fp16", repository="")
+    assert best_present("m", [q4, vae, own, gone, q8, text]) == (q8, vae, text)
+    assert best_present("m", [own, vae, text]) == (own, vae, text)
+    assert best_present("m", [q8, vae]) is None
+    assert best_present("other", [q8, vae, text]) is None
+
+
+def test_of_files_with_the_same_numbers_one_that_is_here_is_taken() -> None:
+    first, second, own = (
+        here("first", kind="vae", precision="fp32", state="missing"),
+        here("second", kind="vae", precision="bf16", state="unverified"),
+        here("own", kind="vae", precision="fp32", repository=""),
+    )
+    assert best_vae("m", [first, second, own]) == second
+    assert best_vae("m", [first, own]) == own
+    assert best_vae("m", [first]) == first
+    with pytest.raises(UnknownWeights):
+        best_vae("n", [first])
+
+
+@pytest.mark.parametrize("text", ["files = 3", "not toml", '[hosts]\n[[files]]\nid = "x"'])
+def test_a_damaged_catalogue_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "catalogue.toml"
+    for make in (lambda: None, lambda: path.write_text(text)):
+        make()
+        with pytest.raises(WeightsError, match="list of published models"):
+            load(path)

@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.control import Control
+from engine.core.errors import (
+    Cancelled,
+    DiskFull,
+    DownloadFailed,
+    EngineError,
+    HashMismatch,
+    OutputUnwritable,
+    WeightsBusy,
+    WeightsMissing,
+)
+from engine.downloads import http_client
+from engine.downloads.part_file import PartFile
+from engine.downloads.transfer import Listener, Patience
+from engine.model_files.catalogue import PublishedFile
+from engine.model_files.download import addresses, download
+from engine.model_files.store import Store
+from tests.helpers.faulty_server import GOOD, Fault, FaultyServer, faulty_server
+from tests.helpers.published import CONTENT, PLACE, published, store_of
+
+HASTY = Patience(
+    first_tries=3, tries=3, silence_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3
+)
+HALF = len(CONTENT) // 2
+
+
+def get(store: Store, file: PublishedFile, **listener: object) -> None:
+    download(file, store, Listener(**({"patience": HASTY} | listener)))
+
+
+def is_whole(store: Store, file: PublishedFile) -> bool:
+    path = store.ready(file.id)
+    return path.read_bytes() == CONTENT and not store.shelf.part(file.filename).exists()
+
+
+def part_of(store: Store, file: PublishedFile, content: bytes) -> Path:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    path = store.shelf.part(file.filename)
+    path.write_bytes(content)
+    return path
+
+
+def quarantined(store: Store) -> list[Path]:
+    return list(store.folder.glob("*.damaged-*"))
+
+
+def test_a_file_comes_and_is_right(store: Store, file: PublishedFile, server: FaultyServer) -> None:
+    heard: list[tuple[int, int]] = []
+    get(store, file, tell=lambda done, total: heard.append((done, total)))
+    assert is_whole(store, file)
+    assert heard[-1] == (len(CONTENT), len(CONTENT))
+    assert heard == sorted(heard)
+    assert store.state("tiny").state == "here"
+    get(store, file)
+    assert len(server.asked) == 1, "what is here is not asked for again"
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [Fault(cut_after=HALF)],
+        [Fault(cut_after=0), Fault(cut_after=5000), Fault(cut_after=1)],
+        [Fault(stall_after=HALF)],
+        [Fault(stall_after=0)],
+        [Fault(drip=500)],
+        [Fault(cut_after=HALF), Fault(ignore_range=True)],
+        [Fault(cut_after=HALF), Fault(shift_range=7)],
+        [Fault(cut_after=HALF), Fault(shift_range=-7)],
+        [Fault(cut_after=HALF), Fault(status=416, headers={"Content-Range": "bytes */9"})],
+        [Fault(length=len(CONTENT) + 4000)],
+        [Fault(chunked=True)],
+        [Fault(chunked=True, cut_after=HALF)],
+        [Fault(no_length=True)],
+        [Fault(status=503)],
+        [Fault(status=429, headers={"Retry-After": "0"}), Fault(status=500)],
+        [Fault(cut_after=HALF), Fault(status=502), Fault(cut_after=10)],
+    ],
+)
+def test_faults_of_a_server_are_survived(
+    store: Store, file: PublishedFile, server: FaultyServer, faults: list[Fault]
+) -> None:
+    patience = dataclasses.replace(HASTY, first_tries=len(faults) + 1, tries=len(faults) + 1)
+    server.faults = list(faults)
+    get(store, file, patience=patience)
+    assert is_whole(store, file)
+    assert not quarantined(store)
+
+
+@pytest.mark.parametrize("known", [0, len(CONTENT)])
+def test_a_server_that_says_too_short_a_length_never_gives_a_wrong_file(
+    tmp_path: Path, server: FaultyServer, known: int
+) -> None:
+    file = published(bytes=known)
+    store = store_of(tmp_path / "models", server, file)
+    server.faults = [Fault(length=HALF)]
+    try:
+        get(store, file)
+    except HashMismatch:
+        assert len(quarantined(store)) == 1
+    else:
+        assert is_whole(store, file)  # only where the catalogue knows better
+        assert known
+
+
+def test_a_download_goes_on_where_it_ended(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.always = Fault(cut_after=HALF, status=0)
+    server.faults = [Fault(cut_after=HALF), *[Fault(status=503)] * 3]
+    with pytest.raises(DownloadFailed):
+        get(store, file)
+    state = store.state("tiny")
+    assert (state.state, state.done_bytes) == ("partial", HALF)
+    server.always = GOOD
+    get(store, file)
+    assert server.ranges[-1] == f"bytes={HALF}-"
+    assert is_whole(store, file)
+
+
+FAULTS = st.one_of(
+    st.builds(Fault, cut_after=st.integers(0, len(CONTENT)), chunked=st.booleans()),
+    st.builds(Fault, length=st.integers(0, 2 * len(CONTENT))),
+    st.builds(Fault, ignore_range=st.booleans(), cut_after=st.integers(0, len(CONTENT))),
+    st.builds(Fault, shift_range=st.integers(-9, 9)),
+    st.builds(Fault, status=st.sampled_from([204, 206, 304, 400, 404, 416, 429, 500, 503])),
+    st.builds(Fault, content=st.binary(max_size=300)),
+    st.builds(Fault, no_length=st.just(True), cut_after=st.integers(0, len(CONTENT))),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(faults=st.lists(FAULTS, max_size=6), rest=st.binary(max_size=40))
+def test_whatever_a_server_does_a_file_that_is_here_is_right(
+    faults: list[Fault], rest: bytes
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, faulty_server() as server:
+        server.files[PLACE] = CONTENT
+        server.faults = list(faults)
+        file = published()
+        store = store_of(Path(folder), server, file)
+        part_of(store, file, rest)
+        patience = dataclasses.replace(HASTY, first_wait_s=0.001)
+        for _ in range(len(faults) + 3):
+            with contextlib.suppress(EngineError):
+                get(store, file, patience=patience)
+                break
+            assert store.state("tiny").state != "here"
+        assert is_whole(store, file), "once the server is good, the file comes"
+
+
+def test_a_part_that_is_whole_already_is_not_asked_for(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    part_of(store, file, CONTENT)
+    get(store, file)
+    assert server.asked == []
+    assert is_whole(store, file)
+
+
+@pytest.mark.parametrize("rest", [b"wrong" * 100, CONTENT + b"more"])
+def test_a_wrong_part_is_put_aside_and_the_file_comes(
+    store: Store, file: PublishedFile, rest: bytes
+) -> None:
+    part_of(store, file, rest)
+    get(store, file)
+    assert is_whole(store, file)
+    (aside,) = quarantined(store)
+    assert aside.read_bytes().startswith(rest)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(content=b"<html>Please log in", headers={"Content-Type": "text/html"}),
+        Fault(content=b"busy", ignore_range=True),
+        Fault(ignore_range=True, cut_after=10),
+        Fault(ignore_range=True, no_length=True, cut_after=10),
+        Fault(status=416, headers={"Content-Range": "bytes */9"}),
+        Fault(status=206),
+        Fault(status=500),
+    ],
+)
+def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
+    store: Store, file: PublishedFile, server: FaultyServer, fault: Fault
+) -> None:
+    part_of(store, file, CONTENT[:HALF])
+    server.always = fault
+    with pytest.raises(EngineError):
+        get(store, file)
+    kept = [*quarantined(store), store.shelf.part(file.filename)]
+    assert CONTENT[:HALF] in [path.read_bytes() for path in kept if path.exists()]
+    server.always = GOOD
+    get(store, file)
+    assert is_whole(store, file)
+
+
+def test_a_wrong_file_is_put_aside_and_never_loaded(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.faults = [Fault(content=CONTENT[:-1] + b"!")]
+    with pytest.raises(HashMismatch):
+        get(store, file)
+    (aside,) = quarantined(store)
+    assert aside.read_bytes()[-1:] == b"!", "nothing is deleted"
+    assert store.state("tiny").state == "damaged"
+    for ask in (store.path_of, store.ready):
+        with pytest.raises(HashMismatch):
+            ask("tiny")
+    get(store, file)
+    assert is_whole(store, file)
+    assert aside.exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault(status=404), "404"),
+        (Fault(status=403), "403"),
+        (Fault(status=503), "503"),
+        (Fault(cut_after=0), "cut"),
+        (Fault(stall_after=0), "silent"),
+        (Fault(drip=1), "next to nothing"),
+        (Fault(content=b"<html>Please log in", headers={"Content-Type": "text/html"}), "web page"),
+        (Fault(headers={"Content-Encoding": "gzip"}), "packed"),
+        (Fault(redirect="ftp://127.0.0.1/x"), "ftp"),
+        (Fault(redirect="/"), "circle"),
+        (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
+    ],
+)
+def test_a_server_that_gives_nothing_is_said_with_a_hint(
+    store: Store, file: PublishedFile, server: FaultyServer, fault: Fault, words: str
+) -> None:
+    server.always = fault
+    with pytest.raises(DownloadFailed, match=words) as caught:
+        get(store, file)
+    assert "127.0.0.1" in caught.value.message
+    assert caught.value.hint
+    assert not quarantined(store)
+    with pytest.raises(WeightsMissing, match=r"tiny\.safetensors"):
+        store.ready("tiny")
+
+
+def test_a_network_that_fails_on_the_way_is_waited_for(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.faults = [Fault(cut_after=10), *[Fault(status=503)] * 4]
+    get(store, file, patience=dataclasses.replace(HASTY, first_tries=1, tries=6))
+    assert is_whole(store, file)
+
+
+def test_no_server_at_all_is_said(store: Store, file: PublishedFile, server: FaultyServer) -> None:
+    server.close()
+    with pytest.raises(DownloadFailed, match="takes no connections"):
+        get(store, file)
+
+
+def test_a_redirect_takes_no_password_to_another_server(
+    store: Store,
+    file: PublishedFile,
+    server: FaultyServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digest = {"X-Linked-Etag": f'"{file.sha256}"', "X-Linked-Size": str(len(CONTENT))}
+    other = server.url.replace("127.0.0.1", "localhost")
+    server.faults = [Fault(redirect="/elsewhere"), Fault(redirect=other + PLACE, headers=digest)]
+    secret = server.url.replace("http://", "http://me:secret%21@")
+    monkeypatch.setenv("UPREEL_MIRROR", secret)
+    get(store, file)
+    sent = [headers.get("Authorization", "") for _, headers in server.asked]
+    assert sent == ["Basic bWU6c2VjcmV0IQ==", "Basic bWU6c2VjcmV0IQ==", ""]
+    assert is_whole(store, file)
+
+
+def test_a_hub_that_announces_another_file_is_not_read(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.always = Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'})
+    with pytest.raises(DownloadFailed, match="another file"):
+        get(store, file)
+    assert store.state("tiny").done_bytes == 0
+
+
+def test_a_mirror_is_asked_first_and_the_publisher_after_it(
+    store: Store, file: PublishedFile, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MIRROR", f"{server.url}/mirror/")
+    get(store, file)
+    assert [path for path, _ in server.asked] == [
+        "/mirror/some/body/resolve/main/tiny.safetensors",
+        PLACE,
+    ]
+    assert is_whole(store, file)
+
+
+def test_a_mirror_with_a_wrong_file_does_not_hide_the_publisher(
+    store: Store, file: PublishedFile, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MIRROR", f"{server.url}/mirror")
+    server.files["/mirror/some/body/resolve/main/tiny.safetensors"] = b"something else"
+    get(store, file)
+    assert is_whole(store, file)
+    assert len(quarantined(store)) == 1
+
+
+def test_the_hubs_own_variable_stands_for_the_hub_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/")
+    store = Store(tmp_path)
+    named = {file.id: addresses(file, store) for file in store.catalogue}
+    assert named["seedvr2-3b-fp16"] == (
+        "https://mirror.example/numz/SeedVR2_comfyUI/resolve/main/seedvr2_ema_3b_fp16.safetensors",
+    )
+    assert all("mirror.example" not in url for url in named["seedvr2-text"])
+
+
+def test_a_full_disk_is_seen_before_it_begins(
+    tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = published()
+    store = store_of(tmp_path / "models", server, file)
+    monkeypatch.setattr(Store, "free_bytes", lambda _: 1000)
+    with pytest.raises(DiskFull) as caught:
+        get(store, file)
+    assert "UPREEL_MODELS" in caught.value.hint
+    assert store.state("tiny").done_bytes == 0
+
+
+def test_a_disk_that_fills_up_keeps_what_is_there(
+    store: Store, file: PublishedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = PartFile.write
+
+    def write(self: PartFile, piece: bytes) -> None:
+        if self.bytes > HALF:
+            with store.writing():
+                raise OSError(errno.ENOSPC, "No space left on device")
+        real(self, piece)
+
+    monkeypatch.setattr(http_client, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(PartFile, "write", write)
+    with pytest.raises(DiskFull):
+        get(store, file)
+    monkeypatch.setattr(PartFile, "write", real)
+    assert store.state("tiny").done_bytes > HALF
+    get(store, file)
+    assert is_whole(store, file)
+
+
+@pytest.mark.skipif(  # Wine shows the devices of its host as common files
+    sys.platform == "win32" or not Path("/dev/full").exists(),
+    reason="no device that is always full",
+)
+def test_a_device_without_space_is_a_full_disk(store: Store, file: PublishedFile) -> None:
+    store.folder.mkdir(parents=True)
+    store.shelf.part(file.filename).symlink_to("/dev/full")
+    with pytest.raises(DiskFull):
+        get(store, file)
+
+
+def test_a_folder_that_is_a_file_is_said(file: PublishedFile, server: FaultyServer, tmp_path: Path):
+    (tmp_path / "models").write_text("not a folder")
+    with pytest.raises(OutputUnwritable):
+        get(store_of(tmp_path / "models", server, file), file)
+
+
+@pytest.mark.parametrize("fault", [Fault(stall_after=HALF), Fault(drip=100), Fault(status=503)])
+def test_stop_ends_a_download_at_once(
+    store: Store, file: PublishedFile, server: FaultyServer, fault: Fault
+) -> None:
+    control, server.always = Control(), fault
+    threading.Timer(0.3, control.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(Cancelled):
+        get(store, file, control=control, patience=Patience())
+    assert time.monotonic() - begin < 3
+    assert not quarantined(store)
+
+
+def test_only_one_downloads_a_file_at_a_time(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
+    server.faults = [Fault(drip=200)]
+    control, ended = Control(), list[EngineError | Cancelled]()
+
+    def first() -> None:
+        try:
+            get(store, file, control=control, patience=Patience())
+        except (EngineError, Cancelled) as err:
+            ended.append(err)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while not server.asked:
+        time.sleep(0.01)
+    other = store_of(store.folder, server, file)
+    assert other.state("tiny").state == "busy"
+    with pytest.raises(WeightsBusy):
+        get(other, file)
+    control.cancel()
+    thread.join()
+    assert isinstance(ended[0], Cancelled)
+    get(other, file)
+    assert is_whole(other, file)
+
+
+def test_a_copy_of_another_program_is_read_instead(
+    store: Store,
+    file: PublishedFile,
+    server: FaultyServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "ComfyUI" / "models" / "SEEDVR2"
+    folder.mkdir(parents=True)
+    (folder / file.filename).write_bytes(CONTENT)
+    monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path / "ComfyUI"))
+    get(store, file)
+    assert server.asked == []
+    state = store.state("tiny")
+    assert (state.state, state.borrowed, state.path) == ("here", True, folder / file.filename)
+
+
+def test_a_wrong_copy_of_another_program_stays_and_ours_comes(
+    store: Store,
+    file: PublishedFile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "ComfyUI" / "models" / "SEEDVR2"
+    folder.mkdir(parents=True)
+    (folder / file.filename).write_bytes(b"cut")
+    monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path / "ComfyUI"))
+    get(store, file)
+    assert is_whole(store, file)
+    assert (folder / file.filename).read_bytes() == b"cut"

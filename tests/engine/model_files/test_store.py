@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import (
+    Cancelled,
+    DiskFull,
+    HashMismatch,
+    UnknownWeights,
+    WeightsBusy,
+    WeightsError,
+    WeightsMissing,
+    WeightsUnreadable,
+)
+from engine.downloads.hashing import sha256_of
+from engine.downloads.locks import Locks
+from engine.model_files.catalogue import PublishedFile
+from engine.model_files.store import Store
+from engine.protocol.model_file_state import PublishedState
+from tests.helpers.faulty_server import FaultyServer
+from tests.helpers.published import CONTENT, published, store_of
+
+
+def put(store: Store, content: bytes = CONTENT, name: str = "tiny.safetensors") -> Path:
+    store.folder.mkdir(parents=True, exist_ok=True)
+    path = store.folder / name
+    path.write_bytes(content)
+    return path
+
+
+def reads_of(store: Store) -> int:
+    """How often the file is read when it is loaded twice."""
+    heard: list[int] = []
+    for _ in range(2):
+        store.ready("tiny", tell=lambda done, total: heard.append(done == total))
+    return sum(heard)
+
+
+def test_what_is_missing_is_said_with_the_command_that_brings_it(store: Store) -> None:
+    assert store.state("tiny").state == "missing"
+    for ask in (store.path_of, store.ready):
+        with pytest.raises(WeightsMissing) as caught:
+            ask("tiny")
+        assert "models download tiny" in caught.value.hint
+    with pytest.raises(UnknownWeights):
+        store.ready("tinier")
+    assert not store.folder.exists(), "looking leaves nothing behind"
+
+
+def test_a_file_is_read_once_before_it_is_loaded(store: Store) -> None:
+    path = put(store)
+    assert store.state("tiny").state == "unverified"
+    assert store.path_of("tiny") == path
+    assert reads_of(store) == 1
+    assert store.state("tiny").state == "here"
+    assert reads_of(Store(store.folder, files=store.catalogue)) == 0
+
+
+@pytest.mark.parametrize("change", ["content", "time"])
+def test_a_file_that_was_touched_is_read_again(store: Store, change: str) -> None:
+    path = put(store)
+    store.ready("tiny")
+    if change == "content":
+        put(store, CONTENT[:-1] + b"?")
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(HashMismatch):
+            store.ready("tiny")
+        return
+    os.utime(path, ns=(1, 1))
+    assert store.state("tiny").state == "unverified"
+    assert reads_of(store) == 1
+
+
+def test_a_wrong_file_of_ours_is_put_aside(store: Store) -> None:
+    path = put(store, b"wrong")
+    with pytest.raises(HashMismatch, match="not the file that was published"):
+        store.ready("tiny")
+    assert not path.exists()
+    put(store, b"wrong again")
+    with pytest.raises(HashMismatch):
+        store.ready("tiny")
+    kept = [aside.read_bytes() for aside in store.folder.glob("*.damaged-*")]
+    assert sorted(kept) == [b"wrong", b"wrong again"]
+    assert store.state("tiny").state == "damaged"
+
+
+def test_a_size_that_cannot_be_is_seen_without_reading(
+    tmp_path: Path, server: FaultyServer
+) -> None:
+    store = store_of(tmp_path, server, published(bytes=len(CONTENT)))
+    put(store, CONTENT[:-1])
+    assert store.state("tiny").state == "damaged"
+    with pytest.raises(HashMismatch):
+        store.ready("tiny")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "comfy/models/SEEDVR2/tiny.safetensors",
+        "comfy/models/diffusion_models/tiny.safetensors",
+        "comfy/vae/tiny.safetensors",
+        "hub/models--some--body/snapshots/abc/tiny.safetensors",
+        "hub/models--some--body/blobs/SHA",
+    ],
+)
+def test_files_of_other_programs_are_read_in_place(
+    store: Store,
+    file: PublishedFile,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("UPREEL_COMFYUI", os.pathsep.join(["/nowhere", str(tmp_path / "comfy")]))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    path = tmp_path / place.replace("SHA", file.sha256)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    state = store.state("tiny")
+    assert (state.state, state.path, state.borrowed) == ("unverified", path, True)
+    assert store.ready("tiny") == path
+    with pytest.raises(WeightsError, match="not ours"):
+        store.remove("tiny")
+    path.write_bytes(b"changed by its owner")
+    with pytest.raises(HashMismatch):
+        store.ready("tiny")
+    assert path.read_bytes() == b"changed by its owner"
+    assert store.state("tiny").state == "damaged"
+
+
+def test_a_link_of_the_hub_is_followed(
+    store: Store, file: PublishedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    kept = tmp_path / "hub" / "models--some--body"
+    (kept / "blobs").mkdir(parents=True)
+    (kept / "snapshots" / "abc").mkdir(parents=True)
+    (kept / "blobs" / file.sha256).write_bytes(CONTENT)
+    (kept / "snapshots" / "abc" / file.filename).symlink_to(f"../../blobs/{file.sha256}")
+    assert store.ready("tiny").read_bytes() == CONTENT
+
+
+def test_the_hub_keeps_folders_of_a_repository(
+    tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    file = published(also=("some/other",), place="split_files/vae/named.safetensors")
+    store = store_of(tmp_path / "models", server, file)
+    path = tmp_path / "hub" / "models--some--other" / "snapshots" / "abc" / file.place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert store.ready("tiny") == path
+
+
+def test_capitals_make_another_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows both names open it: wan2.2_vae is not Wan2.2_VAE."""
+    monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path))
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "vae" / "Tiny.safetensors").write_bytes(CONTENT)
+    monkeypatch.setattr(
+        Path,
+        "is_file",
+        lambda path: path.name.lower() == "tiny.safetensors" and "vae" in path.parts,
+    )
+    assert store.state("tiny").state == "missing"
+
+
+def test_our_own_copy_comes_before_a_borrowed_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path))
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "vae" / "tiny.safetensors").write_bytes(CONTENT)
+    store.ready("tiny")
+    mine = put(store)
+    store.note(mine, sha256_of(mine))
+    assert store.ready("tiny") == mine
+    store.remove("tiny")
+    assert store.state("tiny").borrowed
+
+
+def test_remove_takes_everything_of_ours_and_nothing_else(store: Store) -> None:
+    for name in ("", ".part", ".damaged-20260101-000000"):
+        put(store, name=f"tiny.safetensors{name}")
+    other = put(store, name="another.safetensors")
+    store.remove("tiny")
+    left = {path for path in store.folder.iterdir() if path.suffix not in (".json", ".lock")}
+    assert left == {other, store.folder / ".locks"}
+    with pytest.raises(WeightsMissing):
+        store.remove("tiny")
+
+
+def test_a_file_of_the_users_own_is_listed_checked_and_forgotten(
+    store: Store, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(b"my numbers")
+    digest = sha256_of(mine)
+    own = PublishedState(
+        id="own-1",
+        title="mine.gguf",
+        kind="dit",
+        models=("seedvr2-3b",),
+        precision="q4",
+        filename="mine.gguf",
+        sha256=digest,
+    )
+    store.note(mine, digest, linked=True, own=own)
+    state = store.state("own-1")
+    assert (state.state, state.borrowed, state.is_own) == ("here", True, True)
+    assert store.ready("own-1") == mine
+    mine.write_bytes(b"other numbers")
+    with pytest.raises(HashMismatch):
+        store.ready("own-1")
+    mine.unlink()
+    with pytest.raises(WeightsMissing):
+        store.ready("own-1")
+    store.remove("own-1")
+    assert [known.id for known in store.states()] == ["tiny"]
+
+
+def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(store)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Locks, "held", refuse)
+    assert reads_of(store) == 2
+    path.write_bytes(b"wrong")
+    with pytest.raises(HashMismatch):
+        store.ready("tiny")
+    assert path.read_bytes() == b"wrong"
+
+
+def test_reading_can_be_stopped(store: Store) -> None:
+    put(store)
+    control = Control()
+    control.cancel()
+    with pytest.raises(Cancelled):
+        store.ready("tiny", control=control)
+    assert store.state("tiny").state == "unverified"
+
+
+def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(store: Store) -> None:
+    put(store)
+    with store.held("tiny"):
+        assert store.state("tiny").state == "busy"
+        with pytest.raises(WeightsBusy):
+            store.remove("tiny")
+        found: list[Path] = []
+        thread = threading.Thread(target=lambda: found.append(store.ready("tiny")))
+        thread.start()
+        time.sleep(0.1)
+        assert not found
+    thread.join()
+    assert found == [store.folder / "tiny.safetensors"]
+
+
+def test_a_damaged_ledger_only_means_reading_again(store: Store) -> None:
+    put(store)
+    store.ready("tiny")
+    (store.folder / "files.json").write_text("[{]")
+    assert store.state("tiny").state == "unverified"
+    assert reads_of(store) == 1
+
+
+def test_a_disk_that_cannot_take_it_is_said_with_numbers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.free_bytes() > 0
+    monkeypatch.setattr(Store, "free_bytes", lambda _: 10**9)
+    store.need(5 * 10**8)
+    with pytest.raises(DiskFull, match=r"1\.0 GB free, but 2\.0 GB"):
+        store.need(2 * 10**9)
+
+
+def test_a_folder_in_the_place_of_a_file_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(WeightsUnreadable):
+        sha256_of(tmp_path)

@@ -1,0 +1,105 @@
+"""The switch dit.compile: the same numbers, a clear refusal, and nothing loaded while it is off."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core.errors import FeatureMissing
+from engine.models.seedvr2.dit import compiled as dit_compiled
+from engine.models.seedvr2.dit.compiled import CompiledSteps
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.ops import compiler
+from engine.settings.optimisations import DitSwitches
+from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+
+COMPILED = DitSwitches(compile=True)
+CPU = torch.device("cpu")
+
+
+def compiled(plain: SeedVr2Dit) -> FastDit:
+    with torch.device("meta"):
+        fast = FastDit(plain.config, COMPILED)
+    fast.load_state_dict(plain.state_dict(), assign=True)
+    fast.requires_grad_(False)
+    fast.finish_loading()
+    return fast
+
+
+def gap(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).abs().max() / wanted.abs().max())
+
+
+def check_equality(kind: str) -> None:
+    plain = random_dit(tiny_dit_config(kind))
+    fast = compiled(plain)
+    for shape, text in (((5, 24, 44), 3), ((2, 30, 92), 4)):
+        inputs = random_inputs(plain.config, shape, text=text)
+        for timestep in (1000.0, 300.0):
+            assert gap(fast(*inputs, timestep), plain(*inputs, timestep)) < 1e-10
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uncompiled, so that it takes milliseconds."""
+    used: list[str] = []
+
+    def as_it_is(function: Any) -> Any:
+        used.append(function.__name__)
+        return function
+
+    monkeypatch.setattr(dit_compiled, "_compiled", as_it_is)
+    check_equality(kind)
+    assert {"_modulate", "_heads", "_add"} <= set(used)
+    assert ("_gate" in used) is (kind == "3b")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_compiled_it_equals_the_plain_form(kind: str) -> None:
+    try:
+        compiler.require_compiler(CPU)
+    except FeatureMissing as err:
+        pytest.skip(err.message)
+    check_equality(kind)
+
+
+def test_off_nothing_of_the_compiler_is_loaded() -> None:
+    code = (
+        "import sys, torch; from engine.models.seedvr2.dit.fast import FastDit\n"
+        "from tests.helpers.tiny_dit import tiny_dit_config\n"
+        "FastDit(tiny_dit_config('3b'))\n"
+        "print([n for n in sys.modules if n.endswith(('dit_compiled', 'ops.compiler'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert not isinstance(FastDit(tiny_dit_config("3b"))._tools.steps, CompiledSteps)
+    assert isinstance(FastDit(tiny_dit_config("3b"), COMPILED)._tools.steps, CompiledSteps)
+
+
+def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    options = LoadOptions(switches=COMPILED)
+    with pytest.raises(FeatureMissing, match="Triton") as caught:
+        load_dit(tmp_path / "not looked at.safetensors", device="cuda", options=options)
+    assert "dit.compile off" in caught.value.hint
+
+
+def test_a_compiler_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> Any:
+        raise RuntimeError("no C++ compiler found")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    compiler._compiles.cache_clear()
+    with pytest.raises(FeatureMissing, match="does not work here for the processor"):
+        compiler.require_compiler(CPU)
+    compiler._compiles.cache_clear()

@@ -1,0 +1,150 @@
+"""Configuration of the transformer from the names and shapes of a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from engine.core.errors import UnknownKeys
+from engine.models.load import shapes_of
+from engine.models.seedvr2.dit.config import (
+    DIT_3B,
+    DIT_7B,
+    DitConfig,
+    infer_dit_config,
+)
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.vae.keymap import DIT_KEYS
+from engine.models.shapes import Shapes
+from tests.helpers.tiny_dit import tiny_dit_config
+
+GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
+PUBLISHED = {"3b": DIT_3B, "7b": DIT_7B}
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    return json.loads((GOLDEN / f"manifest_dit_{kind}.json").read_text("utf-8"))
+
+
+def published_shapes(kind: str) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(shape) for name, shape in manifest(kind)["state_dict"].items()}
+
+
+def shapes_for(config: DitConfig) -> Shapes:
+    with torch.device("meta"):
+        return shapes_of(SeedVr2Dit(config))
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_published_files(kind: str) -> None:
+    about, shapes = manifest(kind), published_shapes(kind)
+    assert infer_dit_config(shapes, {}) == PUBLISHED[kind]
+    assert infer_dit_config(shapes, {"config": json.dumps(about["config"])}) == PUBLISHED[kind]
+    ours = {name: shapes[there] for name, there in DIT_KEYS.published(shapes).items()}
+    assert shapes_for(PUBLISHED[kind]) == ours
+    with torch.device("meta"):
+        dit = SeedVr2Dit(PUBLISHED[kind])
+    assert sum(value.numel() for value in dit.parameters()) == about["total_parameters"]
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_a_prefix_and_missing_rope_buffers_do_not_matter(kind: str) -> None:
+    shapes = {
+        f"model.diffusion_model.{name}": shape
+        for name, shape in published_shapes(kind).items()
+        if "rope" not in name
+    }
+    assert infer_dit_config(shapes, {}) == PUBLISHED[kind]
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_golden_files(kind: str) -> None:
+    with safe_open(GOLDEN / f"dit{kind}_tiny_weights.safetensors", framework="pt") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+        found = infer_dit_config(shapes, file.metadata())
+    small = {"dim": 64, "text_in_dim": 40, "heads": 2, "head_dim": 32, "mlp_hidden": 256}
+    layers = {"layers": 6, "separate_layers": 3 if kind == "3b" else 6}
+    rope = {"rope_dim": 32 if kind == "3b" else 16}
+    assert found == replace(PUBLISHED[kind], **small, **layers, **rope)
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_other_sizes(kind: str) -> None:
+    for layers, heads, separate in product((1, 2, 5), (1, 3), (0, 1, 99)):
+        config = tiny_dit_config(
+            kind,
+            layers=layers,
+            heads=heads,
+            separate_layers=min(separate, layers),
+            in_channels=2 * heads + 1,
+            out_channels=heads,
+            dim=8 * heads,
+            text_in_dim=layers + 3,
+            mlp_hidden=5 * layers,
+            time_features=2 * layers,
+        )
+        assert infer_dit_config(shapes_for(config), {}) == config
+
+
+def test_metadata_tell_what_shapes_do_not() -> None:
+    told = {"norm_eps": 1e-6, "window": [[2, 1, 5]] * 32}
+    wanted = replace(DIT_3B, norm_eps=1e-6, window=(2, 1, 5))
+    for config in (told, told | {"window": [2, 1, 5]}, {"constructor": told}):
+        found = infer_dit_config(published_shapes("3b"), {"config": json.dumps(config)})
+        assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "told", ["", "{", "[]", '{"window": 3}', '{"window": [], "norm_eps": 2}', '{"window": [[1]]}']
+)
+def test_strange_metadata_is_passed_over(told: str) -> None:
+    assert infer_dit_config(published_shapes("7b"), {"config": told}) == DIT_7B
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_no_missing_tensor_changes_the_picture(kind: str) -> None:
+    config = tiny_dit_config(kind, in_channels=33, text_in_dim=5120, out_channels=16)
+    shapes = dict(shapes_for(config))
+    for name in shapes:
+        others = {key: shape for key, shape in shapes.items() if key != name}
+        assert infer_dit_config(others, {}) == config, name
+
+
+def test_hardly_any_misshapen_tensor_changes_the_picture() -> None:
+    config = tiny_dit_config("3b")
+    shapes = dict(shapes_for(config))
+    changed = {
+        name
+        for name, shape in shapes.items()
+        if infer_dit_config({**shapes, name: (7,) * len(shape)}, {}) != config
+    }
+    ends = {"vid_in.proj.weight", "vid_out.proj.weight", "txt_in.weight", "emb_in.proj_in.weight"}
+    assert changed == ends  # only told once
+
+
+def test_other_models_are_refused() -> None:
+    for names in ({}, {"encoder.conv_in.weight": (1,)}, {"blocks.0.attn.q.weight": (1, 1)}):
+        with pytest.raises(UnknownKeys, match="SeedVR2 transformer"):
+            infer_dit_config(names, {})
+
+
+def test_impossible_sizes_are_refused() -> None:
+    shapes = dict(published_shapes("3b"))
+    narrow = {name: (97,) for name in shapes if ".norm_q." in name or ".norm_k." in name}
+    with pytest.raises(UnknownKeys, match="do not fit together"):
+        infer_dit_config({**shapes, **narrow}, {})
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"separate_layers": 33}, {"rope_dim": 129}, {"heads": 0}, {"window": (4, 0, 3)}]
+)
+def test_a_contradictory_configuration_is_a_mistake(sizes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"size|separate|rope"):
+        DitConfig(**sizes)

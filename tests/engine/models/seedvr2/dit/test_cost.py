@@ -1,0 +1,180 @@
+"""Bytes and operations of the transformer against what torch takes and what was published."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
+from engine.models.seedvr2.dit.cost import (
+    FORMAT_BYTES,
+    Flops,
+    blocks_on_device,
+    forward_bytes,
+    forward_flops,
+    largest_block_bytes,
+    parameters,
+    resident_bytes,
+    streamed_bytes,
+)
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from tests.helpers.allocations import Allocations
+from tests.helpers.quant_files import write_fp8
+from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+
+GB = 10**9
+# From the tables of reference_timing.json: latent, operations of linear layers and of attention.
+PUBLISHED = {
+    "3b": [
+        ((1, 90, 160), 18563812884480, 552287928320),
+        ((6, 136, 240), 248816224174080, 12487357235200),
+    ],
+    "7b": [
+        ((2, 90, 160), 59190379020288, 1491177406464),
+        ((6, 136, 240), 399740305932288, 16857932267520),
+    ],
+}
+SIZED = {"3b": DIT_3B, "7b": DIT_7B}
+
+
+def middle_config(kind: str) -> DitConfig:
+    """Large enough that tokens outweigh scratch."""
+    shared = {"separate_layers": 1, "mlp_hidden": 704, "rope_dim": 64}
+    own = {"separate_layers": 3, "mlp_hidden": 1024, "rope_dim": 32}
+    sizes = shared if kind == "3b" else own
+    return tiny_dit_config(kind, dim=256, heads=4, head_dim=64, layers=3, **sizes)
+
+
+def test_numbers_of_the_published_models() -> None:
+    assert parameters(DIT_3B) == 3_391_475_776
+    assert parameters(DIT_7B) == 8_239_607_872
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_numbers_of_small_models(kind: str) -> None:
+    for layers, separate in ((3, 3), (3, 1), (2, 0)):
+        config = tiny_dit_config(kind, layers=layers, separate_layers=separate)
+        assert parameters(config) == sum(p.numel() for p in random_dit(config).parameters())
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_operations_of_the_published_tables(kind: str) -> None:
+    for latent, linear, attention in PUBLISHED[kind]:
+        assert forward_flops(SIZED[kind], latent) == Flops(linear, attention)
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_operations_are_those_that_torch_counts(kind: str) -> None:
+    """It does not count the processor's attention."""
+    config = tiny_dit_config(kind)
+    latent, text = random_inputs(config, (3, 12, 10))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        random_dit(config)(latent, text, 1000.0)
+    assert counter.get_total_flops() == forward_flops(config, (3, 12, 10), len(text)).linear
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 90, 120), (2, 60, 160), (9, 48, 64)])
+def test_memory_of_a_forward_is_predicted(
+    kind: str, dtype: torch.dtype, shape: tuple[int, int, int]
+) -> None:
+    config = middle_config(kind)
+    dit = FastDit(config)
+    dit.load_state_dict(random_dit(config, dtype=dtype).state_dict())
+    dit.to(dtype).requires_grad_(False).eval()
+    dit(*random_inputs(config, (1, 2, 2), dtype=dtype), 1000.0)  # attention is measured once
+    dit.release()
+    latent, text = random_inputs(config, shape, text=20, dtype=dtype)
+    with Allocations() as found:
+        dit(latent, text, 1000.0)
+    predicted = forward_bytes(config, shape, 20, str(dtype).removeprefix("torch."), "cpu")
+    assert found.peak_bytes <= predicted <= 1.25 * found.peak_bytes
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_memory_of_weights_that_are_widened_is_predicted(kind: str, tmp_path: Path) -> None:
+    config, shape = middle_config(kind), (1, 90, 120)
+    write_fp8(tmp_path / "fp8", dict(random_dit(config).state_dict()))
+    dit = load_dit(tmp_path / "fp8", dtype=torch.bfloat16)
+    assert isinstance(dit, FastDit)
+    dit(*random_inputs(config, (1, 2, 2), dtype=torch.bfloat16), 1000.0)
+    dit.release()
+    latent, text = random_inputs(config, shape, text=20, dtype=torch.bfloat16)
+    with Allocations() as found:
+        dit(latent, text, 1000.0)
+    predicted = forward_bytes(config, shape, 20, "bfloat16", "cpu", widened=True)
+    assert found.peak_bytes <= predicted <= 1.3 * found.peak_bytes
+    assert found.peak_bytes > forward_bytes(config, shape, 20, "bfloat16", "cpu")
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_weights_on_the_device_are_predicted(kind: str, blocks: int, tmp_path: Path) -> None:
+    """What is resident and the buffers; a file in half precision, computed in bfloat16."""
+    config = middle_config(kind)
+    path = tmp_path / "model.safetensors"
+    write_dit(path, config, dtype=torch.float16)
+    options = LoadOptions(blocks_on_device=blocks)
+    dit = load_dit(path, dtype=torch.bfloat16, options=options)
+    assert isinstance(dit, FastDit)
+    assert dit.stream is not None
+    there = [value for value in dit.parameters() if value.dtype == torch.bfloat16]
+    held = sum(value.nbytes for value in there) + dit.stream.buffer_bytes
+    predicted = resident_bytes(config, FORMAT_BYTES["fp16"], blocks)
+    assert held <= predicted <= 1.01 * held
+    coming = [value for value in dit.parameters() if value.dtype == torch.float16]
+    waiting = sum(value.nbytes for value in coming)
+    assert waiting <= streamed_bytes(config, FORMAT_BYTES["fp16"], blocks) <= 1.01 * waiting
+    whole = sum(value.nbytes for value in load_dit(path, dtype=torch.bfloat16).parameters())
+    assert whole <= resident_bytes(config, FORMAT_BYTES["fp16"], None) <= 1.01 * whole
+
+
+def test_a_processor_keeps_all_when_all_blocks_stay() -> None:
+    for config in (DIT_3B, DIT_7B):
+        whole = resident_bytes(config, 2, None)
+        assert resident_bytes(config, 2, config.layers, device="cpu") == whole
+    assert resident_bytes(DIT_7B, 2, 36) < resident_bytes(DIT_7B, 2, 36, device="cpu")
+
+
+def test_bytes_of_the_published_files() -> None:
+    """As FORMAT_BYTES has them: fp16 6.8 and 16.5 GB, the text's share of the 7B 8.2 GB."""
+    assert resident_bytes(DIT_3B, 2, None) == pytest.approx(6.78 * GB, rel=0.01)
+    assert resident_bytes(DIT_7B, 2, None) == pytest.approx(16.5 * GB, rel=0.01)
+    saved = resident_bytes(DIT_7B, 2, None) - resident_bytes(DIT_7B, 2, 36)
+    assert saved == pytest.approx(8.2 * GB - 2 * 0.227 * GB, rel=0.05)
+    assert largest_block_bytes(DIT_7B, 2) == pytest.approx(0.453 * GB, rel=0.01)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(["3b", "7b"]),
+    kind_of_file=st.sampled_from(sorted(FORMAT_BYTES)),
+    gigabytes=st.integers(1, 40),
+    latent=st.sampled_from([(2, 90, 160), (6, 136, 240), (6, 270, 480)]),
+)
+def test_blocks_fit_the_budget_and_one_more_does_not(
+    kind: str, kind_of_file: str, gigabytes: int, latent: tuple[int, int, int]
+) -> None:
+    config, each, budget = SIZED[kind], FORMAT_BYTES[kind_of_file], gigabytes * GB
+    blocks = blocks_on_device(config, each, budget, latent)
+    forward = forward_bytes(config, latent, widened=each < 2)
+    if blocks is None:
+        assert resident_bytes(config, each, 0) + forward > budget
+        return
+    assert resident_bytes(config, each, blocks) + forward <= budget
+    if blocks < config.layers:
+        assert resident_bytes(config, each, blocks + 1) + forward > budget
+
+
+def test_it_loads_without_torch() -> None:
+    program = "import sys, engine.models.seedvr2.dit.cost; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,57 @@
+"""The fast transformer through the kernels' own source, run on the processor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.ops.kernels import heads, token_rows
+from tests.helpers.kernel_host import HAS_COMPILER, stand_in
+from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+
+pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no g++ to run the source with")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("host")
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the kernels were asked for; None stands for work that was left to a twin."""
+    asked: list[object] = []
+    for module in (heads, token_rows):
+
+        def find(*given: Any, _find: Any = module.find) -> Any:
+            asked.append(_find(*given))
+            return asked[-1]
+
+        monkeypatch.setattr(module, "find", find)
+    return asked
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_every_pass_fits_its_kernel(
+    kind: str, dtype: torch.dtype, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_dit_config(kind, layers=2)
+    fast = FastDit(config)
+    fast.load_state_dict(random_dit(config).state_dict())
+    fast = fast.to(dtype).requires_grad_(False).eval()
+    fast.finish_loading()
+    inputs = random_inputs(config, dtype=dtype)
+    wanted = fast(*inputs, 1000.0)
+    launched, asked = stand_in(monkeypatch, folder), watch(monkeypatch)
+    found = fast(*inputs, 1000.0)
+    steps = {"rms_modulate", "add_gated", "gather_qk"}
+    # in float32 the processor that plays the card does the activation inside the product
+    assert set(launched) - {"swiglu"} == steps
+    assert ("swiglu" in launched) == (kind == "3b" and dtype != torch.float32)
+    assert None not in asked
+    error = (found - wanted).double().square().mean().sqrt()
+    assert error <= 2 * torch.finfo(dtype).eps * wanted.double().square().mean().sqrt()

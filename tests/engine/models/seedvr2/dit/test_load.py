@@ -1,0 +1,388 @@
+"""Each published format loads into either form, resident or streamed; wrong files are named."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engine.core.errors import (
+    ExtraKeys,
+    FeatureMissing,
+    MissingKeys,
+    NotSafetensors,
+    WeightsDamaged,
+    WeightsError,
+    WeightsMissing,
+    WeightsTruncated,
+    WrongModel,
+    WrongNumbers,
+    WrongShapes,
+)
+from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import (
+    FORMS,
+    Form,
+    LoadOptions,
+    load_dit,
+)
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.text_embedding import load_text_embedding
+from engine.ops.linear.fp8 import Fp8Linear
+from engine.ops.linear.gguf import GgufLinear
+from engine.ops.linear.int8 import Int8Product
+from engine.ops.linear.quantized_linear import TwinLinear
+from engine.settings.optimisations import DitSwitches
+from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+
+GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
+LAST = "blocks.2."
+
+
+def tensors_of(config: DitConfig) -> dict[str, Tensor]:
+    """Numbers under the published names, frequencies and all."""
+    dit = random_dit(config, dtype=torch.float32)
+    tensors = dict(dit.state_dict())
+    for layer in range(config.layers):
+        tensors[f"blocks.{layer}.attn.rope.rope.freqs"] = torch.rand(5)
+    return tensors
+
+
+Write = Callable[[Path, dict[str, Tensor]], None]
+FORMATS: dict[str, Write] = {
+    "fp32": lambda path, tensors: write_safetensors(path, tensors, "F32"),
+    "fp16": lambda path, tensors: write_safetensors(path, tensors, "F16"),
+    "bf16": lambda path, tensors: write_safetensors(path, tensors, "BF16"),
+    "fp8": lambda path, tensors: write_fp8(path, tensors),
+    "fp8 mixed": lambda path, tensors: write_fp8(path, tensors, lambda name: name.startswith(LAST)),
+    "Q8_0": lambda path, tensors: write_gguf(path, tensors, "Q8_0"),
+    "Q4_K": lambda path, tensors: write_gguf(path, tensors, q4_k_m, cut_rows=True),
+}
+
+
+@pytest.fixture(params=["3b", "7b"])
+def config(request: pytest.FixtureRequest) -> DitConfig:
+    return tiny_dit_config(request.param)
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> Form:
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+def plain_twin(dit: SeedVr2Dit) -> SeedVr2Dit:
+    """The same numbers in float32, every weight dense."""
+    plain = SeedVr2Dit(dit.config)
+    dense = {
+        f"{name}.weight": one.dense_weight(torch.float32)
+        for name, one in dit.named_modules()
+        if isinstance(one, TwinLinear)
+    }
+    others = {name: value for name, value in dit.state_dict().items() if name not in dense}
+    plain.load_state_dict({**others, **dense})
+    return plain.eval().requires_grad_(False)
+
+
+def run(dit: SeedVr2Dit, dtype: torch.dtype = torch.float32) -> Tensor:
+    latent, text = random_inputs(dit.config, dtype=dtype)
+    with torch.inference_mode():
+        return dit(latent, text, 1000.0).clone()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_computes_as_its_numbers_say(
+    kind: str, config: DitConfig, form: Form, path: Path
+) -> None:
+    FORMATS[kind](path, tensors_of(config))
+    dit = load_dit(path, form=form)
+    assert isinstance(dit, FastDit) == (form == "fast")
+    assert dit.config == config
+    assert not dit.training
+    assert not any(value.requires_grad for value in dit.parameters())
+    torch.testing.assert_close(run(dit), run(plain_twin(dit)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_streamed_is_resident_bit_for_bit(
+    kind: str, config: DitConfig, form: Form, path: Path
+) -> None:
+    FORMATS[kind](path, tensors_of(config))
+    wanted = run(load_dit(path, form=form))
+    for resident, pin_bytes in ((0, 0), (1, 20_000), (0, 10**7)):
+        options = LoadOptions(blocks_on_device=resident, pin_bytes=pin_bytes)
+        streamed = load_dit(path, form=form, options=options)
+        for _ in range(2):
+            assert torch.equal(run(streamed), wanted)
+
+
+@pytest.mark.parametrize("kind", ["fp16", "fp8", "Q8_0"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_streamed_is_resident_in_half_precision(
+    kind: str, dtype: torch.dtype, config: DitConfig, form: Form, path: Path
+) -> None:
+    FORMATS[kind](path, tensors_of(config))
+    wanted = run(load_dit(path, form=form, dtype=dtype), dtype)
+    assert wanted.dtype == dtype
+    streamed = load_dit(path, form=form, dtype=dtype, options=LoadOptions(blocks_on_device=1))
+    assert torch.equal(run(streamed, dtype), wanted)
+
+
+def test_golden_weights_give_the_same_in_both_forms() -> None:
+    for kind in ("3b", "7b"):
+        name = GOLDEN / f"dit{kind}_tiny_weights.safetensors"
+        plain, fast = load_dit(name, form="plain"), load_dit(name, form="fast")
+        for key, value in plain.state_dict().items():
+            assert torch.equal(value, load_file(name)[key])
+        torch.testing.assert_close(run(plain), run(fast), rtol=1e-4, atol=1e-4)
+
+
+def test_what_becomes_of_the_layers(path: Path) -> None:
+    tensors = tensors_of(tiny_dit_config("7b"))
+    kinds = {
+        "fp16": nn.Linear, "fp8": Fp8Linear, "fp8 mixed": Fp8Linear, "Q8_0": GgufLinear,
+    }  # fmt: skip
+    for kind, wanted in kinds.items():
+        FORMATS[kind](path, tensors)
+        dit = load_dit(path, dtype=torch.float16)
+        assert type(dit.get_submodule("blocks.0.attn.proj_qkv.vid")) is wanted
+        last = nn.Linear if kind == "fp8 mixed" else wanted
+        assert type(dit.get_submodule(f"{LAST}mlp.vid.proj_in")) is last
+        for name in ("blocks.0.ada.vid.attn_gate", "blocks.0.attn.norm_q.vid.weight"):
+            assert dit.get_parameter(name).dtype == torch.float16
+
+
+def test_frequencies_may_be_in_the_file_or_not(config: DitConfig, path: Path) -> None:
+    found = []
+    for frequencies in (True, False):
+        write_dit(path, config, frequencies=frequencies)
+        found.append(run(load_dit(path)))
+    assert torch.equal(*found)
+
+
+def test_the_prefix_of_some_files(config: DitConfig, path: Path) -> None:
+    tensors = tensors_of(config)
+    write_gguf(path, tensors, "Q8_0", prefix="model.diffusion_model.")
+    prefixed = run(load_dit(path))
+    write_gguf(path, tensors, "Q8_0")
+    assert torch.equal(run(load_dit(path)), prefixed)
+    save_file({f"model.diffusion_model.{n}": t for n, t in tensors.items()}, path)
+    assert load_dit(path).config.layers == config.layers
+
+
+def test_streamed_blocks_stay_in_the_file(config: DitConfig, path: Path) -> None:
+    write_dit(path, config, dtype=torch.float16)
+    dit = load_dit(path, options=LoadOptions(blocks_on_device=0))
+    assert isinstance(dit, FastDit)
+    assert dit.stream is not None
+    assert dit.stream.streamed == tuple(range(config.layers))
+    for name, value in dit.named_parameters():
+        assert value.dtype == (torch.float16 if name.startswith("blocks.") else torch.float32)
+
+
+def test_no_stream_where_the_host_is_the_device(path: Path) -> None:
+    write_dit(path)
+    dit = load_dit(path, options=LoadOptions(blocks_on_device=4))
+    assert isinstance(dit, FastDit)
+    assert dit.stream is None
+
+
+def test_the_text_of_the_7b_kind_comes_and_goes(path: Path) -> None:
+    write_dit(path, tiny_dit_config("7b"))
+    dit = load_dit(path, options=LoadOptions(blocks_on_device=2))
+    assert isinstance(dit, FastDit)
+    assert dit.stream is not None
+    assert dit.stream.streamed == (0, 1, 2)
+    resident = dit.get_parameter("blocks.0.mlp.vid.proj_in.weight").data_ptr()
+    text = dit.get_parameter("blocks.0.mlp.txt.proj_in.weight").data_ptr()
+    with dit.stream.block(0):
+        assert dit.get_parameter("blocks.0.mlp.vid.proj_in.weight").data_ptr() == resident
+        assert dit.get_parameter("blocks.0.mlp.txt.proj_in.weight").data_ptr() != text
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp8", "Q8_0"])
+def test_narrow_products_stream_too(kind: str, config: DitConfig, path: Path) -> None:
+    FORMATS[kind](path, tensors_of(config))
+    resident = load_dit(path, options=LoadOptions(products="int8"))
+    assert any(isinstance(one, Int8Product) for one in resident.blocks[1].modules())
+    options = LoadOptions(products="int8", blocks_on_device=1)
+    streamed = load_dit(path, options=options)
+    assert torch.equal(run(streamed), run(resident))
+    exact = run(load_dit(path))
+    error = (run(resident) - exact).square().mean() / exact.square().mean()
+    assert 0 < error.sqrt() < 0.05
+
+
+def test_products_that_the_device_has_not_are_refused(path: Path) -> None:
+    write_dit(path)
+    with pytest.raises(FeatureMissing, match="nvfp4") as caught:
+        load_dit(path, options=LoadOptions(products="nvfp4"))
+    assert f"Choose {caught.value.params['nearest']}" in caught.value.hint
+
+
+def test_switches_and_attention_reach_the_fast_form(path: Path) -> None:
+    write_dit(path)
+    switches = DitSwitches(token_chunks=False)
+    dit = load_dit(path, options=LoadOptions(switches=switches, attention="math"))
+    assert isinstance(dit, FastDit)
+    assert dit.switches == DitSwitches(token_chunks=False, attention="math")
+
+
+def test_wrong_tensors_are_named(form: Form, config: DitConfig, path: Path) -> None:
+    tensors = tensors_of(config)
+    name = "blocks.1.mlp.all.proj_out.weight"
+    name = name if name in tensors else name.replace("all", "vid")
+    wrong: list[tuple[type[WeightsError], dict[str, Tensor]]] = [
+        (MissingKeys, {n: t for n, t in tensors.items() if n != name}),
+        (ExtraKeys, tensors | {"blocks.1.more": torch.zeros(1)}),
+        (WrongShapes, tensors | {name: torch.zeros(3, 3)}),
+        (WrongNumbers, tensors | {name: tensors[name].to(torch.int8)}),
+    ]
+    for kind, some in wrong:
+        save_file(some, path)
+        with pytest.raises(kind, match=r"blocks\.1\.m"):
+            load_dit(path, form=form)
+
+
+OTHERS = {
+    "a SeedVR2 VAE": {"encoder.down_blocks.0.conv.weight": (1, 1, 1, 1, 1)},
+    "a Wan 2.1 VAE": {"encoder.downsamples.0.residual.0.gamma": (1, 1)},
+    "a text embedding": {"embedding": (58, 24)},
+    "another model": {"unet.weight": (2,), "unet.bias": (2,)},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_files_of_other_models_are_named(what: str, path: Path) -> None:
+    save_file({name: torch.zeros(shape) for name, shape in OTHERS[what].items()}, path)
+    with pytest.raises(WrongModel) as caught:
+        load_dit(path)
+    assert caught.value.message == f"model.safetensors is {what}, not a SeedVR2 transformer."
+    assert "seedvr2_ema_3b" in caught.value.hint
+
+
+def test_repackaged_files_are_refused(config: DitConfig, path: Path) -> None:
+    tensors = tensors_of(config)
+    with_text = {**tensors, "positive_conditioning": torch.zeros(5, config.text_in_dim)}
+    for renamed in ({f"diffusion.{name}": t for name, t in tensors.items()}, with_text):
+        save_file(renamed, path)
+        with pytest.raises(WrongModel, match="looks like a SeedVR2 transformer that was repack"):
+            load_dit(path)
+
+
+def test_files_that_are_not_whole(config: DitConfig, path: Path) -> None:
+    with pytest.raises(WeightsMissing):
+        load_dit(path)
+    write_dit(path, config)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(WeightsTruncated):
+        load_dit(path)
+    write_gguf(path, tensors_of(config), "Q8_0")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(WeightsTruncated):
+        load_dit(path)
+    torch.save({"blocks.0.attn.proj_qkv.vid.weight": torch.ones(1)}, path)
+    with pytest.raises(NotSafetensors, match="pickle"):
+        load_dit(path)
+
+
+# Text embeddings.
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return tmp_path / "pos_emb.pt"
+
+
+def test_the_published_embedding_is_one_saved_tensor(saved: Path, path: Path) -> None:
+    text = torch.randn(58, 24).bfloat16()
+    for value in (text, text[None], nn.Parameter(text)):
+        torch.save(value, saved)
+        assert torch.equal(load_text_embedding(saved, tiny_dit_config()), text)
+    torch.save(text, saved, _use_new_zipfile_serialization=False)
+    assert torch.equal(load_text_embedding(saved), text)
+    save_file({"embedding": text}, path)
+    assert torch.equal(load_text_embedding(path), text)
+
+
+class Hostile:
+    """Makes a folder when it is unpickled with code."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.mark.parametrize("way", ["zip", "legacy", "bare", "inside"])
+def test_a_hostile_pickle_is_not_run(way: str, saved: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "was here"
+    thing: object = Hostile(mark)
+    match way:
+        case "zip":
+            torch.save(thing, saved)
+        case "legacy":
+            torch.save(thing, saved, _use_new_zipfile_serialization=False)
+        case "bare":
+            saved.write_bytes(pickle.dumps(thing, protocol=2))
+        case "inside":
+            torch.save({"text": torch.ones(2, 24), "more": thing}, saved)
+    with pytest.raises(WeightsError) as caught:
+        load_text_embedding(saved)
+    assert not mark.exists()
+    assert "nothing of it was run" in caught.value.message
+    pickle.loads(pickle.dumps(thing))
+    assert mark.exists()  # it would have worked
+
+
+def test_damaged_embeddings(saved: Path) -> None:
+    torch.save(torch.randn(58, 24), saved)
+    whole = saved.read_bytes()
+    for size in (4, 100, len(whole) // 2, len(whole) - 1):
+        saved.write_bytes(whole[:size])
+        with pytest.raises(WeightsError):
+            load_text_embedding(saved)
+    torch.save(torch.full((2, 24), torch.nan), saved)
+    with pytest.raises(WeightsDamaged, match="not finite"):
+        load_text_embedding(saved)
+    with pytest.raises(WeightsMissing):
+        load_text_embedding(saved.with_name("none.pt"))
+    with pytest.raises(WeightsError):
+        load_text_embedding(saved.parent)
+    saved.write_text("<html>")
+    with pytest.raises(NotSafetensors):
+        load_text_embedding(saved)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.ones(3), torch.ones(0, 24), torch.ones(2, 24, dtype=torch.int64), [torch.ones(2, 24)]],
+    ids=["one side", "empty", "whole numbers", "a list"],
+)
+def test_other_things_are_no_embedding(value: object, saved: Path) -> None:
+    torch.save(value, saved)
+    with pytest.raises(WrongModel, match="not a text embedding"):
+        load_text_embedding(saved)
+
+
+def test_a_text_of_another_width_and_a_transformer_are_named(saved: Path, path: Path) -> None:
+    torch.save(torch.ones(2, 30), saved)
+    with pytest.raises(WrongModel, match="30 numbers wide, but the transformer reads texts of 24"):
+        load_text_embedding(saved, tiny_dit_config())
+    write_dit(path)
+    with pytest.raises(WrongModel, match=r"holds a SeedVR2 transformer \(3B\), not a text"):
+        load_text_embedding(path)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.models.seedvr2.dit.plain import picture_angles, text_angles
+from engine.models.seedvr2.dit.token_layout import (
+    DitLayout,
+    LayoutKey,
+    Layouts,
+    Order,
+    make_layout,
+)
+from engine.ops.attention.windows import Grid, windows
+from tests.helpers.tiny_dit import tiny_dit_config
+
+CPU = torch.device("cpu")
+GRIDS = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 50))
+
+
+def key(grid: Grid, text: int = 3) -> LayoutKey:
+    return LayoutKey(grid=grid, text_length=text, device=CPU, exact=torch.float64)
+
+
+def by_window(order: Order) -> list[list[int]]:
+    """Tokens of each window, in the order of the layer."""
+    found: list[list[int]] = []
+    for group in order.groups:
+        found += order.places[group.rows].view(group.count, group.tokens).tolist()
+    return found
+
+
+@settings(max_examples=20, deadline=None)
+@given(GRIDS, st.sampled_from([1, 300, 16384]))
+def test_rows_of_a_layer_are_its_windows(grid: Grid, group_rows: int) -> None:
+    config = tiny_dit_config()
+    layout = make_layout(config, key(grid), group_rows)
+    tokens = torch.arange(grid[0] * grid[1] * grid[2]).view(grid)
+    for shifted, order in zip((False, True), layout.orders, strict=True):
+        wanted = [
+            tokens[w.slices].flatten().tolist() for w in windows(grid, config.window, shifted)
+        ]
+        assert sorted(by_window(order)) == sorted(wanted)
+        assert order.windows == len(wanted)
+        edges = [0, *(group.rows.stop for group in order.groups)]
+        assert [group.rows.start for group in order.groups] == edges[:-1]
+        assert edges[-1] == tokens.numel()
+        for group in order.groups:
+            assert group.count == 1 or group.count * group.tokens <= group_rows
+
+
+@settings(max_examples=20, deadline=None)
+@given(GRIDS)
+def test_moves_lead_from_one_order_to_the_other(grid: Grid) -> None:
+    layout = make_layout(tiny_dit_config(), key(grid))
+    for before, after in ((1, 0), (0, 1)):
+        places, move = layout.orders[before].places, layout.moves[after]
+        moved = places if move is None else places[move]
+        assert torch.equal(moved, layout.orders[after].places)
+
+
+def test_one_window_stays_where_it_is() -> None:
+    assert make_layout(tiny_dit_config(), key((1, 4, 5))).moves == (None, None)
+    assert None not in make_layout(tiny_dit_config(), key((5, 4, 5))).moves
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_tokens_turn_by_their_place_in_the_window(kind: str) -> None:
+    config = tiny_dit_config(kind)
+    layout = make_layout(config, key((5, 23, 44), text=4))
+    tokens = torch.arange(5 * 23 * 44).view(5, 23, 44)
+    found = windows((5, 23, 44), config.window, True)
+    shapes = {int(tokens[window.slices].flatten()[0]): window.shape for window in found}
+    for group in layout.orders[1].groups:
+        shape = shapes[int(layout.orders[1].places[group.begin])]
+        angles = picture_angles(config, shape, 4).double()
+        cos, sin, angle = group.picture.cos, group.picture.sin, group.picture.angle
+        assert cos is not None
+        assert sin is not None
+        assert angle is not None
+        assert torch.equal(cos[angle], angles.cos().repeat(group.count, 1))
+        assert torch.equal(sin[angle], angles.sin().repeat(group.count, 1))
+        words = text_angles(config, 4)
+        assert (group.text.cos is None) == (words is None)
+        if words is not None and group.text.cos is not None:
+            assert torch.equal(group.text.cos, words.double().cos())
+
+
+def test_text_lies_behind_each_window() -> None:
+    (group,) = make_layout(tiny_dit_config(), key((2, 4, 5), text=3)).orders[0].groups[:1]
+    assert group.length == group.tokens + 3
+    rows = torch.cat([group.picture.target, group.text.target.flatten()])
+    assert sorted(rows.tolist()) == list(range(group.count * group.length))
+    last = group.text.target[-1]
+    assert last.tolist() == list(range(group.count * group.length - 3, group.count * group.length))
+
+
+def test_chunks_are_whole_windows() -> None:
+    layout = make_layout(tiny_dit_config(), key((9, 30, 50)))
+    group = max(layout.orders[0].groups, key=lambda group: group.count)
+    for most in (1, group.tokens, 2 * group.tokens + 1, 10**9):
+        chunks = list(group.chunks(most))
+        assert [c.start for c in chunks] == [0, *(c.stop for c in chunks[:-1])]
+        assert chunks[-1].stop == group.count
+        for chunk in chunks:
+            rows = group.rows_of(chunk)
+            assert rows.stop - rows.start <= max(most, group.tokens)
+
+
+def test_the_last_few_are_kept() -> None:
+    layouts = Layouts(tiny_dit_config(), kept=2)
+    first, second, third = (key((1, 4, n)) for n in (4, 5, 6))
+    kept = layouts.of(first)
+    layouts.of(second)
+    assert layouts.of(first) is kept
+    layouts.of(third)  # the second one goes: it was not used for longest
+    assert len(layouts) == 2
+    assert layouts.of(first) is kept
+    assert layouts.of(replace(first, text_length=7)) is not kept
+    assert layouts.of(replace(first, exact=torch.float32)) is not kept
+
+
+def test_none_is_kept_where_none_should_be() -> None:
+    layouts = Layouts(tiny_dit_config(), kept=0)
+    one = layouts.of(key((1, 4, 4)))
+    assert isinstance(one, DitLayout)
+    assert layouts.of(key((1, 4, 4))) is not one
+    assert len(layouts) == 0
+
+
+def test_a_text_without_tokens_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        make_layout(tiny_dit_config(), key((1, 4, 4), text=0))

@@ -1,0 +1,140 @@
+"""Plans of SeedVR2: the largest that fit, smaller ones step by step, down to a floor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.geometry import Size
+from engine.models.seedvr2.planning.requirements import needs
+from engine.planner.plan_job import plan_job, smaller_model, wider_model
+from engine.planner.rates import Rates
+from engine.planner.request import Request
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+from tests.helpers.plans import a_budget, a_media
+
+GIB = 2**30
+HD = Size(960, 540)
+
+
+def plan_of(vram_gib: float, size: Size = HD, **changes: Any) -> Plan:
+    budget = a_budget(
+        cuda=vram_gib > 0,
+        vram_bytes=round(vram_gib * GIB),
+        capability=(12, 0),
+        ram_bytes=24 * GIB,
+    )
+    wanted = JobSettings(**{"model": "seedvr2-3b", **changes})
+    return plan_job(Request(media=a_media(size=size), settings=wanted), budget, Rates())
+
+
+def diffusion_of(plan: Plan) -> Any:
+    assert plan.model.diffusion is not None
+    return plan.model.diffusion
+
+
+def blocks_of(found: Any) -> int:
+    return 99 if found.blocks_on_device is None else found.blocks_on_device
+
+
+def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
+    plan = plan_of(64)
+    found = diffusion_of(plan)
+    assert (found.encode_tile, found.decode_tile, found.blocks_on_device) == (None, None, None)
+    assert (found.clip, found.shared, found.pin_bytes) == (21, 2, 0)
+    assert (plan.model.device, plan.model.dtype, found.vae_dtype) == (
+        "cuda",
+        "bfloat16",
+        "float16",
+    )
+
+
+@pytest.mark.parametrize("model", ["seedvr2-3b", "seedvr2-7b"])
+@pytest.mark.parametrize("vram", [7, 11, 15, 23, 31])
+def test_full_hd_fits_every_card(model: str, vram: int) -> None:
+    plan = plan_of(vram, model=model)
+    assert needs(plan.model).device <= vram * GIB
+    assert {n.code for n in plan.notices if n.severity == "refusal"} == {"weights-missing"}
+
+
+def test_what_cannot_fit_is_refused() -> None:
+    refusals = {n.code for n in plan_of(1).notices if n.severity == "refusal"}
+    assert "plan-does-not-fit" in refusals
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(4, 40),
+    st.sampled_from([Size(320, 180), Size(640, 360), HD]),
+    st.sampled_from(["latents", "frames"]),
+)
+def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, join: str) -> None:
+    model = plan_of(vram, size, join=join).model
+    seen = {model.diffusion}
+    for _ in range(80):
+        less = smaller_model(model)
+        if less is None:
+            break
+        assert less.diffusion not in seen
+        seen.add(less.diffusion)
+        model = less
+    assert smaller_model(model) is None
+
+
+def test_an_overflow_makes_the_vae_wider_once() -> None:
+    wider = wider_model(plan_of(30).model)
+    assert wider is not None
+    assert wider.diffusion is not None
+    assert wider.diffusion.vae_dtype == "float32"
+    assert wider_model(wider) is None
+
+
+def test_choices_are_kept() -> None:
+    found = diffusion_of(
+        plan_of(
+            64, clip_frames=30, decode_tile=512, padding="black", blocks_on_device=5, shots="off"
+        )
+    )
+    assert (found.clip, found.decode_tile, found.blocks_on_device) == (9, Size(512, 512), 5)
+    assert (found.padded, found.reflected) == (Size(1920, 1088), 0)
+    assert found.shot_sensitivity is None
+    assert found.pin_bytes > GIB
+
+
+def test_the_processor_is_slow_and_says_so() -> None:
+    plan = plan_of(0, Size(320, 180))
+    assert plan.model.device == "cpu"
+    assert "slow-on-processor" in {notice.code for notice in plan.notices}
+    assert plan.seconds > 3600
+    assert plan.peak_bytes < 24 * GIB
+    longer = replace(plan.model, diffusion=replace(diffusion_of(plan), clip=21))
+    assert needs(longer).transformer > needs(plan.model).transformer
+
+
+@pytest.mark.parametrize(
+    ("capability", "product", "refused"),
+    [
+        ((7, 5), "fp8", True),
+        ((7, 5), "int8", False),
+        ((8, 9), "fp8", False),
+        ((8, 9), "nvfp4", True),
+        ((12, 0), "nvfp4", False),
+    ],
+)
+def test_products_that_a_card_lacks_are_refused_with_another(
+    capability: tuple[int, int], product: str, refused: bool
+) -> None:
+    budget = a_budget(cuda=True, vram_bytes=16 * GIB, capability=capability)
+    wanted = JobSettings(model="seedvr2-3b", products=product)
+    plan = plan_job(Request(media=a_media(size=HD), settings=wanted), budget, Rates())
+    found = [notice for notice in plan.notices if notice.code == "feature-missing"]
+    assert bool(found) == refused
+    assert plan.model.dtype == ("float16" if capability < (8, 0) else "bfloat16")
+    if refused:
+        assert found[0].hint
+        assert found[0].params["nearest"] != product

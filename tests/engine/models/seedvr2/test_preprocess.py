@@ -1,0 +1,83 @@
+import pytest
+import torch
+
+from engine.core.geometry import Size
+from engine.models.seedvr2.frame_layout import layout_of, reference_layout
+from engine.models.seedvr2.preprocess import (
+    cut_out,
+    join,
+    overlap_weights,
+    place,
+    reference_overlap_weights,
+    resize_as_reference,
+)
+
+
+def frames_of(width: int, height: int, count: int = 2) -> torch.Tensor:
+    return torch.rand(count, 3, height, width)
+
+
+@pytest.mark.parametrize("size", [(33, 20), (16, 32), (9, 9)])
+def test_the_picture_then_its_mirror_image_then_black(size):
+    width, height = size
+    frames = frames_of(*size)
+    placed = place(frames, layout_of(Size(*size)))
+    torch.testing.assert_close(cut_out(placed, Size(*size)), frames * 2 - 1)
+    expected = torch.nn.functional.pad(frames * 2 - 1, (0, 8, 0, 8), mode="reflect")
+    torch.testing.assert_close(placed[..., : height + 8, : width + 8], expected)
+    assert (placed[..., height + 8 :, :] == -1).all()
+    assert (placed[..., width + 8 :] == -1).all()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 2), (2, 40)])
+def test_a_picture_smaller_than_its_mirror_image_goes_on_with_its_first_line(size):
+    width, height = size
+    frames = frames_of(*size)
+    placed = place(frames, layout_of(Size(*size)))
+    assert placed.isfinite().all()
+    corner = placed[..., height + 7, width + 7]
+    at = (max(0, height - 9), max(0, width - 9))
+    torch.testing.assert_close(corner, frames[..., at[0], at[1]] * 2 - 1)
+
+
+def test_the_reference_has_black_right_behind_the_picture():
+    placed = place(frames_of(10, 18), reference_layout(Size(10, 18)))
+    assert placed.shape == (2, 3, 32, 16)
+    assert (placed[..., 10:] == -1).all()
+    assert (placed[..., 18:, :] == -1).all()
+
+
+def test_what_a_resize_overshoots_is_clipped():
+    frames = torch.tensor([-0.5, 0.5, 1.5]).view(1, 3, 1, 1).expand(1, 3, 4, 4)
+    placed = cut_out(place(frames, reference_layout(Size(4, 4))), Size(4, 4))
+    assert placed[0, :, 0, 0].tolist() == [-1, 0, 1]
+
+
+def test_frames_of_another_size_are_refused():
+    with pytest.raises(ValueError, match="33x20"):
+        place(frames_of(33, 20), layout_of(Size(20, 33)))
+
+
+def test_a_second_resize_only_where_the_first_is_too_large():
+    assert resize_as_reference(frames_of(64, 30), 48, 80).shape[-2:] == (38, 80)
+    assert resize_as_reference(frames_of(64, 30), 48, 102).shape[-2:] == (48, 102)
+
+
+@pytest.mark.parametrize("frames", range(1, 9))
+def test_every_frame_of_an_overlap_is_mixed_evenly(frames):
+    weights = overlap_weights(frames)
+    steps = torch.tensor([1.0, *weights, 0.0]).diff()
+    torch.testing.assert_close(steps, torch.full((frames + 1,), -1 / (frames + 1)))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 4])
+def test_short_overlaps_of_the_reference_are_hard_cuts(frames):
+    assert set(reference_overlap_weights(frames)) <= {0.0, 1.0}
+
+
+def test_joining_goes_from_the_earlier_clip_to_the_later():
+    earlier, later = torch.zeros(3, 2, 2), torch.ones(3, 2, 2)
+    joined = join(earlier, later, overlap_weights(3))
+    torch.testing.assert_close(joined[:, 0, 0], torch.tensor([0.25, 0.5, 0.75]))
+    same = torch.rand(3, 2, 2)
+    torch.testing.assert_close(join(same, same.clone(), overlap_weights(3)), same)

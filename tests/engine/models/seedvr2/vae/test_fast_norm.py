@@ -1,0 +1,122 @@
+"""Parts of the fast form: what they need of each other, and what an error leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.fast_norm import GroupNorm, TileFlow
+from engine.models.seedvr2.vae.fast_resample import last_frames
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.workspace import Workspace
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.tiny import random_frames, tiny_vae
+
+
+@pytest.fixture
+def precision() -> Iterator[None]:
+    """Settings of the program around us, put back afterwards."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture(scope="module")
+def fast() -> FastVae:
+    plain = tiny_vae()
+    return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
+
+
+def flow(switches: VaeSwitches) -> TileFlow:
+    place = torch.device("cpu")
+    workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
+    return TileFlow(carry=Carry(), workspace=workspace, switches=switches)
+
+
+def test_frames_that_are_missing_are_copies_of_the_only_one() -> None:
+    frame = random_frames(1, 2, 3, 3)
+    assert torch.equal(last_frames(frame, 2), torch.cat([frame, frame]))
+    frames = random_frames(5, 2, 3, 3)
+    assert torch.equal(last_frames(frames, 2), frames[3:])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_a_mean_far_from_zero_costs_no_digits(fused: bool, layout: torch.memory_format) -> None:
+    frames = (30 + random_frames(2, 8, 24, 32, dtype=torch.float32)).contiguous(
+        memory_format=layout
+    )
+    exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
+    found = torch.empty_like(frames)
+    norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
+    norm.write(frames, found, flow(VaeSwitches().changed("fused_norm", fused)), silu=False)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
+
+
+def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
+    latent = random_frames(1, 4, 3, 2, 3)
+    carry = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    wanted, _ = fast.decode_slice(latent[:, :, 1:], carry)
+
+    def refuse(name: str, frames: Tensor) -> None:
+        if name == "decoder.up_blocks.1.resnets.0":
+            raise torch.OutOfMemoryError(f"no {frames.nbytes} bytes")
+
+    given = carry.handed_over()
+    twin = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    fast.trace = refuse
+    try:
+        for unlucky in (given, twin):
+            with pytest.raises(torch.OutOfMemoryError):
+                fast.decode_slice(latent[:, :, 1:], unlucky)
+    finally:
+        fast.trace = None
+    with pytest.raises(ValueError, match="did not end"):
+        fast.decode_slice(latent[:, :, 1:], given)
+    assert torch.equal(fast.decode_slice(latent[:, :, 1:], twin)[0], wanted)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_results_belong_to_the_caller(fast: FastVae, around: bool) -> None:
+    with torch.inference_mode(around):
+        frames = fast.decode(random_frames(1, 4, 2, 2, 2))
+        mean = fast.encode(frames)
+    assert not mean.requires_grad
+    frames.clamp_(-1, 1)
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    if not around:  # what `encode` makes of the moments belongs to torch's mode around it
+        (mean * factor).sum().backward()
+        torch.testing.assert_close(factor.grad, mean.sum())
+    (frames * factor).sum().backward()
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
+def test_a_carry_of_another_batch_is_refused(fast: FastVae, sizes: tuple[int, int]) -> None:
+    latent = random_frames(2, 4, 2, 2, 3)
+    carry = fast.decode_slice(latent[: sizes[0], :, :1], Carry())[1]
+    with pytest.raises(ValueError, match="the carry belongs to"):
+        fast.decode_slice(latent[: sizes[1], :, 1:], carry)
+
+
+@pytest.mark.usefixtures("precision")
+@pytest.mark.parametrize("around", ["highest", "high", "medium"])
+def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae, around: str) -> None:
+    torch.set_float32_matmul_precision(around)
+    matmul = torch.backends.cuda.matmul
+    inside = []
+    before = matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+    fast.trace = lambda *given: inside.append(
+        (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
+    )
+    try:
+        fast.decode(random_frames(1, 4, 1, 2, 2))
+    finally:
+        fast.trace = None
+    assert set(inside) == {("ieee", "ieee")}
+    assert before == (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
+    assert torch.get_float32_matmul_precision() == around

@@ -1,0 +1,199 @@
+"""The plain VAE: golden numbers, slices, gradients, types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from engine.models.seedvr2.vae.config import infer_vae_config
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.ops.conv.causal_conv import Carry
+from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+
+GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
+LIMIT = 5e-5
+Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
+
+
+@pytest.fixture(scope="module")
+def golden_vae() -> SeedVr2Vae:
+    path = GOLDEN / "vae_tiny_weights.safetensors"
+    weights = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        shapes = {name: tuple(value.shape) for name, value in weights.items()}
+        vae = SeedVr2Vae(infer_vae_config(shapes, file.metadata()))
+    vae.load_state_dict(weights, strict=True)
+    return vae.requires_grad_(False)
+
+
+def cases(kind: str) -> dict[str, dict[str, Tensor]]:
+    """Tensors of a golden file by case and name."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, value in load_file(GOLDEN / f"vae_tiny_{kind}.safetensors").items():
+        _, case, name = key.split(".")
+        found.setdefault(case, {})[name] = value
+    return found
+
+
+def assert_near(result: Tensor, golden: Tensor) -> None:
+    """One frame has no time axis in the golden files."""
+    torch.testing.assert_close(result.reshape(golden.shape), golden, rtol=0, atol=LIMIT)
+
+
+def test_names_and_shapes_are_the_published_ones() -> None:
+    manifest = json.loads((GOLDEN / "manifest_vae.json").read_text("utf-8"))
+    with torch.device("meta"):
+        state = SeedVr2Vae().state_dict()
+    assert {name: list(value.shape) for name, value in state.items()} == manifest["state_dict"]
+    assert sum(value.numel() for value in state.values()) == manifest["total_parameters"]
+
+
+@pytest.mark.parametrize("case", ["f1_40x56", "f5_32x48", "f9_40x56", "f17_24x40"])
+def test_golden_encode(golden_vae: SeedVr2Vae, case: str) -> None:
+    golden = cases("encode")[case]
+    golden_vae.disable_slicing()
+    assert_near(golden_vae.moments(golden["input"]), golden["moments_slicing_off"])
+    golden_vae.enable_slicing()
+    moments = golden_vae.moments(golden["input"])
+    assert_near(moments, golden["moments_slicing_on"])
+    assert_near(moments[:, 16:], golden["logvar"])
+    assert_near(golden_vae.encode(golden["input"]), golden["mean"])
+
+
+@pytest.mark.parametrize("case", ["l1_5x7", "l2_4x6", "l3_5x7", "l5_3x5"])
+def test_golden_decode(golden_vae: SeedVr2Vae, case: str) -> None:
+    golden = cases("decode")[case]
+    golden_vae.disable_slicing()
+    assert_near(golden_vae.decode(golden["latent"]), golden["sample_slicing_off"])
+    golden_vae.enable_slicing()
+    assert_near(golden_vae.decode(golden["latent"]), golden["sample_slicing_on"])
+
+
+def through(step: Step, whole: Tensor, lengths: list[int]) -> Tensor:
+    carry, results = Carry(), []
+    for part in whole.split(lengths, dim=2):
+        result, carry = step(part, carry)
+        results.append(result)
+    return torch.cat(results, dim=2)
+
+
+TIMES = st.sampled_from([(), (True,), (False,), (False, True), (True, True), (False, True, True)])
+
+
+@settings(max_examples=12, deadline=None)
+@given(TIMES, st.lists(st.integers(1, 2), min_size=1, max_size=4), st.booleans())
+def test_slices_of_any_length_equal_the_whole_clip(
+    time: tuple[bool, ...], steps: list[int], quant: bool
+) -> None:
+    vae = tiny_vae(tiny_config(time, quant_conv=quant, post_quant_conv=quant))
+    factor, side = vae.config.temporal_factor, vae.config.spatial_factor
+    lengths = [1 + (steps[0] - 1) * factor, *(step * factor for step in steps[1:])]
+    frames = random_frames(1, 3, sum(lengths), side, 2 * side)
+    torch.testing.assert_close(
+        through(vae.encode_slice, frames, lengths), vae.moments(frames), rtol=0, atol=1e-10
+    )
+    latent = random_frames(1, 4, sum(steps), 1, 2)
+    torch.testing.assert_close(
+        through(vae.decode_slice, latent, steps), vae.decode(latent), rtol=0, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("time", [(), (False,), (True, True), (True, True, True)])
+def test_sizes_and_lengths(time: tuple[bool, ...]) -> None:
+    vae = tiny_vae(tiny_config(time))
+    factor, side = vae.config.temporal_factor, vae.config.spatial_factor
+    latent = vae.encode(random_frames(2, 3, 1 + factor, 3 * side, side))
+    assert latent.shape == (2, 4, 2, 3, 1)
+    assert vae.decode(latent).shape == (2, 3, 1 + factor, 3 * side, side)
+
+
+def test_a_batch_equals_its_clips_one_by_one() -> None:
+    vae = tiny_vae()
+    frames, latent = random_frames(2, 3, 5, 8, 16), random_frames(2, 4, 2, 2, 1)
+    for run, whole in ((vae.moments, frames), (vae.decode, latent)):
+        alone = torch.cat([run(whole[:1]), run(whole[1:])])
+        torch.testing.assert_close(run(whole), alone, rtol=0, atol=1e-12)
+
+
+def test_a_slice_can_be_done_again() -> None:
+    vae = tiny_vae()
+    latent = random_frames(1, 4, 3, 2, 2)
+    _, carry = vae.decode_slice(latent[:, :, :1], Carry())
+    results = [vae.decode_slice(latent[:, :, 1:], carry)[0] for _ in range(2)]
+    assert torch.equal(*results)
+
+
+def test_what_is_carried_does_not_grow() -> None:
+    vae = tiny_vae()
+    latent, carry = random_frames(1, 4, 6, 2, 2), Carry()
+    sizes = []
+    for part in latent.split(1, dim=2):
+        _, carry = vae.decode_slice(part, carry)
+        sizes.append(carry.bytes_held)
+    assert len(set(sizes)) == 1
+
+
+@pytest.mark.parametrize("path", ["encoder", "decoder"])
+def test_gradients_equal_differences(path: str) -> None:
+    vae = tiny_vae().requires_grad_(True)
+    frames, latent = random_frames(1, 3, 9, 8, 8), random_frames(1, 4, 3, 1, 1)
+    inputs, run = (frames, vae.moments) if path == "encoder" else (latent, vae.decode)
+    inputs.requires_grad_(True)
+    vae.enable_slicing()  # gradients go through the carry too
+    output = run(inputs)
+    weights = random_frames(*output.shape, seed=11)
+    (output * weights).sum().backward()
+    parameters = [inputs, *getattr(vae, path).parameters()]
+    directions = [
+        random_frames(*value.shape, seed=20 + index) for index, value in enumerate(parameters)
+    ]
+    slope = sum(
+        (value.grad * direction).sum().item()
+        for value, direction in zip(parameters, directions, strict=True)
+        if value.grad is not None
+    )
+
+    @torch.no_grad()
+    def shifted(step: float) -> float:
+        for value, direction in zip(parameters, directions, strict=True):
+            value.add_(direction, alpha=step)
+        total = (run(inputs) * weights).sum().item()
+        for value, direction in zip(parameters, directions, strict=True):
+            value.sub_(direction, alpha=step)
+        return total
+
+    step = 1e-6
+    difference = (shifted(step) - shifted(-step)) / (2 * step)
+    assert slope == pytest.approx(difference, rel=1e-6)
+    assert all(value.grad is not None and value.grad.any() for value in parameters)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit"), [(torch.float32, 1e-5), (torch.float16, 0.01), (torch.bfloat16, 0.08)]
+)
+def test_other_types(dtype: torch.dtype, limit: float) -> None:
+    exact, vae = tiny_vae(), tiny_vae(dtype=dtype)
+    frames, latent = random_frames(1, 3, 5, 16, 8), random_frames(1, 4, 2, 2, 1)
+    for name, whole in (("moments", frames), ("decode", latent)):
+        wanted = getattr(exact, name)(whole)
+        result = getattr(vae, name)(whole.to(dtype))
+        assert result.dtype == dtype
+        error = (result.double() - wanted).square().mean().sqrt() / wanted.std()
+        assert error < limit, name
+
+
+def test_a_frame_far_from_zero_is_normalised_exactly() -> None:
+    vae32, vae64 = tiny_vae(dtype=torch.float32), tiny_vae()
+    frames = 100 + random_frames(1, 8, 2, 16, 16).to(memory_format=torch.channels_last_3d)
+    block32, block64 = (vae.encoder.down_blocks[0].resnets[0] for vae in (vae32, vae64))
+    result, wanted = block32.norm1(frames.float()), block64.norm1(frames.float().double())
+    torch.testing.assert_close(result.double(), wanted, rtol=0, atol=1e-4)

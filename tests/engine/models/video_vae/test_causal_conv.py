@@ -1,0 +1,163 @@
+"""Windows of convolutions: any past, cut into slices anywhere, equals the whole clip."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.models.video_vae.causal_conv import Conv
+from engine.models.video_vae.context import Flow
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.frame_conv import (
+    ConvOptions,
+    ConvShape,
+    FrameConv,
+    Past,
+)
+from engine.ops.conv.workspace import Workspace
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.tiny import random_frames
+
+WEIGHT = random_frames(5, 4, 3, 3, 3, seed=1)
+BIAS = random_frames(5, seed=2)
+SWITCHES = ("ring_buffers", "first_frame_fold", "image_mode", "planned_buffers")
+
+
+def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> Conv:
+    options = ConvOptions(dtype=torch.float64, form="2d")
+    return Conv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
+
+
+def switches(**changes: bool) -> VaeSwitches:
+    found = VaeSwitches()
+    for name, on in changes.items():
+        found = found.changed(name, on)
+    return found
+
+
+def flow(carry: Carry, chosen: VaeSwitches | None = None) -> Flow:
+    workspace = Workspace(torch.device("cpu"), torch.float64, planned=True, channels_last=True)
+    return Flow(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
+
+
+def clip(count: int) -> Tensor:
+    frames = random_frames(count, 4, 6, 5, seed=3)
+    return frames.contiguous(memory_format=torch.channels_last)
+
+
+def whole(frames: Tensor, shape: ConvShape, pad: int = 0) -> Tensor:
+    """The convolution of a whole clip in one call."""
+    clip = F.pad(frames, (0, pad, 0, pad)).movedim(0, 1).unsqueeze(0)
+    copied = clip[:, :, :1].expand(-1, -1, 2, -1, -1)
+    before = {"copies": copied, "zeros": torch.zeros_like(copied), "none": copied[:, :, :0]}
+    stride = (shape.time_stride, shape.space_stride, shape.space_stride)
+    sides = (0, shape.padding, shape.padding)
+    joined = torch.cat([before[shape.past], clip], 2)
+    return F.conv3d(joined, WEIGHT, BIAS, stride, sides)[0].movedim(0, 1)
+
+
+def in_slices(conv: Conv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
+    """The parts of a clip one after another; an empty one stands for a slice without frames."""
+    carry, results = Carry(), []
+    for part in parts:
+        going = flow(carry.begin(), chosen)
+        if len(part):
+            results.append(conv.of(part, going))
+        carry = going.carry.done()
+    return torch.cat(results)
+
+
+def assert_same(found: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    past=st.sampled_from(["copies", "zeros"]),
+    pad=st.integers(0, 1),
+    on=st.tuples(*[st.booleans() for _ in SWITCHES]),
+)
+def test_slices_equal_the_whole_clip(
+    lengths: list[int], past: Past, pad: int, on: tuple[bool, ...]
+) -> None:
+    shape = ConvShape(past=past, padding=1 - pad, space_stride=1 + pad)
+    frames = clip(sum(lengths))
+    chosen = switches(**dict(zip(SWITCHES, on, strict=True)))
+    found = in_slices(conv_of(shape, pad=pad), list(frames.split(lengths)), chosen)
+    assert_same(found, whole(frames, shape, pad))
+
+
+@pytest.mark.parametrize("past", ["copies", "zeros", "none"])
+@pytest.mark.parametrize("lengths", [[1, 2, 2], [3, 4], [5], [1, 4], [1]])
+@pytest.mark.parametrize("ring", [True, False])
+def test_slices_of_a_convolution_that_halves_time(
+    past: Past, lengths: list[int], ring: bool
+) -> None:
+    shape = ConvShape(past=past, time_stride=2)
+    frames = clip(sum(lengths))
+    found = in_slices(conv_of(shape), list(frames.split(lengths)), switches(ring_buffers=ring))
+    wanted = whole(frames, shape) if len(frames) > 1 or past != "none" else found[:0]
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("lengths", [[0, 1, 1, 3], [0, 2, 2], [1, 1, 2], [3, 1], [0, 1]])
+@pytest.mark.parametrize("ring", [True, False])
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_late_clip_begins_where_its_frames_do(lengths: list[int], ring: bool, fold: bool) -> None:
+    shape = ConvShape(past="zeros")
+    frames = clip(sum(lengths))
+    chosen = switches(ring_buffers=ring, first_frame_fold=fold, image_mode=fold)
+    found = in_slices(conv_of(shape, late=True), list(frames.split(lengths)), chosen)
+    assert_same(found, whole(frames, shape))
+
+
+def test_a_clip_that_is_not_late_needs_what_it_kept() -> None:
+    carry = Carry().begin().done()
+    with pytest.raises(ValueError, match="another clip"):
+        conv_of(ConvShape(past="zeros")).of(clip(1), flow(carry))
+
+
+def test_frames_without_a_past_are_convolved_where_they_are() -> None:
+    frames, going = clip(2), flow(Carry())
+    conv_of(ConvShape(past="zeros")).of(frames, going)
+    assert going.workspace.bytes_held == 0
+    kept = going.kept("conv", (2, 4, 6, 5))
+    assert torch.equal(kept, frames)
+    assert kept.data_ptr() != frames.data_ptr()
+
+
+def test_the_last_slice_keeps_nothing() -> None:
+    going = flow(Carry(last=True))
+    conv_of(ConvShape(past="zeros")).of(clip(3), going)
+    assert not going.keeps("conv")
+
+
+class Doubled:
+    """Stands in for a norm."""
+
+    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+        out.copy_((3 if silu else 2) * frames)
+
+
+@pytest.mark.parametrize("silu", [True, False])
+def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does(silu: bool) -> None:
+    shape, frames = ConvShape(past="zeros"), clip(4)
+    conv, carry, found = conv_of(shape), Carry(), []
+    for part in frames.split([1, 3]):
+        going = flow(carry.begin())
+        found.append(conv.over(conv.normed(Doubled(), part, going, silu=silu)))
+        carry = going.carry.done()
+    assert_same(torch.cat(found), whole((3 if silu else 2) * frames, shape))
+
+
+def test_a_window_adds_to_what_it_is_given() -> None:
+    shape, frames = ConvShape(past="zeros"), clip(3)
+    conv, into = conv_of(shape), torch.ones(3, 5, 6, 5, dtype=torch.float64)
+    window = conv.window(frames, flow(Carry()), lambda out: out.copy_(frames))
+    assert conv.over(window, into) is into
+    assert_same(into, 1 + whole(frames, shape))

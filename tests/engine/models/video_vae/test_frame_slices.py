@@ -1,0 +1,78 @@
+"""Frames on their way: views, ends of shots, numbers that are none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core.errors import NumericOverflow
+from engine.core.geometry import Box
+from engine.models.video_vae.frame_slices import (
+    Ending,
+    as_clip,
+    as_frames,
+    check_finite,
+    cut,
+)
+from engine.models.video_vae.slicing import slices
+
+
+def numbered(start: int, stop: int) -> Tensor:
+    """Frames [T, 1, 1, 1] that say their number."""
+    return torch.arange(start, stop).view(-1, 1, 1, 1)
+
+
+def filled(count: int, size: int, first: int = 0) -> list[int]:
+    """Numbers of the frames of a shot of `count`, begun at `first`, in slices of `size`."""
+    ending, found = Ending(4, first), []
+    for a, b in slices(count - first, size):
+        frames = ending.filled(numbered(first + a, first + b), last=first + b == count)
+        found += frames.flatten().tolist()
+    assert ending.count == count
+    return found
+
+
+@pytest.mark.parametrize(
+    ("count", "behind"),
+    [
+        (1, []),
+        (2, [1, 1, 1]),
+        (3, [1, 0]),
+        (4, [2]),
+        (5, []),
+        (6, [4, 3, 2]),
+        (11, [9, 8]),
+        (12, [10]),
+    ],
+)
+@pytest.mark.parametrize("size", [4, 8])
+def test_the_end_of_a_shot_is_mirrored_up_to_a_whole_latent(
+    count: int, behind: list[int], size: int
+) -> None:
+    assert filled(count, size) == [*range(count), *behind]
+
+
+def test_a_shot_that_was_begun_later_ends_in_the_same_way() -> None:
+    assert filled(23, 4, first=8) == [*range(8, 23), 21, 20]
+
+
+def test_clips_and_frames_are_views_of_each_other() -> None:
+    frames = torch.rand(5, 3, 4, 6)
+    clip = as_clip(frames)
+    assert clip.shape == (1, 3, 5, 4, 6)
+    assert as_frames(clip).data_ptr() == frames.data_ptr()
+    assert torch.equal(as_frames(clip), frames)
+    assert torch.equal(cut(frames, Box(1, 2, 3, 2)), frames[..., 2:4, 1:4])
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_no_number_is_refused_by_the_part_it_comes_from(value: float) -> None:
+    numbers = torch.zeros(3, 4, dtype=torch.float16)
+    check_finite(numbers)
+    numbers[1, 2] = value
+    with pytest.raises(NumericOverflow, match="The decoder's numbers grew too large for float16"):
+        check_finite(numbers)
+    with pytest.raises(NumericOverflow, match="The encoder's") as caught:
+        check_finite(numbers, "encoder")
+    assert caught.value.params == {"dtype": "float16"}

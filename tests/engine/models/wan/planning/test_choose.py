@@ -1,0 +1,223 @@
+"""Plans of Wan 2x and of latents: the largest that fit, smaller ones down to a floor."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cli.formatting import plan_words
+from engine.core.geometry import Size
+from engine.models.wan.planning.choose import (
+    fitted_decode,
+    fitted_encode,
+    least_edge,
+    less_on_host,
+)
+from engine.models.wan.planning.requirements import (
+    Pass,
+    decode_needs,
+    encode_needs,
+    needs,
+)
+from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from engine.models.wan.vae.split import decode_tiles, encode_tiles
+from engine.planner import peaks, times
+from engine.planner.plan_job import plan_job, smaller_model, wider_model
+from engine.planner.rates import Rates
+from engine.planner.request import Request
+from engine.protocol.plan import (
+    LatentPlan,
+    Plan,
+    WanPlan,
+    WeightsPlan,
+)
+from engine.settings.schema import JobSettings
+from tests.helpers.plans import a_budget, a_media
+
+GIB = 2**30
+HD, UHD = Size(1920, 1080), Size(3840, 2160)
+
+
+@pytest.fixture(autouse=True)
+def _no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+
+
+def plan_of(vram_gib: float, size: Size = HD, *, ram_gib: float = 44, **changes: Any) -> Plan:
+    budget = a_budget(
+        cuda=vram_gib > 0,
+        vram_bytes=round(vram_gib * GIB),
+        capability=(8, 9),
+        ram_bytes=round(ram_gib * GIB),
+    )
+    wanted = JobSettings(**{"model": "wan-2x", **changes})
+    return plan_job(Request(media=a_media(size=size), settings=wanted), budget, Rates())
+
+
+def wan_of(plan: Plan) -> WanPlan:
+    assert plan.model.wan is not None
+    return plan.model.wan
+
+
+def codes(plan: Plan, severity: str = "") -> set[str]:
+    return {n.code for n in plan.notices if severity in ("", n.severity)}
+
+
+def test_a_large_card_takes_whole_frames() -> None:
+    plan = plan_of(64, Size(854, 481))
+    found = wan_of(plan)
+    assert (found.encode_tile, found.decode_tile, found.warm_up, found.parks) == (
+        None,
+        None,
+        0,
+        False,
+    )
+    assert (found.size, found.padded, found.canvas) == (
+        Size(854, 481),
+        Size(856, 488),
+        Size(1708, 962),
+    )
+    assert (plan.model.device, plan.model.dtype, plan.model.scale) == ("cuda", "float16", 2)
+    assert (plan.model.tiles, plan.picture.size) == (1, Size(1708, 962))
+
+
+@pytest.mark.parametrize(
+    ("size", "vram", "ram"),
+    [(HD, 6.8, 11), (HD, 10.8, 11), (HD, 22.8, 11), (UHD, 14.8, 44), (UHD, 22.8, 44)],
+    ids=str,
+)
+def test_usual_films_fit_usual_cards(size: Size, vram: float, ram: float) -> None:
+    plan = plan_of(vram, size, ram_gib=ram)
+    assert needs(plan.model).device <= vram * GIB
+    assert plan.peak_bytes <= ram * GIB
+    assert codes(plan, "refusal") == {"weights-missing"}
+
+
+def test_what_cannot_fit_is_refused() -> None:
+    assert "plan-does-not-fit" in codes(plan_of(1), "refusal")
+
+
+def test_little_main_memory_makes_tiles_begin_early() -> None:
+    plan = plan_of(7, ram_gib=11)
+    assert wan_of(plan).warm_up == 8  # exact from there on, see reach
+    roomy = plan_of(7, ram_gib=32)
+    assert wan_of(roomy).warm_up == 0
+    assert plan.seconds > roomy.seconds
+    less = less_on_host(roomy.model)
+    assert less is not None
+    assert needs(less).host < needs(roomy.model).host
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(2, 30), st.sampled_from([Size(320, 180), Size(640, 360), HD]))
+def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size) -> None:
+    model = plan_of(vram, size).model
+    for _ in range(40):
+        less = smaller_model(model)
+        if less is None:
+            break
+        assert needs(less).device < needs(model).device
+        model = less
+    assert smaller_model(model) is None
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(3, 24), st.integers(1, 12))
+def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
+    small, large = (needs(plan_of(size).model).device for size in (vram, vram + more))
+    assert small <= large
+
+
+def test_every_tile_of_every_plan_can_be_cut() -> None:
+    plan = plan_of(64, HD)
+    model = plan.model
+    while (less := smaller_model(model)) is not None:
+        model = less
+        found = model.wan
+        assert found is not None
+        assert encode_tiles(WAN2X, found.padded, found.encode_tile)
+        assert decode_tiles(WAN2X, found.padded, found.decode_tile)
+    found = wan_of(replace(plan, model=model))
+    assert found.encode_tile is not None
+    assert found.decode_tile is not None
+    assert found.parks
+
+
+def test_an_overflow_makes_numbers_wider_once() -> None:
+    wider = wider_model(plan_of(64).model)
+    assert wider is not None
+    assert wider.dtype == "float32"
+    assert needs(wider).device > needs(plan_of(64).model).device
+    assert wider_model(wider) is None
+
+
+def test_choices_are_kept() -> None:
+    plan = plan_of(64, encode_tile=640, decode_tile=1000, vae_precision="bfloat16", shots="off")
+    found = wan_of(plan)
+    assert (found.encode_tile, found.decode_tile) == (Size(640, 640), Size(992, 992))
+    assert (plan.model.dtype, found.shot_sensitivity) == ("bfloat16", None)
+    assert "cuts-not-looked-for" in codes(plan)
+    words = plan_words(plan)
+    assert "wan-2x, cuda, bfloat16, encodes tiles of 640x640, decodes tiles of 992x992" in words
+
+
+def test_limits_are_said_where_it_is_chosen() -> None:
+    plan = plan_of(64)
+    assert codes(plan, "info") >= {"trained-on-stills"}
+    assert not codes(plan) & {"model-makes-more", "beyond-model"}
+    assert "model-makes-more" in codes(plan_of(64, height=1440))
+    assert "model-makes-more" in codes(plan_of(64, height=540))
+    assert "beyond-model" in codes(plan_of(64, Size(640, 360), scale=4))
+
+
+def test_the_processor_is_slow_and_says_so() -> None:
+    plan = plan_of(0, Size(640, 360))
+    assert (plan.model.device, plan.model.dtype) == ("cpu", "float32")
+    slow = next(n for n in plan.notices if n.code == "slow-on-processor")
+    assert slow.message.startswith("Wan 2x ")
+    assert plan.seconds > 10 * plan_of(24, Size(640, 360)).seconds
+
+
+def test_planning_is_quick() -> None:
+    plan_of(8)
+    start = time.process_time()
+    for _ in range(5):
+        plan_of(8)
+    assert (time.process_time() - start) / 5 < 0.05
+
+
+@pytest.mark.parametrize("config", [WAN21, WAN22], ids=["2.1", "2.2"])
+def test_latents_get_the_largest_tiles_that_fit(config: Any) -> None:
+    for gib in (3, 6, 12, 48):
+        budget = a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB)
+        for fitted, needed in ((fitted_decode, decode_needs), (fitted_encode, encode_needs)):
+            dtype, tile = fitted(config, HD, "cuda", budget)
+            asked = Pass(
+                config=config, frame=Size(1920, 1088), device="cuda", dtype=dtype, tile=tile
+            )
+            found = needed(asked)
+            assert dtype == "float16"
+            smallest = tile is not None and max(tile.width, tile.height) <= 448
+            assert found.device <= gib * GIB or smallest
+            assert gib < 48 or tile is None
+    assert least_edge(WAN22) == 392
+    assert fitted_decode(WAN21, Size(64, 48), "cpu", a_budget()) == ("float32", None)
+
+
+def test_decoding_latents_is_a_stage_before_the_others() -> None:
+    latent = LatentPlan(
+        vae=WeightsPlan(path=Path("wan_2.1_vae.safetensors")), model="wan21-vae", normalised=False
+    )
+    usual = plan_of(0, Size(640, 360), model="none")
+    plan = replace(usual, latent=latent)
+    seconds = times.stage_seconds(plan, a_budget(), Rates())
+    assert list(seconds)[:2] == ["latents", "read"]
+    assert peaks.stage_peaks(plan)["latents"].ram > 1.5 * GIB
+    assert seconds["latents"] > 0.9 * times.seconds(plan, a_budget(), Rates())
+    assert peaks.ram_bytes(plan) > peaks.ram_bytes(usual)

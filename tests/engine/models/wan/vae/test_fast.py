@@ -1,0 +1,239 @@
+"""The fast Wan VAEs equal the plain ones: every layout, switch, length, first and later slices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.plain import WanVae
+from engine.ops.conv.causal_conv import Carry
+from engine.settings.optimisations import VAE_OPTIMISATIONS, VaeSwitches
+from tests.helpers.tiny import random_frames
+from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+
+EXACT = 1e-10  # of the range of the result, in float64
+LAYOUTS = ("2.1", "2.2", "2x")
+
+CHANGED = {
+    "usual": VaeSwitches(),
+    "all off": VaeSwitches.all_off(),
+    "3d": VaeSwitches(convolution="3d"),
+    "2d": VaeSwitches(convolution="2d"),
+    "3d without fold": VaeSwitches(convolution="3d", first_frame_fold=False),
+    "winograd in 3d": VaeSwitches(convolution="3d", temporal_winograd=True),
+    "no fold, no image mode": VaeSwitches(first_frame_fold=False, image_mode=False),
+} | {
+    f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
+    for entry in VAE_OPTIMISATIONS
+}
+
+
+def double(plain: WanVae, switches: VaeSwitches | None = None) -> FastWanVae:
+    return FastWanVae(plain.config, plain.state_dict(), dtype=torch.float64, switches=switches)
+
+
+def assert_equal(fast: Tensor, plain: Tensor) -> None:
+    assert fast.shape == plain.shape
+    assert ((fast - plain).abs().max() / plain.abs().max()).item() < EXACT
+
+
+def random_latent(config: WanConfig, steps: int, height: int, width: int, batch: int = 1) -> Tensor:
+    return random_frames(batch, config.latent_channels, steps, height, width, seed=3)
+
+
+def random_clip(config: WanConfig, frames: int, height: int, width: int, batch: int = 1) -> Tensor:
+    """Frames of so many latent positions."""
+    side = config.spatial_factor
+    return random_frames(batch, 3, frames, height * side, width * side)
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def plain(request: pytest.FixtureRequest) -> WanVae:
+    return tiny_wan(tiny_wan_config(request.param))
+
+
+@pytest.fixture(scope="module")
+def fast(plain: WanVae) -> FastWanVae:
+    return double(plain)
+
+
+@pytest.mark.parametrize("frames", [1, 5, 9, 17])
+def test_clips_at_once_and_in_slices(plain: WanVae, fast: FastWanVae, frames: int) -> None:
+    clip = random_clip(plain.config, frames, 3, 2)
+    latent = random_latent(plain.config, 1 + frames // 4, 2, 3)
+    moments, pictures = plain.moments(clip), plain.decode(latent)
+    for size in (None, 4, 8):
+        fast.disable_slicing() if size is None else fast.enable_slicing(size)
+        assert_equal(fast.moments(clip), moments)
+        assert_equal(fast.decode(latent), pictures)
+    fast.disable_slicing()
+
+
+@pytest.fixture(scope="module")
+def cases(plain: WanVae) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """An image and a clip with their moments; latents with their pictures."""
+    found = []
+    for frames in (1, 13):
+        clip = random_clip(plain.config, frames, 1, 2)
+        latent = random_latent(plain.config, 1 + frames // 4, 2, 1)
+        found.append((clip, plain.moments(clip), latent, plain.decode(latent)))
+    return found
+
+
+@pytest.mark.parametrize("switches", CHANGED.values(), ids=CHANGED.keys())
+def test_every_switch_equals_the_plain_form(
+    plain: WanVae, cases: list[tuple[Tensor, Tensor, Tensor, Tensor]], switches: VaeSwitches
+) -> None:
+    fast = double(plain, switches)
+    for clip, moments, latent, pictures in cases:
+        for size in (None, 4):
+            fast.disable_slicing() if size is None else fast.enable_slicing(size)
+            assert_equal(fast.moments(clip), moments)
+            assert_equal(fast.decode(latent), pictures)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    layout=st.sampled_from(LAYOUTS),
+    steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    size=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    time=st.sampled_from([(False, True, True), (True, False), (False,), (True, True)]),
+    blocks=st.integers(1, 2),
+    switches=st.sampled_from([VaeSwitches(), VaeSwitches.all_off()]),
+)
+def test_slices_of_any_length_in_other_configurations(
+    layout: Any,
+    steps: list[int],
+    size: tuple[int, int],
+    time: tuple[bool, ...],
+    blocks: int,
+    switches: VaeSwitches,
+) -> None:
+    multipliers = (1, 2, 4, 4)[-len(time) - 1 :]
+    config = tiny_wan_config(
+        layout, time_down=time, multipliers=multipliers, residual_blocks=blocks
+    )
+    plain = tiny_wan(config)
+    fast = double(plain, switches)
+    latent = random_latent(config, sum(steps), *size)
+    assert_equal(decoded_in(fast, latent, steps), plain.decode(latent))
+    each = config.temporal_factor
+    clip = random_clip(config, 1 + each * (sum(steps) - 1), *size)
+    lengths = [1 + each * (steps[0] - 1)] + [each * count for count in steps[1:]]
+    assert_equal(encoded_in(fast, clip, lengths), plain.moments(clip))
+
+
+def decoded_in(fast: FastWanVae, latent: Tensor, lengths: list[int]) -> Tensor:
+    carry, parts = Carry(), []
+    for part in latent.split(lengths, dim=2):
+        pictures, carry = fast.decode_slice(part, carry)
+        parts.append(pictures)
+    return torch.cat(parts, dim=2)
+
+
+def encoded_in(fast: FastWanVae, clip: Tensor, lengths: list[int]) -> Tensor:
+    carry, parts = Carry(), []
+    for part in clip.split(lengths, dim=2):
+        moments, carry = fast.encode_slice(part, carry)
+        parts.append(moments)
+    return torch.cat(parts, dim=2)
+
+
+def test_a_batch_is_its_clips(plain: WanVae, fast: FastWanVae) -> None:
+    latent = random_latent(plain.config, 4, 2, 1, batch=2)
+    assert_equal(decoded_in(fast, latent, [1, 3]), plain.decode(latent))
+    clip = random_clip(plain.config, 9, 1, 1, batch=2)
+    assert_equal(encoded_in(fast, clip, [1, 8]), plain.moments(clip))
+
+
+def test_what_is_traced_is_what_the_plain_modules_give(plain: WanVae) -> None:
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+    fast = double(plain)
+    fast.trace = lambda name, frames: seen[name].append(frames)
+    fast.enable_slicing(4)
+    clip, latent = random_clip(plain.config, 9, 1, 2), random_latent(plain.config, 3, 2, 1)
+    fast.moments(clip)
+    fast.decode(latent)
+    expected = outputs_of_modules(plain, clip, latent)
+    shared = seen.keys() & expected.keys()
+    assert {name for name in seen if "middle" in name or "samples" in name} <= shared
+    assert len(shared) == len(seen) > 30
+    for name in shared:
+        assert_equal(torch.cat(seen[name], dim=2), expected[name])
+
+
+def outputs_of_modules(plain: WanVae, clip: Tensor, latent: Tensor) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+
+    def watch(name: str, module: nn.Module) -> Any:
+        def seen(_module: nn.Module, _given: object, result: Tensor) -> None:
+            found[name] = result.clone()
+
+        return module.register_forward_hook(seen)
+
+    handles = [watch(*named) for named in plain.named_modules()]
+    plain.moments(clip)
+    plain.decode(latent)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+def test_a_carry_can_be_used_twice(plain: WanVae, fast: FastWanVae) -> None:
+    latent = random_latent(plain.config, 3, 2, 1)
+    _, carry = fast.decode_slice(latent[:, :, :2], Carry())
+    once, _ = fast.decode_slice(latent[:, :, 2:], carry)
+    again, _ = fast.decode_slice(latent[:, :, 2:], carry)
+    torch.testing.assert_close(once, again, rtol=0, atol=0)
+
+
+def test_a_carry_that_was_handed_over_is_empty(plain: WanVae, fast: FastWanVae) -> None:
+    latent = random_latent(plain.config, 2, 2, 1)
+    _, carry = fast.decode_slice(latent[:, :, :1], Carry())
+    carry.handed_over()
+    with pytest.raises(ValueError, match="handed over"):
+        fast.decode_slice(latent[:, :, 1:], carry)
+
+
+def test_a_carry_of_another_size_is_refused(plain: WanVae, fast: FastWanVae) -> None:
+    _, carry = fast.decode_slice(random_latent(plain.config, 1, 2, 3), Carry())
+    with pytest.raises(ValueError, match="another clip"):
+        fast.decode_slice(random_latent(plain.config, 1, 3, 3), carry)
+
+
+def test_a_carry_of_a_larger_batch_is_refused(plain: WanVae, fast: FastWanVae) -> None:
+    latent = random_latent(plain.config, 2, 1, 1, batch=2)
+    _, carry = fast.decode_slice(latent[:, :, :1], Carry())
+    with pytest.raises(ValueError, match="larger batch"):
+        fast.decode_slice(latent[:1, :, 1:], carry)
+
+
+def test_a_carry_keeps_nothing_for_a_last_slice(plain: WanVae, fast: FastWanVae) -> None:
+    _, carry = fast.decode_slice(random_latent(plain.config, 2, 1, 1), Carry(last=True))
+    assert carry.bytes_held == 0
+
+
+def test_what_is_given_stays_as_it_is(plain: WanVae, fast: FastWanVae) -> None:
+    clip, latent = random_clip(plain.config, 5, 1, 1), random_latent(plain.config, 2, 2, 1)
+    clip = clip.contiguous(memory_format=torch.channels_last_3d)
+    before = clip.clone(), latent.clone()
+    fast.moments(clip)
+    fast.decode(latent)
+    torch.testing.assert_close((clip, latent), before, rtol=0, atol=0)
+
+
+def test_buffers_go_when_they_are_released(plain: WanVae, fast: FastWanVae) -> None:
+    fast.decode(random_latent(plain.config, 2, 2, 2))
+    held = fast.workspace.bytes_held
+    fast.decode(random_latent(plain.config, 2, 2, 2))
+    assert fast.workspace.bytes_held == held > 0
+    fast.release()
+    assert fast.workspace.bytes_held == 0

@@ -1,0 +1,106 @@
+"""Shortcuts around the stages of Wan 2.2 in their cheap forms, against the published way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.models.video_vae.context import Flow
+from engine.models.wan.vae.config import Stage
+from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated, Shortcut
+from engine.models.wan.vae.resample import AveragedShortcut, RepeatedShortcut
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.workspace import Workspace
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.tiny import random_frames
+
+SIZES = st.integers(1, 3)
+
+
+def stage(inner: int, result: int, *, space: bool, time: bool) -> Stage:
+    return Stage(inner=inner, outer=result, blocks=1, result=result, space=space, time=time)
+
+
+def through(shortcut: Shortcut, frames: Tensor, result: Tensor, carry: Carry) -> Tensor:
+    """What a stage gives that makes `result` out of frames, whatever they are."""
+    workspace = Workspace(frames.device, frames.dtype, planned=False)
+    flow = Flow(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)
+    kept = shortcut.before(flow)
+    flow.take().fill_(torch.nan)  # a stage works on its input in place
+    flow.put(result)
+    shortcut.add(kept, flow)
+    return flow.take()
+
+
+def as_clip(frames: Tensor) -> Tensor:
+    return frames.movedim(0, 1).unsqueeze(0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(1, 2),
+    first=st.booleans(),
+    size=st.tuples(SIZES, SIZES),
+    widths=st.sampled_from([(4, 4), (4, 8), (8, 4), (2, 8), (4, 16), (8, 2)]),
+    space=st.booleans(),
+    time=st.booleans(),
+)
+def test_averaged(
+    count: int,
+    first: bool,
+    size: tuple[int, int],
+    widths: tuple[int, int],
+    space: bool,
+    time: bool,
+) -> None:
+    inner, result = widths
+    assume(inner * (1 + time) * (4 if space else 1) >= result)  # or there are no whole groups
+    where = stage(inner, result, space=space, time=time)
+    frames = 2 * count - first if time else count
+    x = random_frames(frames, inner, 2 * size[0], 2 * size[1])
+    x = x.contiguous(memory_format=torch.channels_last)
+    carry = Carry()
+    carry.first = first
+    wanted = AveragedShortcut(where)(as_clip(x), carry)
+    found = through(
+        Averaged("", where), x.clone(), torch.zeros_like(wanted[0].movedim(1, 0)), carry
+    )
+    torch.testing.assert_close(as_clip(found), wanted, rtol=0, atol=1e-14)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(1, 3),
+    first=st.booleans(),
+    size=st.tuples(SIZES, SIZES),
+    widths=st.sampled_from([(4, 4), (8, 4), (4, 8), (16, 4)]),
+    time=st.booleans(),
+)
+def test_repeated(
+    count: int, first: bool, size: tuple[int, int], widths: tuple[int, int], time: bool
+) -> None:
+    where = stage(*widths, space=True, time=time)
+    x = random_frames(count, widths[0], *size).contiguous(memory_format=torch.channels_last)
+    carry = Carry()
+    carry.first = first
+    wanted = RepeatedShortcut(where)(as_clip(x), carry)
+    there = random_frames(*wanted[0].movedim(1, 0).shape, seed=1)
+    found = through(Repeated("", where), x.clone(), there.clone(), carry)
+    torch.testing.assert_close(as_clip(found - there), wanted, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_published_stage_with_time_keeps_the_two_frames_apart(first: bool) -> None:
+    """Even channels are of the earlier frame, which before a clip's frame 0 is none."""
+    where = stage(2, 4, space=True, time=True)
+    frames = random_frames(3 if first else 4, 2, 2, 2)
+    carry = Carry()
+    carry.first = first
+    found = through(Averaged("", where), frames.clone(), torch.zeros(2, 4, 1, 1).double(), carry)
+    means = frames.mean((2, 3))
+    earlier = torch.stack([means[0] * 0, means[1]]) if first else means[0::2]
+    torch.testing.assert_close(found[:, 0::2, 0, 0], earlier)
+    torch.testing.assert_close(found[:, 1::2, 0, 0], means[0::2] if first else means[1::2])

@@ -1,0 +1,160 @@
+"""The plain form by itself; tests/golden compares it with published numbers."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.models.wan.vae.blocks import RmsNorm
+from engine.models.wan.vae.plain import WanVae, patches, pictures
+from engine.ops.conv.causal_conv import Carry
+from tests.helpers.tiny import random_frames
+from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+
+LAYOUTS = ("2.1", "2.2", "2x")
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def vae(request: pytest.FixtureRequest) -> WanVae:
+    return tiny_wan(tiny_wan_config(request.param))
+
+
+def frames_for(vae: WanVae, length: int, batch: int = 1) -> Tensor:
+    side = vae.config.spatial_factor
+    return random_frames(batch, 3, length, side, 2 * side)
+
+
+def latent_for(vae: WanVae, length: int, batch: int = 1) -> Tensor:
+    return random_frames(batch, vae.config.latent_channels, length, 2, 1)
+
+
+def in_slices(step, whole: Tensor, lengths: list[int]) -> Tensor:
+    carry, results = Carry(), []
+    for start, end in pairwise([0, *accumulate(lengths)]):
+        result, carry = step(whole[:, :, start:end], carry.handed_over())
+        results.append(result)
+    return torch.cat(results, dim=2)
+
+
+def test_shapes(vae: WanVae) -> None:
+    config, frames = vae.config, frames_for(vae, 9)
+    latent = vae.encode(frames)
+    assert latent.shape == (1, config.latent_channels, 3, 1, 2)
+    height, width = (config.upscale * side for side in frames.shape[3:])
+    assert vae.decode(latent).shape == (1, 3, 9, height, width)
+    assert vae.limits.multiple_of == (16 if config.layout == "2.2" else 8)
+    assert vae.usual_slice_frames == vae.limits.temporal_step == 4
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_decoded_slices_of_any_length_equal_the_whole(vae: WanVae, lengths: list[int]) -> None:
+    latent = latent_for(vae, sum(lengths))
+    found = in_slices(vae.decode_slice, latent, lengths)
+    torch.testing.assert_close(found, vae.decode(latent), **EXACT)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_encoded_slices_of_any_length_equal_the_whole(vae: WanVae, steps: list[int]) -> None:
+    lengths = [1 + 4 * steps[0], *(4 * step for step in steps[1:] if step)]
+    frames = frames_for(vae, sum(lengths))
+    found = in_slices(vae.encode_slice, frames, lengths)
+    torch.testing.assert_close(found, vae.moments(frames), **EXACT)
+
+
+def test_slicing_changes_nothing(vae: WanVae) -> None:
+    frames, latent = frames_for(vae, 17), latent_for(vae, 5)
+    moments, decoded = vae.moments(frames), vae.decode(latent)
+    try:
+        for size in (4, 8, 16):
+            vae.enable_slicing(size)
+            torch.testing.assert_close(vae.moments(frames), moments, **EXACT)
+            torch.testing.assert_close(vae.decode(latent), decoded, **EXACT)
+    finally:
+        vae.disable_slicing()
+
+
+def test_nothing_sees_the_future(vae: WanVae) -> None:
+    frames, latent = frames_for(vae, 9), latent_for(vae, 3)
+    torch.testing.assert_close(
+        vae.moments(frames[:, :, :5]), vae.moments(frames)[:, :, :2], **EXACT
+    )
+    torch.testing.assert_close(vae.decode(latent[:, :, :2]), vae.decode(latent)[:, :, :5], **EXACT)
+
+
+def test_a_clip_later_in_a_batch_is_like_one_alone(vae: WanVae) -> None:
+    frames, latent = frames_for(vae, 5, batch=2), latent_for(vae, 2, batch=2)
+    torch.testing.assert_close(vae.moments(frames)[1:], vae.moments(frames[1:]), **EXACT)
+    torch.testing.assert_close(vae.decode(latent)[1:], vae.decode(latent[1:]), **EXACT)
+
+
+def test_a_carry_may_be_used_again(vae: WanVae) -> None:
+    latent = latent_for(vae, 3)
+    _, carry = vae.decode_slice(latent[:, :, :1], Carry())
+    first, _ = vae.decode_slice(latent[:, :, 1:], carry)
+    again, _ = vae.decode_slice(latent[:, :, 1:], carry)
+    assert torch.equal(first, again)
+
+
+def test_the_carry_does_not_grow(vae: WanVae) -> None:
+    carry, held = Carry(), set()
+    for step in range(5):
+        _, carry = vae.decode_slice(latent_for(vae, 1), carry)
+        held.add(carry.bytes_held)
+        assert step == 0 or len(held) == 1
+
+
+def test_what_does_not_fit_is_refused(vae: WanVae) -> None:
+    with pytest.raises(ValueError, match="4 frames are no 1"):
+        vae.moments(frames_for(vae, 4))
+    _, carry = vae.decode_slice(latent_for(vae, 1), Carry())
+    with pytest.raises(ValueError, match="another clip"):
+        vae.decode_slice(latent_for(vae, 1, batch=2), carry)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(vae: WanVae, dtype: torch.dtype) -> None:
+    narrow = tiny_wan(vae.config, dtype=dtype)
+    latent = latent_for(vae, 2)
+    found, wanted = narrow.decode(latent.to(dtype)), vae.decode(latent)
+    assert found.dtype == dtype
+    rms = (found.double() - wanted).square().mean().sqrt() / (wanted.max() - wanted.min())
+    assert rms < (1e-3 if dtype == torch.float16 else 8e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_norm_leaves_zeros_zero(dtype: torch.dtype) -> None:
+    frames = torch.zeros(1, 4, 1, 2, 2, dtype=dtype)
+    frames[..., 0, 0] = 3e-7  # its length is far above the floor, its square below float16
+    found = RmsNorm(4).to(dtype)(frames)
+    assert found.dtype == dtype
+    assert torch.equal(found[..., 1, :], torch.zeros(1, 4, 1, 2, dtype=dtype))
+    torch.testing.assert_close(found[..., 0, 0], torch.ones(1, 4, 1, dtype=dtype))
+
+
+def test_the_norm_has_a_floor() -> None:
+    frames = torch.full((1, 4, 1, 1, 1), 5e-14, dtype=torch.float64)  # of length 1e-13
+    found = RmsNorm(4).double()(frames)
+    torch.testing.assert_close(found, torch.full_like(found, 0.1))
+
+
+def test_patches_come_back_as_pictures() -> None:
+    config = tiny_wan_config("2.2")
+    frames = random_frames(2, 3, 3, 4, 6)
+    folded = patches(frames, config.patch)
+    assert folded.shape == (2, 12, 3, 2, 3)
+    assert torch.equal(folded[:, 4 + 2 + 0], frames[:, 1, :, 0::2, 1::2])  # green, column 1, row 0
+    assert torch.equal(pictures(folded, config), frames)
+
+
+def test_enlarged_pictures_are_in_the_usual_order() -> None:
+    twelve = random_frames(2, 12, 3, 2, 3)
+    found = pictures(twelve, tiny_wan_config("2x"))
+    assert torch.equal(found[:, 1, :, 0::2, 1::2], twelve[:, 4 + 0 + 1])  # green, row 0, column 1

@@ -1,0 +1,360 @@
+"""One contract for all backends, those of other packages played by stand-ins where they are not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core.errors import FeatureMissing
+from engine.ops.attention import attention as module
+from engine.ops.attention import sdpa, trial
+from engine.ops.attention.attention import (
+    BACKENDS,
+    attend,
+    error_of,
+    fastest,
+    require,
+    working,
+)
+from engine.ops.attention.backend import Backend
+from engine.ops.attention.trial import literal, sample
+
+CPU = torch.device("cpu")
+CARD = torch.device("cuda", 0)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    caches = trial.fault_of, module._fastest  # a test may put others in their places
+    for cached in caches:
+        cached.cache_clear()
+    module._REFUSED.clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+def tokens(windows: int = 2, length: int = 21, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    return [x.to(dtype) for x in sample((windows, 3, length, length), 32)]
+
+
+def assert_same(found: Tensor, wanted: Tensor, limit: float = 1e-12) -> None:
+    assert found.shape == wanted.shape
+    error = (found.double() - wanted.double()).square().mean().sqrt()
+    assert error <= limit * wanted.double().square().mean().sqrt()
+
+
+# Stand-ins for packages: each computes the formula and writes down what it was called with.
+
+
+class Package:
+    def __init__(self, layout: str, *, result: Function = lambda out: out) -> None:
+        self.layout, self.result = layout, result
+        self.calls: list[dict[str, Any]] = []
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        self.calls.append({**options, "shape": tuple(q.shape), "last": q.stride(-1)})
+        scale = options.get("softmax_scale", options.get("sm_scale", options.get("scale")))
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        if self.layout == "HND":
+            return self.result(literal(q, k, v, scale))
+        out = literal(*(x.transpose(1, 2) for x in (q, k, v)), scale)
+        return self.result(out.transpose(1, 2))
+
+
+PACKAGES = {
+    "flash2": ("flash_attn", "flash_attn_func", "NHD", {"causal": False}),
+    "flash3": ("flash_attn_interface", "flash_attn_func", "NHD", {"causal": False}),
+    "xformers": ("xformers.ops", "memory_efficient_attention", "NHD", {}),
+    "sage2": ("sageattention", "sageattn", "HND", {"tensor_layout": "HND", "is_causal": False}),
+    "sage2-fp16": (
+        "sageattention",
+        "sageattn_qk_int8_pv_fp16_cuda",
+        "HND",
+        {"tensor_layout": "HND", "is_causal": False},
+    ),
+    "sage2-fp8": (
+        "sageattention",
+        "sageattn_qk_int8_pv_fp8_cuda",
+        "HND",
+        {"tensor_layout": "HND", "is_causal": False},
+    ),
+    "sage3-fp4": ("sageattn3", "sageattn3_blackwell", "HND", {"per_block_mean": True}),
+    "sage3-fp4-fast": ("sageattn3", "sageattn3_blackwell", "HND", {"per_block_mean": False}),
+}
+
+
+def install(monkeypatch: pytest.MonkeyPatch, name: str, function: Function | None = None) -> Any:
+    """Put a stand-in for the package of a backend where Python looks for it."""
+    path, attribute, layout, _ = PACKAGES[name]
+    made = Package(layout) if function is None else function
+    for part in path.split("."):
+        monkeypatch.setitem(sys.modules, part, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, path, SimpleNamespace(**{attribute: made}))
+    return made
+
+
+def test_every_package_has_a_stand_in() -> None:
+    assert {name for name, backend in BACKENDS.items() if backend.package} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_a_package_gets_its_layout_and_the_scale(
+    name: str, scale: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = install(monkeypatch, name)
+    q, k, v = tokens()
+    found = attend(q, k, v, backend=name, scale=scale)
+    assert_same(found, literal(q, k, v, 32**-0.5 if scale is None else scale))
+    call, options = package.calls[-1], PACKAGES[name][3]
+    assert call["shape"] == ((2, 3, 21, 32) if package.layout == "HND" else (2, 21, 3, 32))
+    assert call["last"] == 1
+    assert options.items() <= call.items()
+
+
+@pytest.mark.parametrize("name", ["flash2", "flash3"])
+def test_flash_may_give_its_sums_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, name, Package("NHD", result=lambda out: (out, out.sum())))
+    q, k, v = tokens()
+    assert_same(attend(q, k, v, backend=name), literal(q, k, v, 32**-0.5))
+
+
+def test_sage_3_takes_the_mean_off_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def centring(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
+        assert all(x.is_contiguous() for x in (q, k, v))
+        k -= k.mean(-2, keepdim=True)
+        return literal(q, k, v, q.shape[-1] ** -0.5)
+
+    install(monkeypatch, "sage3-fp4", centring)
+    q, k, v = (x.contiguous() for x in tokens())
+    before = k.clone()
+    assert_same(attend(q, k, v, backend="sage3-fp4"), literal(q, k, v, 32**-0.5))
+    assert torch.equal(k, before)
+
+
+# The contract
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*BACKENDS, "auto"])
+def test_every_backend_is_the_formula_for_any_layout(name: str, dtype: torch.dtype) -> None:
+    if name != "auto" and name not in working(CPU, dtype, 32):
+        pytest.skip("not on this machine")
+    limit = 1e-5 if dtype == torch.float32 else 2e-2
+    for windows, length in ((1, 1), (3, 40)):
+        q, k, v = tokens(windows, length, dtype)
+        wanted = literal(q.double(), k.double(), v.double(), 32**-0.5)
+        for given in ([q, k, v], [x.contiguous() for x in (q, k, v)], [q[:, :, :7], k, v]):
+            before = [x.clone() for x in given]
+            found = attend(*given, backend=name)
+            assert found.dtype == dtype
+            assert_same(found, wanted[:, :, : given[0].shape[2]], limit)
+            assert all(torch.equal(x, old) for x, old in zip(given, before, strict=True))
+
+
+def test_windows_do_not_see_each_other() -> None:
+    q, k, v = tokens(windows=3)
+    together = attend(q, k, v)
+    for n in range(3):
+        assert_same(attend(q[n : n + 1], k[n : n + 1], v[n : n + 1]), together[n : n + 1])
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_the_formula_goes_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdpa, "_SCORES_BYTES", at_once * 8 * 21 * 21)
+    q, k, v = tokens(windows=4)
+    assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
+
+
+# What works
+
+
+def test_torch_alone_is_enough() -> None:
+    assert {"sdpa", "math"} <= set(working("cpu", torch.float32, 32))
+    assert set(working("cpu", torch.float32, 32)) <= {"sdpa", "flash", "math"}
+
+
+def test_a_package_works_where_it_gives_right_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "flash2")
+    assert "flash2" in working(CPU, torch.float32, 32)
+
+
+def failing(*_: Any, **__: Any) -> Tensor:
+    raise AssertionError("head_dim must be 64. See the manual.")
+
+
+def changing(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
+    out = Package("NHD")(q, k, v)
+    q += 1
+    return out
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (failing, r"head_dim must be 64\.$"),
+        (Package("NHD", result=lambda out: 1.1 * out), "computes wrongly"),
+        (Package("NHD", result=lambda out: out * torch.nan), "computes wrongly"),
+        (Package("HND"), "the result is|computes wrongly|must match|size of tensor"),
+        (Package("NHD", result=lambda out: out[:, 1:]), "the result is"),
+        (Package("NHD", result=lambda out: out.double()), "the result is"),
+        (changing, "changes what it is given"),
+    ],
+)
+def test_a_package_that_fails_or_computes_wrongly_is_refused(
+    function: Function, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, "flash2", function)
+    assert "flash2" not in working(CPU, torch.float32, 32)
+    with pytest.raises(FeatureMissing, match=reason):
+        require("flash2", CPU, torch.float32, 32)
+
+
+def test_an_inexact_package_may_be_off_but_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    for factor, works in ((1.05, True), (1.5, False)):
+        trial.fault_of.cache_clear()
+        install(monkeypatch, "sage2", Package("HND", result=lambda out, f=factor: f * out))
+        assert ("sage2" in working(CPU, torch.float32, 32)) == works
+
+
+def test_the_error_of_a_backend_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "sage2", Package("HND", result=lambda out: 1.05 * out))
+    assert error_of("sage2", "cpu", torch.float32, 32, (1, 2, 40, 40)) == pytest.approx(
+        0.05, rel=1e-3
+    )
+    assert error_of("math", "cpu", torch.float32, 32, (1, 2, 40, 40)) < 1e-5
+    with pytest.raises(ImportError):
+        error_of("xformers", "cpu", torch.float32, 32)
+
+
+def test_a_choice_that_does_not_work_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FeatureMissing, match="package sageattn3 is not installed") as caught:
+        attend(*tokens(), backend="sage3-fp4")
+    assert "'sdpa' or 'auto'" in caught.value.hint
+    install(monkeypatch, "sage2")
+    trial.fault_of.cache_clear()
+    with pytest.raises(FeatureMissing) as caught:
+        attend(*tokens(), backend="sage3-fp4")
+    assert "'sage2' or 'auto'" in caught.value.hint
+    with pytest.raises(ValueError, match="no attention backend is called 'sage9'"):
+        attend(*tokens(), backend="sage9")
+
+
+def refusing(limit: int) -> Function:
+    """A package that takes short windows only, for which it is tried."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        if k.shape[1] > limit:
+            raise RuntimeError("no engine for this shape. Sorry.")
+        return Package("NHD")(q, k, v, **options)
+
+    return attention
+
+
+def test_windows_that_a_choice_does_not_take_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "flash2", refusing(400))
+    attend(*tokens(), backend="flash2")
+    with pytest.raises(FeatureMissing, match="windows of 401 tokens: no engine for this shape"):
+        attend(*tokens(length=401), backend="flash2")
+
+
+def test_windows_that_auto_does_not_take_go_to_torch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(monkeypatch, "flash2", refusing(400))
+    timed(monkeypatch, flash2=0.1)
+    for _ in range(2):
+        q, k, v = tokens(length=401)
+        assert_same(attend(q, k, v), literal(q, k, v, 32**-0.5))
+    (record,) = caplog.records
+    assert "flash2 refuses" in record.getMessage()
+
+
+def test_a_lack_of_memory_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(q: Tensor, *_: Any, **__: Any) -> Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    working(CPU, torch.float64, 32)
+    for name in ("sdpa", "math", "flash"):
+        monkeypatch.setitem(BACKENDS, name, Backend(name=name, run=greedy))
+    monkeypatch.setattr(module, "require", lambda *_: None)
+    monkeypatch.setattr(module, "_fastest", lambda *_: "math")
+    for name in ("math", "auto"):
+        with pytest.raises(torch.OutOfMemoryError):
+            attend(*tokens(), backend=name)
+
+
+# What auto takes
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> list[list[str]]:
+    """Replace the measurement; every other backend takes a second."""
+    measured: list[list[str]] = []
+
+    def measure(problem: Any, candidates: list[Backend]) -> dict[str, float]:
+        measured.append([backend.name for backend in candidates])
+        return {backend.name: seconds.get(backend.name, 1.0) for backend in candidates}
+
+    monkeypatch.setattr(module.speed, "measure", measure)
+    return measured
+
+
+def test_auto_is_the_fastest_exact_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sage2", "flash2"):
+        install(monkeypatch, name)
+    measured = timed(monkeypatch, sage2=0.1, flash2=0.5)
+    assert fastest("cpu", torch.float32, 32, 100) == "flash2"
+    assert fastest("cpu", torch.float32, 32, 100, allow_inexact=True) == "sage2"
+    assert [("math" in names, "sage2" in names) for names in measured] == [
+        (False, False),
+        (False, True),
+    ]
+
+
+def test_auto_calls_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = install(monkeypatch, "flash2")
+    timed(monkeypatch, flash2=0.5)
+    working(CPU, torch.float64, 32)
+    before = len(package.calls)
+    attend(*tokens())
+    assert len(package.calls) == before + 1
+
+
+def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(backend: Backend, *_: Any) -> str:
+        return "" if backend.name == "math" else "no"
+
+    monkeypatch.setattr(trial, "fault_of", fault)
+    assert fastest("cpu", torch.float32, 32, 100) == "math"
+
+
+# On a card
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_backends_of_a_card_are_the_formula(dtype: torch.dtype) -> None:
+    names = working(CARD, dtype, 128)
+    assert {"sdpa", "math", "efficient"} <= set(names)
+    for name in (*names, "auto"):
+        q, k, v = (x.to(CARD, dtype) for x in sample((3, 20, 463, 521), 128))
+        wanted = literal(q.double(), k.double(), v.double(), 128**-0.5)
+        exact = name == "auto" or BACKENDS[name].is_exact
+        assert_same(attend(q, k, v, backend=name), wanted, 3e-2 if exact else 0.3)
+
+
+@pytest.mark.gpu
+def test_auto_of_a_card_is_no_slower_than_torchs_own_choice() -> None:
+    chosen = fastest(CARD, torch.float16, 128, 521)
+    problem = module.speed.Problem(device=CARD, dtype=torch.float16, head_dim=128, length=512)
+    found = module.speed.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])
+    assert found[chosen] <= 1.1 * found["sdpa"]

@@ -1,0 +1,72 @@
+"""Windows: every token once, shapes that depend on the picture's proportions alone."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.ops.attention.windows import (
+    Grid,
+    Window,
+    window_size,
+    windows,
+)
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "seedvr2" / "window_partitions.json"
+COUNTS = (4, 3, 3)
+GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70))
+
+
+@settings(max_examples=25, deadline=None)
+@given(GRIDS, st.booleans(), st.tuples(*[st.integers(1, 5)] * 3))
+def test_every_token_is_in_one_window(grid: Grid, shifted: bool, counts: Grid) -> None:
+    found = windows(grid, counts, shifted)
+    tokens = [place for window in found for place in product(*map(_range, window.slices))]
+    assert sorted(tokens) == list(product(*map(range, grid)))
+    assert all(window.tokens > 0 for window in found)
+
+
+@settings(max_examples=25, deadline=None)
+@given(GRIDS)
+def test_no_window_is_larger_than_a_whole_one(grid: Grid) -> None:
+    size = window_size(grid, COUNTS)
+    for shifted in (False, True):
+        for window in windows(grid, COUNTS, shifted):
+            assert all(side <= most for side, most in zip(window.shape, size, strict=True))
+
+
+def test_golden_windows() -> None:
+    for row in json.loads(GOLDEN.read_text("utf-8")):
+        shifted = "swin" in row["method"]
+        found = windows(tuple(row["size_thw_tokens"]), tuple(row["num_windows"]), shifted)
+        assert found == [Window(*edges) for edges in row["windows_t0_t1_h0_h1_w0_w1"]]
+
+
+@pytest.mark.parametrize(("height", "width"), [(45, 80), (68, 120), (135, 240)])
+def test_larger_pictures_have_more_windows_of_one_size(height: int, width: int) -> None:
+    assert window_size((1, height, width), COUNTS) == (1, 15, 27)
+
+
+def test_an_axis_of_one_window_is_not_shifted() -> None:
+    assert windows((1, 15, 27), (4, 1, 1), shifted=True) == [Window(0, 1, 0, 15, 0, 27)]
+
+
+def test_half_an_odd_window_is_truncated() -> None:
+    columns = {(w.w0, w.w1) for w in windows((1, 45, 80), COUNTS, shifted=True)}
+    assert columns == {(0, 13), (13, 40), (40, 67), (67, 80)}
+
+
+def test_time_is_innermost_and_width_outermost() -> None:
+    found = windows((8, 45, 80), COUNTS, shifted=False)
+    starts = [(w.w0, w.h0, w.t0) for w in found]
+    assert starts == sorted(starts)
+    assert [w.t0 for w in found[:4]] == [0, 2, 4, 6]
+
+
+def _range(part: slice) -> range:
+    return range(part.start, part.stop)

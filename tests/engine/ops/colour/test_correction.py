@@ -1,0 +1,151 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.ops.colour.correction import (
+    METHODS,
+    blend_strength,
+    correct_colour,
+    stages_of,
+    two_scale,
+)
+from engine.ops.colour.low_pass import low_pass
+from engine.ops.colour.spaces import LUMA, rgb_to_hsv, weighted
+from tests.helpers.allocations import Allocations
+
+
+def smooth_pictures(frames: int = 1, height: int = 96, width: int = 128) -> torch.Tensor:
+    """Slow waves of other colours, 0.25 to 0.75, as a resized source has them."""
+    y, x = torch.meshgrid(torch.linspace(0, 6, height), torch.linspace(0, 9, width), indexing="ij")
+    phase = torch.arange(frames * 3).view(frames, 3, 1, 1)
+    return 0.5 + 0.25 * torch.sin(x + phase) * torch.cos(y - 2 * phase)
+
+
+def fine_grain(like: torch.Tensor) -> torch.Tensor:
+    """A pattern of single pixels that is far above both cuts, and grey."""
+    height, width = like.shape[-2:]
+    y, x = torch.arange(height)[:, None], torch.arange(width)[None]
+    return (0.1 * (1 - 2 * ((x + y) % 2))).expand_as(like)
+
+
+def colourfulness(pictures: torch.Tensor) -> float:
+    """Mean saturation without single pixels."""
+    return float(rgb_to_hsv(low_pass(pictures, [1, 2, 4]))[:, 1].mean())
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3, 4])
+def test_a_result_that_equals_its_source_stays(scale):
+    source = torch.rand(2, 3, 33, 47)
+    assert torch.equal(two_scale(source.clone(), source, scale), source)
+
+
+@settings(max_examples=15, deadline=None)
+@given(cast=st.tuples(*[st.floats(-0.1, 0.1)] * 3), scale=st.sampled_from([1, 1.5, 2, 4]))
+def test_a_flat_cast_goes_and_detail_stays(cast, scale):
+    source = smooth_pictures()
+    wanted = source + fine_grain(source)
+    result = wanted + torch.tensor(cast).view(1, 3, 1, 1)
+    found = correct_colour("two-scale", result, source, scale=scale)
+    inside = (..., slice(40, -40), slice(40, -40))
+    torch.testing.assert_close(found[inside], wanted[inside], rtol=0, atol=2e-3)
+
+
+def test_it_is_the_split_of_luma_and_chroma_that_it_says():
+    result, source = torch.rand(2, 1, 3, 40, 50, dtype=torch.float64) * 0.2 + 0.4
+    found = two_scale(result, source, 2)
+
+    def planes(pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        luma = weighted(pictures, LUMA)
+        return luma, pictures - luma[:, None]
+
+    (mine, chroma), (luma, wanted), (own, its) = map(planes, (found.double(), source, result))
+    five, three = [1, 2, 4, 8, 16], [1, 2, 4]
+    torch.testing.assert_close(mine, own + low_pass(luma - own, five), rtol=0, atol=1e-6)
+    torch.testing.assert_close(chroma, its + low_pass(wanted - its, three), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scale", "stages"), [(0.5, (4, 2)), (1, (4, 2)), (2, (5, 3)), (3, (6, 4)), (4, (6, 4))]
+)
+def test_the_cuts_keep_their_place_in_the_source(scale, stages):
+    assert stages_of(scale) == stages
+
+
+def test_frames_do_not_know_each_other():
+    result, source = torch.rand(3, 3, 20, 30), torch.rand(3, 3, 20, 30)
+    together = two_scale(result, source)
+    for t in range(3):
+        assert torch.equal(two_scale(result[t : t + 1], source[t : t + 1]), together[t : t + 1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [(1, 1), (3, 40), (24, 24)])
+def test_every_method_takes_any_size_and_stays_in_range(method, size):
+    result, source = torch.rand(2, 3, *size), torch.rand(2, 3, *size)
+    found = correct_colour(method, result, source)
+    assert found.shape == result.shape
+    assert found.isfinite().all()
+    assert 0 <= found.min() <= found.max() <= 1
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "none"])
+def test_every_method_brings_colours_back(method):
+    source = smooth_pictures(2)
+    source[:, 0] += 0.1  # a warm picture, so that saturation says something
+    result = source + fine_grain(source)
+    result = (result + 0.5 * (result - result.mean(1, keepdim=True))).clamp(0, 1)  # too colourful
+    found = correct_colour(method, result, source)
+    wanted = colourfulness(source)
+    assert abs(colourfulness(found) - wanted) < 0.7 * abs(colourfulness(result) - wanted)
+
+
+def test_wrong_calls_are_refused():
+    picture = torch.rand(1, 3, 4, 4)
+    with pytest.raises(ValueError, match="'sepia'"):
+        correct_colour("sepia", picture, picture)
+    with pytest.raises(ValueError, match="source"):
+        correct_colour("lab", picture, picture[..., :2])
+
+
+def test_memory_is_what_it_says():
+    result, source = torch.rand(2, 2, 3, 64, 96)
+    with Allocations() as ours:
+        two_scale(result, source)
+    assert ours.peak_bytes <= 4 * result.numel() + 32 * 64 * 96 + 64
+    for method in METHODS[1:]:
+        with Allocations() as published:
+            correct_colour(method, result, source)
+        assert published.peak_bytes <= 9 * 4 * result.numel()
+
+
+def test_both_ends_of_the_strength_are_exact():
+    result, source = torch.rand(2, 1, 3, 8, 8)
+    assert torch.equal(blend_strength(result, source, 1.0), result)
+    assert torch.equal(blend_strength(result, source, 0.0), source)
+    with pytest.raises(ValueError, match=r"1\.5"):
+        blend_strength(result, source, 1.5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(strength=st.floats(0, 1))
+def test_only_detail_is_mixed(strength):
+    source = smooth_pictures()
+    detail = fine_grain(source)
+    result = two_scale(source + detail + 0.07, source)
+    found = blend_strength(result, source, strength)
+    inside = (..., slice(40, -40), slice(40, -40))
+    expected = source + strength * detail
+    torch.testing.assert_close(found[inside], expected[inside], rtol=0, atol=2e-3)
+    low = low_pass(found, [1, 2, 4, 8, 16]) - low_pass(source, [1, 2, 4, 8, 16])
+    assert low[inside].abs().max() < 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["two-scale", "wavelet", "adain"])
+def test_a_card_gives_what_the_processor_gives(method):
+    result, source = torch.rand(2, 2, 3, 90, 130)
+    found = correct_colour(method, result.cuda(), source.cuda(), scale=3).cpu()
+    torch.testing.assert_close(
+        found, correct_colour(method, result, source, scale=3), rtol=0, atol=1e-5
+    )

@@ -1,0 +1,128 @@
+"""Causal convolutions and what they hand from slice to slice."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
+from tests.helpers.tiny import random_frames, randomise
+
+
+def make(kernel: int = 3, stride: int = 1) -> CausalConv3d:
+    conv = CausalConv3d(2, 3, (kernel, 3, 3), stride=(stride, 1, 1), padding=(0, 1, 1))
+    randomise(conv, 1)
+    return conv.double().requires_grad_(False)
+
+
+def in_slices(conv: CausalConv3d, frames: Tensor, lengths: list[int]) -> Tensor:
+    carry, results = Carry(), []
+    for part in frames.split(lengths, dim=2):
+        carry = carry.begin()
+        results.append(conv(part, carry))
+        carry = carry.done()
+    return torch.cat(results, dim=2)
+
+
+def test_before_the_clip_stand_copies_of_its_first_frame() -> None:
+    conv, frames = make(), random_frames(1, 2, 4, 5, 6)
+    padded = torch.cat([frames[:, :, :1]] * 2 + [frames], dim=2)
+    expected = F.conv3d(padded, conv.weight, conv.bias, padding=(0, 1, 1))
+    torch.testing.assert_close(conv(frames), expected, rtol=0, atol=1e-12)
+
+
+def test_a_frame_does_not_see_the_future() -> None:
+    conv, frames = make(), random_frames(1, 2, 5, 4, 4)
+    changed = frames.clone()
+    changed[:, :, 3:] += 1
+    assert torch.equal(conv(frames)[:, :, :3], conv(changed)[:, :, :3])
+    assert not torch.equal(conv(frames)[:, :, 3], conv(changed)[:, :, 3])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(1, 3))
+def test_slices_equal_the_whole(lengths: list[int], kernel: int) -> None:
+    conv, frames = make(kernel), random_frames(2, 2, sum(lengths), 3, 4)
+    expected = conv(frames)
+    torch.testing.assert_close(in_slices(conv, frames, lengths), expected, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=5))
+def test_slices_with_a_stride_equal_the_whole(halves: list[int]) -> None:
+    lengths = [2 * halves[0] - 1, *(2 * half for half in halves[1:])]
+    conv, frames = make(3, stride=2), random_frames(1, 2, sum(lengths), 3, 4)
+    expected = conv(frames)
+    assert expected.shape[2] == (sum(lengths) - 1) // 2 + 1
+    torch.testing.assert_close(in_slices(conv, frames, lengths), expected, rtol=0, atol=1e-12)
+
+
+def test_a_slice_leaves_the_carry_it_was_given_as_it_was() -> None:
+    conv, frames = make(), random_frames(1, 2, 6, 4, 4)
+    first = Carry().begin()
+    conv(frames[:, :, :2], first)
+    given_carry = first.done()
+    results = [conv(frames[:, :, 2:], given_carry.begin()) for _ in range(2)]
+    assert torch.equal(*results)
+    assert not given_carry.first
+
+
+def test_a_carry_that_was_handed_over_is_empty() -> None:
+    conv, frames = make(), random_frames(1, 2, 3, 4, 4)
+    carry = Carry().begin()
+    conv(frames, carry)
+    other = carry.done().handed_over()
+    assert carry.bytes_held == 0
+    assert other.bytes_held == 2 * 2 * 4 * 4 * 8
+    assert other.begin() is other
+    with pytest.raises(ValueError, match="handed over"):
+        conv(frames, carry.begin())
+
+
+def test_a_carry_that_was_handed_over_to_a_slice_with_an_error_is_refused() -> None:
+    carry = Carry().handed_over()
+    carry.begin()  # and the slice ends in an error: nobody calls done
+    for again in (carry.begin, carry.handed_over):
+        with pytest.raises(ValueError, match="did not end"):
+            again()
+    assert not carry.done().begin().first
+
+
+def test_the_last_slice_keeps_nothing() -> None:
+    carry = Carry().handed_over(last=True).begin()
+    make()(random_frames(1, 2, 3, 4, 4), carry)
+    assert carry.bytes_held == 0
+
+
+def test_a_carry_of_another_size_is_refused() -> None:
+    conv, carry = make(), Carry().begin()
+    conv(random_frames(1, 2, 3, 4, 4), carry)
+    with pytest.raises(ValueError, match="another clip"):
+        conv(random_frames(1, 2, 3, 4, 5), carry.done().begin())
+
+
+def test_what_is_kept_does_not_hold_the_slice() -> None:
+    conv, carry = make(), Carry().begin()
+    conv(random_frames(1, 2, 50, 4, 4), carry)
+    tail = carry.tail(conv)
+    assert tail is not None
+    assert tail.untyped_storage().nbytes() == tail.nbytes
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_black_frames_may_stand_before_the_clip(lengths: list[int]) -> None:
+    conv, frames = (
+        ZeroPastConv3d(2, 3, 3, padding=(0, 1, 1)),
+        random_frames(2, 2, sum(lengths), 3, 4),
+    )
+    randomise(conv, 1)
+    conv = conv.double().requires_grad_(False)
+    padded = F.pad(frames, (0, 0, 0, 0, 2, 0))
+    expected = F.conv3d(padded, conv.weight, conv.bias, padding=(0, 1, 1))
+    torch.testing.assert_close(conv(frames), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(in_slices(conv, frames, lengths), expected, rtol=0, atol=1e-12)

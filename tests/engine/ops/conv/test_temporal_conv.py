@@ -1,0 +1,190 @@
+"""Convolutions over K frames: every form is the sum that the docstring says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.ops.conv import temporal_conv
+from engine.ops.conv.temporal_conv import Form, Taps
+from tests.helpers.tiny import random_frames
+
+LAYOUTS = (torch.channels_last, torch.contiguous_format)
+HALF = (torch.bfloat16, torch.float16)
+
+
+@pytest.fixture
+def asked_again() -> Iterator[None]:
+    """Whether the operator works is asked once a process; here anew, before and after."""
+    forget = temporal_conv._adds_in_place.cache_clear
+    forget()
+    yield
+    forget()
+
+
+def numbers(reach: int, kernel: int = 3) -> tuple[Tensor, Tensor]:
+    """A weight [5, 4, reach, kernel, kernel] and a bias [5]."""
+    weight = random_frames(5, 4, reach, kernel, kernel, seed=1)
+    return weight.contiguous(memory_format=torch.channels_last_3d), random_frames(5, seed=2)
+
+
+def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tensor:
+    return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
+
+
+def literal(frames: Tensor, table: Taps, bias: Tensor | None, space: tuple[int, int]) -> Tensor:
+    """The sum as it is written; space is stride and padding."""
+    steps = []
+    for j in range(table.steps(len(frames))):
+        total: Tensor | float = 0.0
+        for k in range(table.reach):
+            frame = frames[table.stride * j + k].unsqueeze(0)
+            total = total + F.conv2d(frame, table.weight[:, :, k], None, *space)
+        steps.append(total if bias is None else total + bias[:, None, None])
+    return torch.cat([torch.as_tensor(step) for step in steps])
+
+
+def assert_same(found: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    reach=st.integers(1, 3),
+    more=st.integers(0, 4),
+    stride=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padding=st.integers(0, 1),
+    form=st.sampled_from(["2d", "3d"]),
+    layout=st.sampled_from(LAYOUTS),
+    biased=st.booleans(),
+)
+def test_each_form_is_the_literal_sum(
+    reach: int,
+    more: int,
+    stride: tuple[int, int],
+    padding: int,
+    form: Form,
+    layout: torch.memory_format,
+    biased: bool,
+) -> None:
+    weight, bias = numbers(reach)
+    table = Taps(weight, bias if biased else None, padding=padding, stride=stride, form=form)
+    frames = clip(reach + more, layout)
+    wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
+    assert_same(table.apply(frames), wanted)
+    assert_same(table._stacked(frames), wanted)
+    assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
+
+
+@pytest.mark.parametrize("form", ["2d", "3d"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_too_few_frames_give_no_step(stride: int, form: Form) -> None:
+    table = Taps(*numbers(3), padding=1, stride=(stride, 1), form=form)
+    for count in range(3):
+        assert table.steps(count) == 0
+        assert table.apply(clip(count)).shape == (0, 5, 6, 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
+@pytest.mark.parametrize(("frames_in", "into_in"), list(product(LAYOUTS, LAYOUTS)))
+def test_a_part_of_a_larger_tensor_is_added_to_and_nothing_beside_it(
+    dtype: torch.dtype, frames_in: torch.memory_format, into_in: torch.memory_format
+) -> None:
+    weight, bias = (value.to(dtype) for value in numbers(3))
+    table = Taps(weight, bias, padding=1)
+    frames = clip(5, frames_in).to(dtype)
+    whole = torch.ones(6, 7, 9, 8, dtype=dtype).contiguous(memory_format=into_in)
+    part = whole[2:5, 1:6, 3:9, 1:6]
+    found = table.apply(frames, part)
+    assert found.data_ptr() == part.data_ptr()
+    expected = torch.ones_like(whole)
+    expected[2:5, 1:6, 3:9, 1:6] += literal(frames, table, bias, (1, 1))
+    torch.testing.assert_close(whole, expected, rtol=0, atol=1e-12 if dtype.itemsize == 8 else 2e-5)
+    outside = torch.ones_like(whole, dtype=torch.bool)
+    outside[2:5, 1:6, 3:9, 1:6] = False
+    assert bool((whole[outside] == 1).all())
+
+
+def f32_into() -> tuple[Tensor, Tensor]:
+    """What float32 taps add to ones, and what they should."""
+    weight, bias = (value.float() for value in numbers(3))
+    table = Taps(weight, bias, padding=1)
+    frames = clip(5).float()
+    into = torch.ones(3, 5, 6, 5).contiguous(memory_format=torch.channels_last)
+    exact = Taps(weight.double(), bias.double(), padding=1)
+    return table.apply(frames, into), 1 + literal(frames.double(), exact, bias.double(), (1, 1))
+
+
+@pytest.mark.usefixtures("asked_again")
+def test_the_way_inside_onednn_and_the_ordinary_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, exact = f32_into()
+    monkeypatch.setattr(temporal_conv, "_adds_in_place", lambda device, dtype: False)
+    ordinary, _ = f32_into()
+    for found in (inside, ordinary):
+        torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
+
+
+def missing() -> Callable[..., Tensor]:
+    raise AttributeError("no such operator")
+
+
+def other_signature() -> Callable[..., Tensor]:
+    def operator(*given: object) -> Tensor:
+        raise TypeError(f"{len(given)} arguments are too many")
+
+    return operator
+
+
+def refusing() -> Callable[..., Tensor]:
+    def operator(*given: object) -> Tensor:
+        raise RuntimeError("could not create a primitive")
+
+    return operator
+
+
+def idle() -> Callable[..., Tensor]:
+    return lambda into, *rest: into
+
+
+def replacing() -> Callable[..., Tensor]:
+    """Writes the convolution, but does not add it."""
+    return lambda into, part, weight, *rest: into.copy_(F.conv2d(part, weight, padding=1))
+
+
+@pytest.mark.usefixtures("asked_again")
+@pytest.mark.parametrize("foreign", [missing, other_signature, refusing, idle, replacing])
+def test_a_foreign_operator_means_the_ordinary_way(
+    monkeypatch: pytest.MonkeyPatch, foreign: Callable[[], object]
+) -> None:
+    monkeypatch.setattr(temporal_conv, "_in_place_operator", foreign)
+    assert not temporal_conv._adds_in_place("cpu", torch.float32)
+    found, exact = f32_into()
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
+
+
+def test_the_operator_is_only_asked_for_where_it_can_be() -> None:
+    assert not temporal_conv._adds_in_place("cuda", torch.float32)
+    assert not temporal_conv._adds_in_place("cpu", torch.float64)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=["bf16", "fp16"])
+@pytest.mark.parametrize("form", ["2d", "3d"])
+def test_half_precision_rounds_once(dtype: torch.dtype, form: Form) -> None:
+    weight, bias = (value.to(dtype) for value in numbers(3))
+    frames = random_frames(6, 4, 24, 20, dtype=dtype)
+    frames = frames.contiguous(memory_format=torch.channels_last)
+    moved = frames.movedim(0, 1).unsqueeze(0)
+    sides = {"padding": (0, 1, 1)}
+    exact = F.conv3d(moved.double(), weight.double(), bias.double(), **sides)[0].movedim(0, 1)
+    one_call = F.conv3d(moved, weight, bias, **sides)[0].movedim(0, 1)
+    found = Taps(weight, bias, padding=1, form=form).apply(frames)
+    errors = [(value.double() - exact).square().mean().sqrt().item() for value in (found, one_call)]
+    assert found.dtype == dtype
+    assert errors[0] <= 1.02 * errors[1], errors

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from engine.ops.conv import trial as conv_probe
+from engine.ops.conv.temporal_conv import Taps
+from engine.ops.conv.trial import ConvolutionChoice, Trial, decide
+from engine.ops.torch_flags import using
+from engine.settings.optimisations import RunSwitches
+
+FINE = Trial(error=1e-5, workspace=1.0, seconds=1.0)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    conv_probe._choose.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_both_forms_are_right_on_a_processor(dtype: torch.dtype) -> None:
+    with torch.inference_mode():
+        problem = conv_probe._problem(torch.device("cpu"), dtype)
+        trials = [conv_probe._try(problem, form) for form in ("2d", "3d")]
+    assert all(trial.failure == "" and trial.seconds > 0 for trial in trials)
+    rounding = {torch.float64: 1e-13, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]
+    assert all(trial.error < rounding for trial in trials)
+
+
+def test_a_processor_takes_sums_of_2d() -> None:
+    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    assert (choice.form, choice.is_sound) == ("2d", True)
+    assert choice.ratio is not None
+    assert choice.text.startswith("2D: a processor adds up in place (3-D takes ")
+    assert conv_probe.choose_convolution("cpu", torch.bfloat16).form == "3d"
+
+
+@pytest.mark.parametrize(("seconds", "form"), [(0.5, "3d"), (0.96, "3d"), (0.98, "2d"), (4, "2d")])
+def test_the_faster_one_wins_on_a_card(seconds: float, form: str) -> None:
+    choice = decide(FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=True)
+    assert (choice.form, choice.ratio) == (form, seconds)
+    on_processor = decide(
+        FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=False
+    )
+    assert on_processor.form == "2d"
+
+
+@pytest.mark.parametrize(
+    ("broken", "word"),
+    [
+        (Trial(error=1e-5, workspace=27.0, seconds=0.1), "27 times its input"),
+        (Trial(error=0.2, seconds=0.1), "computes wrongly"),
+        (Trial(error=float("nan"), seconds=0.1), "computes wrongly"),
+        (Trial(failure="no engine"), "does not run (no engine)"),
+    ],
+)
+def test_a_broken_form_is_never_chosen(broken: Trial, word: str) -> None:
+    choice = decide(FINE, broken, dtype=torch.float32, on_card=True)
+    assert choice.form == "2d"
+    assert choice.is_sound
+    assert word in choice.reason
+    assert decide(broken, FINE, dtype=torch.float32, on_card=True).form == "3d"
+    neither = decide(broken, broken, dtype=torch.float32, on_card=True)
+    assert (neither.form, neither.is_sound) == ("2d", False)
+
+
+@pytest.mark.parametrize("form", ["2d", "3d"])
+def test_a_wrong_convolution_is_noticed(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Taps.apply
+
+    def wrong(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
+        result = right(self, frames, into)
+        return result * 1.1 if self._form == form else result
+
+    monkeypatch.setattr(Taps, "apply", wrong)
+    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    assert choice.form == ("3d" if form == "2d" else "2d")
+    assert "computes wrongly" in choice.reason
+
+
+def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
+        raise RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
+
+    monkeypatch.setattr(Taps, "apply", fail)
+    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    assert (choice.form, choice.is_sound) == ("2d", False)
+    assert "CUDNN_STATUS_NOT_SUPPORTED" in choice.reason
+    assert "long story" not in choice.reason
+
+
+def test_a_device_that_is_not_there_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device, dtype: torch.dtype) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(conv_probe, "_problem", refuse)
+    choice = conv_probe.probe_convolution("cuda", torch.float16)
+    assert (choice.form, choice.ratio) == ("2d", None)
+
+
+class _Card:
+    """Stands for a card: counts how often it is measured."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, choice: ConvolutionChoice) -> None:
+        self.measured = 0
+        self._choice = choice
+        monkeypatch.setattr(conv_probe, "_key", lambda device, dtype: f"{device} {dtype}")
+        monkeypatch.setattr(conv_probe, "probe_convolution", self._probe)
+
+    def _probe(self, device: torch.device, dtype: torch.dtype) -> ConvolutionChoice:
+        self.measured += 1
+        return self._choice
+
+    def ask(self) -> ConvolutionChoice:
+        conv_probe._choose.cache_clear()  # another process
+        return conv_probe.choose_convolution("cuda", torch.float16)
+
+
+def test_a_card_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5)
+    card = _Card(monkeypatch, choice)
+    assert [card.ask() for _ in range(3)] == [choice] * 3
+    assert card.measured == 1
+    assert list(json.loads(conv_probe._path().read_text())) == ["cuda torch.float16"]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"cuda torch.float16": {"form": "4d"}}'])
+def test_a_damaged_file_is_measured_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = _Card(monkeypatch, ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5))
+    conv_probe._path().parent.mkdir(parents=True, exist_ok=True)
+    conv_probe._path().write_text(text)
+    assert card.ask().form == "3d"
+    assert card.ask().form == "3d"
+    assert card.measured == 1
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ConvolutionChoice(form="2d", reason="the self-test failed: no memory"),
+        ConvolutionChoice(form="2d", reason="neither is right", ratio=1.0, is_sound=False),
+    ],
+)
+def test_a_failure_is_not_remembered(
+    choice: ConvolutionChoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = _Card(monkeypatch, choice)
+    card.ask()
+    card.ask()
+    assert card.measured == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_card_has_a_sound_form(dtype: torch.dtype) -> None:
+    choice = conv_probe.probe_convolution("cuda", dtype)
+    assert choice.is_sound, choice.reason
+
+
+def test_the_trial_is_made_as_the_job_computes() -> None:
+    for benchmark in (True, False):
+        with using(RunSwitches(cudnn_benchmark=benchmark)), conv_probe._as_models_do():
+            assert torch.backends.cudnn.benchmark is benchmark

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.ops.linear import matmul
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    matmul._works.cache_clear()
+    yield
+    matmul._works.cache_clear()
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_both_are_the_product(with_bias: bool) -> None:
+    x, weight = torch.randn(7, 12), torch.randn(5, 12)
+    bias = torch.randn(5) if with_bias else None
+    wanted = torch.nn.functional.linear(x, weight, bias)
+    out = torch.empty(7, 5)
+    assert matmul.product(x, weight, bias, out) is out
+    assert torch.allclose(out, wanted, atol=1e-5)
+    if matmul.onednn_serves(x):
+        assert torch.allclose(matmul.onednn_product(x, weight, bias), wanted, atol=1e-5)
+
+
+def test_only_float32_on_a_processor_is_given_to_onednn() -> None:
+    assert matmul.onednn_serves(torch.zeros(1)) == matmul._works()
+    assert not matmul.onednn_serves(torch.zeros(1, dtype=torch.float64))
+    assert not matmul.onednn_serves(torch.zeros(1, dtype=torch.bfloat16))
+    assert not matmul.onednn_serves(torch.zeros(1, device="meta"))
+
+
+def test_an_operator_that_is_gone_or_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "") -> Tensor:
+        raise AttributeError("no such operator")
+
+    def wrong(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "") -> Tensor:
+        return x @ weight.t() if bias is None else x @ weight.t() + bias  # does not activate
+
+    for operator in (gone, wrong):
+        matmul._works.cache_clear()
+        monkeypatch.setattr(matmul, "onednn_product", operator)
+        assert not matmul.onednn_serves(torch.zeros(1))
+
+
+def test_activations_are_those_of_the_models() -> None:
+    x, weight, bias = torch.randn(40, 12), torch.randn(30, 12), torch.randn(30)
+    if not matmul.onednn_serves(x):
+        pytest.skip("this torch has no such operator")
+    plain = torch.nn.functional.linear(x, weight, bias)
+    gelu = torch.nn.functional.gelu(plain, approximate="tanh")
+    found = matmul.onednn_product(x, weight, bias, "gelu")
+    assert torch.allclose(found, gelu, atol=1e-5)
+    found = matmul.onednn_product(x, weight, bias, "swish")
+    assert torch.allclose(found, torch.nn.functional.silu(plain), atol=1e-5)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engine.ops.linear.fp8 import Fp8Linear
+from engine.ops.linear.int8 import Int8Product
+from engine.ops.linear.quantized_linear import widened
+
+
+@pytest.fixture
+def layer() -> Fp8Linear:
+    layer = Fp8Linear(24, 10, "F8_E4M3", bias=False)
+    layer.weight.data = torch.randn(10, 24).to(torch.float8_e4m3fn)
+    return layer
+
+
+@pytest.fixture
+def made(layer: Fp8Linear, monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
+    """Dtypes that a weight was widened to."""
+    made: list[torch.dtype] = []
+    widen = Fp8Linear.dense_weight
+
+    def counted(self: Fp8Linear, dtype: torch.dtype) -> Tensor:
+        made.append(dtype)
+        return widen(self, dtype)
+
+    monkeypatch.setattr(Fp8Linear, "dense_weight", counted)
+    return made
+
+
+def test_a_weight_is_widened_at_every_use(layer: Fp8Linear, made: list[torch.dtype]) -> None:
+    x = torch.randn(3, 24)
+    assert torch.equal(layer(x), layer(x))
+    assert len(made) == 2
+
+
+def test_a_weight_is_widened_once_inside_and_let_go_behind(
+    layer: Fp8Linear, made: list[torch.dtype]
+) -> None:
+    x = torch.randn(3, 24)
+    wanted = layer(x)
+    made.clear()
+    with widened(nn.ModuleList([layer, Int8Product(8, 8, bias=False)])):
+        assert torch.equal(layer(x), wanted)
+        assert torch.equal(layer(x), wanted)
+        assert made == [torch.float32]
+        assert layer(x.double()).dtype == torch.float64
+        assert made == [torch.float32, torch.float64]
+    layer.weight.data = torch.zeros(10, 24).to(torch.float8_e4m3fn)
+    assert torch.equal(layer(x), torch.zeros(3, 10))
+
+
+def test_a_weight_is_let_go_after_an_error(layer: Fp8Linear, made: list[torch.dtype]) -> None:
+    with pytest.raises(RuntimeError, match="stop"), widened(layer):
+        layer(torch.randn(3, 24))
+        raise RuntimeError("stop")
+    layer(torch.randn(3, 24))
+    assert len(made) == 2
+
+
+def test_what_is_kept_is_no_part_of_the_weights(layer: Fp8Linear) -> None:
+    with widened(layer):
+        layer(torch.randn(3, 24))
+        assert set(layer.state_dict()) == {"weight"}
+        assert {name for name, _ in layer.named_buffers()} == set()
+
+
+def test_some_can_be_left_out(layer: Fp8Linear, made: list[torch.dtype]) -> None:
+    block = nn.ModuleDict({"picture": layer, "text": Fp8Linear(24, 10, "F8_E4M3", bias=False)})
+    with widened(block, without="text"):
+        for _ in range(2):
+            for one in block.values():
+                one(torch.zeros(1, 24))
+    assert len(made) == 1 + 2

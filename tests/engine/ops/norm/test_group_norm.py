@@ -1,0 +1,173 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.ops.norm import cache_blocks
+from engine.ops.norm.group_norm import (
+    Moments,
+    group_moments,
+    group_norm_silu,
+    normalise,
+    scale_and_shift,
+)
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def frames(shape, dtype=torch.float64, *, offset=0.0):
+    """Random frames in channels last, each channel with another mean and spread."""
+    x = torch.randn(shape, dtype=torch.float64)
+    x = x * torch.rand(1, shape[1], 1, 1).double().add(0.2) + torch.randn(1, shape[1], 1, 1) * 3
+    return (x + offset).to(dtype).to(memory_format=torch.channels_last)
+
+
+def affine(channels, dtype=torch.float64):
+    return torch.rand(channels, dtype=dtype) + 0.5, torch.randn(channels, dtype=dtype)
+
+
+def plain(x, weight, bias, groups, *, silu=True):
+    result = F.group_norm(x.double(), groups, weight.double(), bias.double(), 1e-6)
+    return F.silu(result) if silu else result
+
+
+@pytest.fixture(params=[1, 600, 2**21])
+def _block_bytes(request, monkeypatch):
+    """Frames of one block, of several, and of a block for each row."""
+    monkeypatch.setattr(cache_blocks, "_BLOCK_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("silu", [True, False])
+@pytest.mark.parametrize("shape", [(1, 8, 1, 1), (2, 12, 7, 5), (3, 8, 5, 13), (1, 32, 9, 4)])
+def test_equals_group_norm_and_silu_in_float64(shape, silu):
+    x, (weight, bias) = frames(shape), affine(shape[1])
+    out = torch.empty_like(x)
+    group_norm_silu(x, weight, bias, 4, 1e-6, out, silu=silu)
+    torch.testing.assert_close(out, plain(x, weight, bias, 4, silu=silu), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+def test_contiguous_frames_give_the_same():
+    x, (weight, bias) = frames((2, 12, 7, 5)).contiguous(), affine(12)
+    out = torch.empty_like(x)
+    group_norm_silu(x, weight, bias, 4, 1e-6, out)
+    torch.testing.assert_close(out, plain(x, weight, bias, 4), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
+def test_a_box_goes_into_a_part_of_a_larger_buffer(dtype):
+    whole = frames((4, 8, 11, 9), dtype)
+    box = whole[1:3, :, 2:9, 3:8]
+    buffer = torch.zeros(5, 8, 12, 10, dtype=dtype).to(memory_format=torch.channels_last)
+    out = buffer[2:4, :, 1:8, 4:9]
+    weight, bias = affine(8, dtype)
+    group_norm_silu(box, weight, bias, 2, 1e-6, out)
+    wanted = torch.empty_like(box)
+    group_norm_silu(box.clone(), weight, bias, 2, 1e-6, wanted)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(out, wanted, rtol=4 * eps, atol=8 * eps)
+    out.zero_()
+    assert not buffer.any()
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
+def test_frames_may_be_normalised_in_place(dtype):
+    x, (weight, bias) = frames((2, 8, 6, 5), dtype), affine(8, dtype)
+    wanted = torch.empty_like(x)
+    group_norm_silu(x, weight, bias, 2, 1e-6, wanted)
+    group_norm_silu(x, weight, bias, 2, 1e-6, x)
+    assert torch.equal(x, wanted)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+def test_float32_is_as_good_as_group_norm():
+    x, (weight, bias) = frames((2, 16, 20, 31), torch.float32, offset=30), affine(16)
+    wanted = plain(x, weight, bias, 4)
+    out = torch.empty_like(x)
+    group_norm_silu(x, weight.float(), bias.float(), 4, 1e-6, out)
+    theirs = F.silu(F.group_norm(x, 4, weight.float(), bias.float(), 1e-6))
+    assert (out - wanted).abs().max() <= 1.2 * (theirs - wanted).abs().max()
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_half_precision_is_rounded_once(dtype):
+    x, (weight, bias) = frames((2, 16, 9, 11), dtype), affine(16, dtype)
+    out = torch.empty_like(x)
+    group_norm_silu(x, weight, bias, 4, 1e-6, out)
+    wanted = plain(x, weight, bias, 4)
+    step = torch.finfo(dtype).eps * wanted.abs().clamp_min(torch.finfo(dtype).tiny)
+    assert ((out.double() - wanted).abs() <= 0.51 * step + 1e-6).all()
+
+
+def test_a_small_spread_far_from_zero_keeps_its_digits():
+    x = frames((1, 4, 16, 16)) * 0.1 + 1000
+    found = group_moments(x.float(), 1)
+    spread = (found.m2 / found.count).sqrt()
+    torch.testing.assert_close(
+        spread[0, 0], x.float().double().std(correction=0), rtol=1e-3, atol=0
+    )
+
+
+def test_a_flat_frame_becomes_the_bias():
+    x, (weight, bias) = torch.full((1, 4, 3, 3), 7.0), affine(4, torch.float32)
+    out = torch.empty_like(x)
+    group_norm_silu(x, weight, bias, 2, 1e-6, out, silu=False)
+    torch.testing.assert_close(out, bias.view(1, 4, 1, 1).expand_as(out), atol=2e-3, rtol=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    cut=st.tuples(st.integers(1, 8), st.integers(1, 6)),
+    order=st.permutations(range(4)),
+    offset=st.sampled_from([0.0, -50.0]),
+)
+def test_parts_merge_into_the_whole_in_any_order(cut, order, offset):
+    x = frames((2, 8, 9, 7), offset=offset)
+    top, left = cut
+    boxes = [x[:, :, :top, :left], x[:, :, :top, left:], x[:, :, top:, :left], x[:, :, top:, left:]]
+    parts = [group_moments(boxes[i], 2) for i in order]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merged.merge(part)
+    whole = group_moments(x, 2)
+    assert merged.count == whole.count == 4 * 9 * 7
+    torch.testing.assert_close(merged.mean, whole.mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(merged.m2, whole.m2, rtol=1e-12, atol=1e-12)
+
+
+def test_a_tile_can_be_normalised_with_the_moments_of_its_frame():
+    x, (weight, bias) = frames((2, 8, 9, 7)), affine(8)
+    scale, shift = scale_and_shift(group_moments(x, 4), weight, bias, 1e-6)
+    tile = torch.empty_like(x[:, :, 3:, :5])
+    normalise(x[:, :, 3:, :5], scale, shift, tile, silu=True)
+    wanted = plain(x, weight, bias, 4)[:, :, 3:, :5]
+    torch.testing.assert_close(tile, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_moments_are_mean_and_squared_deviations():
+    x = frames((3, 6, 4, 5))
+    found = group_moments(x, 3)
+    grouped = x.unflatten(1, (3, 2)).flatten(2)
+    torch.testing.assert_close(found.mean, grouped.mean(2))
+    torch.testing.assert_close(found.m2, grouped.var(2, correction=0) * 40)
+    assert isinstance(found, Moments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_scale_and_shift_are_float32_for_less_than_float64(dtype):
+    x, (weight, bias) = frames((1, 4, 3, 3), dtype), affine(4, dtype)
+    scale, shift = scale_and_shift(group_moments(x, 2), weight, bias, 1e-6)
+    assert scale.dtype == shift.dtype == torch.float32
+
+
+def test_mistakes_are_named():
+    x = frames((1, 6, 3, 3))
+    with pytest.raises(ValueError, match="6 channels do not come in 4 groups"):
+        group_moments(x, 4)
+    with pytest.raises(ValueError, match="out is"):
+        normalise(x, torch.ones(1, 6), torch.ones(1, 6), torch.empty(1, 6, 3, 2), silu=False)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.ops.norm import token_rows
+from engine.ops.norm.modulate import add_gated, rms_modulate
+
+HALVES = (torch.float16, torch.bfloat16)
+EPS = 1e-5
+
+
+def literal(x: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
+    x = x.double()
+    result = x / (x.square().mean(1, keepdim=True) + EPS).sqrt()
+    if scale is not None:
+        result = result * scale.double()
+    return result if shift is None else result + shift.double()
+
+
+@pytest.fixture(params=[1, 700, 2**20])
+def _cached_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token at a time, some, all."""
+    monkeypatch.setattr(token_rows, "_CACHED_BYTES", request.param)
+
+
+def tokens(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return (torch.randn(shape, dtype=torch.float64) * 3 + 1).to(dtype)
+
+
+@pytest.mark.usefixtures("_cached_bytes")
+@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)])
+def test_is_the_formula_in_float64(given: tuple[bool, bool]) -> None:
+    x = tokens(13, 24)
+    scale, shift = (tokens(24) if there else None for there in given)
+    found = rms_modulate(x, scale, shift, EPS)
+    torch.testing.assert_close(found, literal(x, scale, shift), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.usefixtures("_cached_bytes")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
+def test_views_go_in_place_and_into_views(dtype: torch.dtype) -> None:
+    whole, scale, shift = tokens(9, 40, dtype=dtype), tokens(16), tokens(16)
+    x = whole[2:, 8:24]
+    wanted = rms_modulate(x.clone(), scale, shift, EPS)
+    buffer = torch.zeros(8, 20, dtype=dtype)
+    assert rms_modulate(x, scale, shift, EPS, buffer[1:, 4:]) is not None
+    assert torch.equal(buffer[1:, 4:], wanted)
+    assert not buffer[0].any()
+    assert not buffer[:, :4].any()
+    before = whole.clone()
+    rms_modulate(x, scale, shift, EPS, x)
+    assert torch.equal(x, wanted)
+    before[2:, 8:24] = wanted
+    assert torch.equal(whole, before)
+
+
+def test_columns_far_apart_are_tokens_too() -> None:
+    x = tokens(24, 13).t()
+    torch.testing.assert_close(rms_modulate(x, None, None, EPS), literal(x, None, None))
+
+
+@pytest.mark.usefixtures("_cached_bytes")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    x, scale, shift = tokens(11, 48, dtype=dtype), tokens(48), tokens(48)
+    wanted = literal(x, scale, shift)
+    found = rms_modulate(x, scale, shift, EPS)
+    assert found.dtype == dtype
+    step = torch.finfo(dtype).eps * wanted.abs().clamp_min(torch.finfo(dtype).tiny)
+    assert ((found.double() - wanted).abs() <= 0.51 * step + 1e-5).all()
+
+
+def test_large_half_numbers_do_not_overflow() -> None:
+    x = torch.full((2, 2048), 30_000.0, dtype=torch.float16)
+    assert torch.equal(rms_modulate(x, None, None, EPS), torch.ones_like(x))
+
+
+def test_a_float32_stream_feeds_half_layers() -> None:
+    x = tokens(5, 8, dtype=torch.float32)
+    out = torch.empty(5, 8, dtype=torch.float16)
+    rms_modulate(x, None, None, EPS, out)
+    assert torch.equal(out, rms_modulate(x, None, None, EPS).half())
+
+
+def test_zeros_stay_zeros_and_nothing_stays_nothing() -> None:
+    assert not rms_modulate(torch.zeros(3, 8), None, None, EPS).any()
+    assert rms_modulate(torch.zeros(0, 8), None, None, EPS).shape == (0, 8)
+    assert add_gated(torch.zeros(0, 8), torch.zeros(0, 8), torch.ones(8)).shape == (0, 8)
+
+
+@pytest.mark.usefixtures("_cached_bytes")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
+def test_a_gated_branch_is_added_in_place(dtype: torch.dtype) -> None:
+    buffer, y, gate = tokens(9, 20, dtype=dtype), tokens(7, 12, dtype=dtype), tokens(12)
+    residual, before = buffer[1:8, 4:16], buffer.clone()
+    wanted = residual.double() + y.double() * gate
+    assert add_gated(residual, y, gate) is residual
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(residual.double(), wanted, rtol=eps, atol=8 * eps)
+    residual.copy_(before[1:8, 4:16])
+    assert torch.equal(buffer, before)
+
+
+def test_a_half_branch_meets_a_float32_stream() -> None:
+    residual, y = tokens(3, 4, dtype=torch.float32), tokens(3, 4, dtype=torch.float16)
+    wanted = residual + y.float() * 0.5
+    assert torch.equal(add_gated(residual, y, torch.full((4,), 0.5)), wanted)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="out is"):
+        rms_modulate(tokens(3, 4), None, None, EPS, tokens(3, 5))
+    with pytest.raises(ValueError, match="y is"):
+        add_gated(tokens(3, 4), tokens(2, 4), tokens(4))

@@ -1,0 +1,139 @@
+"""The RMS norm of positions: what the specification says, in every precision and layout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.ops.norm import cache_blocks
+from engine.ops.norm.rms_norm import rms_norm_silu
+
+HALVES = (torch.float16, torch.bfloat16)
+DTYPES = (torch.float64, torch.float32, *HALVES)
+
+
+def frames(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tensor:
+    """Random frames in channels last, each position of another length."""
+    x = torch.randn(shape, dtype=torch.float64) * torch.rand(shape[0], 1, *shape[2:]).double() * 5
+    return x.to(dtype).to(memory_format=torch.channels_last)
+
+
+def gamma(channels: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return (1 + 0.3 * torch.randn(channels, dtype=torch.float64)).to(dtype)
+
+
+def plain(x: Tensor, factors: Tensor, *, silu: bool = True) -> Tensor:
+    """As the specification has it, in float64."""
+    x = x.double()
+    length = x.square().sum(1, keepdim=True).sqrt().clamp_min(1e-12)
+    result = x / length * x.shape[1] ** 0.5 * factors.double()[:, None, None]
+    return F.silu(result) if silu else result
+
+
+@pytest.fixture(params=[1, 600, 2**21])
+def _block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of one block, of several, and of a block for each row."""
+    monkeypatch.setattr(cache_blocks, "_BLOCK_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("silu", [True, False])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+@pytest.mark.parametrize("shape", [(1, 8, 1, 1), (2, 12, 7, 5), (3, 5, 5, 13)])
+def test_it_is_what_the_specification_says(
+    shape: tuple[int, ...], layout: torch.memory_format, silu: bool
+) -> None:
+    x, factors = frames(shape).contiguous(memory_format=layout), gamma(shape[1])
+    found = rms_norm_silu(x, factors, silu=silu)
+    assert found.stride() == x.stride()
+    torch.testing.assert_close(found, plain(x, factors, silu=silu), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_box_goes_into_a_part_of_a_window(dtype: torch.dtype) -> None:
+    box = frames((4, 8, 11, 9), dtype)[1:3, :, 2:9, 3:8]
+    window = torch.zeros(5, 8, 12, 10, dtype=dtype).to(memory_format=torch.channels_last)
+    out, factors = window[2:4, :, 1:8, 4:9], gamma(8, torch.float32)
+    assert rms_norm_silu(box, factors, out) is out
+    eps = torch.finfo(dtype).eps
+    wanted = plain(box, factors).to(dtype)
+    torch.testing.assert_close(out, wanted, rtol=4 * eps, atol=8 * eps)
+    out.zero_()
+    assert not window.any()
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_frames_may_be_normalised_in_place(dtype: torch.dtype) -> None:
+    x, factors = frames((2, 8, 6, 5), dtype), gamma(8, torch.float32)
+    wanted = rms_norm_silu(x.clone(), factors)
+    assert rms_norm_silu(x, factors, x) is x
+    assert torch.equal(x, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("length", [1e-30, 1e-13, 1e-12, 1e-11])
+def test_the_floor_is_one_of_length(length: float, dtype: torch.dtype) -> None:
+    x = frames((1, 16, 2, 3))
+    x = (x / x.norm(dim=1, keepdim=True) * length).to(dtype)
+    factors = gamma(16, torch.float32)
+    found = rms_norm_silu(x, factors, silu=False)
+    eps = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        found.double(), plain(x, factors, silu=False), rtol=eps, atol=eps * max(1e-38, length)
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_position_of_zeros_stays_one(dtype: torch.dtype) -> None:
+    x, factors = frames((1, 8, 3, 3), dtype), gamma(8, torch.float32)
+    x[:, :, 1, 1] = 0
+    found = rms_norm_silu(x, factors)
+    assert not found[:, :, 1, 1].any()
+    assert bool(found.isfinite().all())
+    assert int((found == 0).all(1).sum()) == 1
+
+
+@pytest.mark.usefixtures("_block_bytes")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    x, factors = frames((2, 16, 9, 11), dtype), gamma(16, torch.float32)
+    wanted = plain(x, factors)
+    step = torch.finfo(dtype).eps * wanted.abs().clamp_min(torch.finfo(dtype).tiny)
+    assert bool(((rms_norm_silu(x, factors).double() - wanted).abs() <= 0.51 * step + 1e-6).all())
+
+
+def test_large_numbers_in_half_precision_do_not_overflow() -> None:
+    x, factors = torch.full((1, 64, 2, 2), 6e4, dtype=torch.float16), torch.ones(64)
+    torch.testing.assert_close(rms_norm_silu(x, factors, silu=False), torch.ones_like(x))
+
+
+def test_float32_is_as_good_as_the_steps_one_by_one() -> None:
+    x, factors = frames((2, 96, 20, 31), torch.float32), gamma(96, torch.float32)
+    wanted = plain(x, factors)
+    steps = F.silu(F.normalize(x, dim=1) * 96**0.5 * factors[:, None, None])
+    ours = rms_norm_silu(x, factors)
+    assert (ours - wanted).abs().max() <= 1.2 * (steps - wanted).abs().max()
+
+
+def test_tiles_are_exact() -> None:
+    x, factors = frames((2, 8, 9, 7)), gamma(8)
+    tile = rms_norm_silu(x[:, :, 2:7, 3:], factors)
+    whole = rms_norm_silu(x, factors)
+    torch.testing.assert_close(tile, whole[:, :, 2:7, 3:], rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(0, 8, 3, 3), (2, 8, 0, 3)])
+def test_nothing_gives_nothing(shape: tuple[int, ...]) -> None:
+    assert rms_norm_silu(torch.zeros(shape), torch.ones(8)).shape == shape
+
+
+def test_mistakes_are_named() -> None:
+    x = frames((1, 6, 3, 3))
+    with pytest.raises(ValueError, match="do not fit"):
+        rms_norm_silu(x, torch.ones(5))
+    with pytest.raises(ValueError, match="do not fit"):
+        rms_norm_silu(x, torch.ones(6), torch.empty(1, 6, 3, 2))

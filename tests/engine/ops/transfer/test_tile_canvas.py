@@ -1,0 +1,235 @@
+"""Tiles on their way to the host: rounding, sums that never run over, what is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.errors import CapacityError, NumericOverflow
+from engine.core.geometry import Box, Size
+from engine.ops.transfer import tile_canvas
+from engine.ops.transfer.tile_canvas import FloatSink, TileSink, quantised
+from engine.tiling.blend import shares
+from engine.tiling.grid import tile_grid
+
+
+def fill(sinks, tiles, canvas: Size, boxes: list[Box], blend: int, step: int = 2) -> None:
+    """Give each sink every tile, `step` frames at a time."""
+    for tile, box, share in zip(tiles, boxes, shares(canvas, boxes, blend=blend), strict=True):
+        window = share.window
+        x, y = window.x - box.x, window.y - box.y
+        inside = tile[..., y : y + window.height, x : x + window.width]
+        for start in range(0, len(tile), step):
+            for sink in sinks:
+                sink.add(inside[start : start + step], window, start, share.weight())
+        for sink in sinks:
+            sink.check()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    width=st.integers(20, 70),
+    height=st.integers(20, 50),
+    blend=st.integers(0, 8),
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.float16, torch.bfloat16]),
+)
+def test_tiles_in_16_bits_are_the_exact_blend_but_for_half_a_code_a_tile(
+    seed, width, height, blend, dtype
+):
+    torch.manual_seed(seed)
+    canvas = Size(width, height)
+    boxes = tile_grid(canvas, Size(26, 30), blend + 2)
+    tiles = [(torch.rand(3, 3, b.height, b.width) * 2.4 - 1.2).to(dtype) for b in boxes]
+    exact, deep = FloatSink(3, canvas), TileSink(3, canvas)
+    fill([deep], tiles, canvas, boxes, blend)
+    unit = [(tile.double() * 0.5 + 0.5).clamp(0, 1) for tile in tiles]
+    fill([exact], unit, canvas, boxes, blend)
+    expected = exact.result().permute(0, 2, 3, 1) * 65535
+    contributions = torch.zeros(height, width)
+    for share in shares(canvas, boxes, blend=blend):
+        box = share.window
+        contributions[box.y : box.bottom, box.x : box.right] += 1
+    error = (deep.result().to(torch.float64) - expected).abs()
+    assert (error <= 0.52 * contributions[None, ..., None]).all()
+
+
+@pytest.mark.parametrize(("value", "code"), [(1.0, 65535), (3.0, 65535), (-1.0, 0), (-9.0, 0)])
+@pytest.mark.parametrize("blend", [0, 1, 5, 8])
+def test_white_never_runs_over_and_black_stays_black(value, code, blend):
+    canvas = Size(61, 43)
+    boxes = tile_grid(canvas, Size(24, 22), 9)
+    sink = TileSink(1, canvas)
+    tiles = [torch.full((1, 3, b.height, b.width), value) for b in boxes]
+    fill([sink], tiles, canvas, boxes, blend)
+    assert sink.result().dtype == torch.uint16
+    assert torch.equal(sink.result().int(), torch.full((1, 43, 61, 3), code).int())
+
+
+def test_the_sum_of_rounded_tiles_is_at_most_65535_for_values_just_below_white():
+    canvas = Size(64, 40)
+    boxes = tile_grid(canvas, Size(22, 22), 10)
+    for value in (1.0, 1 - 2**-24, 1 - 2**-17, 0.99999, 1 - 1e-5):
+        sink = TileSink(1, canvas)
+        tile = torch.full((1, 3, 22, 22), value * 2 - 1, dtype=torch.float64)
+        fill([sink], [tile] * len(boxes), canvas, boxes, 10)
+        assert sink.result().int().min() > 65530
+
+
+def test_8_bits_are_rounded_once():
+    frame = torch.linspace(-1.1, 1.1, 2 * 3 * 5 * 7).view(2, 3, 5, 7)
+    sink = TileSink(2, Size(7, 5), bits=8)
+    sink.add(frame, Box(0, 0, 7, 5), 0)
+    expected = ((frame + 1) * 127.5).clamp(0, 255).round().byte().permute(0, 2, 3, 1)
+    assert torch.equal(sink.result(), expected)
+
+
+def test_8_bits_cannot_be_blended():
+    with pytest.raises(ValueError, match="16 bits"):
+        TileSink(1, Size(2, 2), bits=8).add(
+            torch.zeros(1, 3, 2, 2), Box(0, 0, 2, 2), 0, torch.full((2, 2), 9.0)
+        )
+
+
+def test_a_part_keeps_its_values():
+    part = torch.full((1, 3, 2, 2), 0.3).to(memory_format=torch.channels_last)
+    quantised(part, 255, torch.uint8)
+    assert torch.equal(part, torch.full((1, 3, 2, 2), 0.3))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_what_is_no_number_is_an_error_that_the_planner_understands(bad, dtype):
+    sink = TileSink(2, Size(4, 4))
+    part = torch.zeros(1, 3, 4, 4, dtype=dtype)
+    sink.add(part, Box(0, 0, 4, 4), 1)
+    sink.check()
+    part[0, 2, 3, 3] = bad
+    sink.add(part, Box(0, 0, 4, 4), 0)
+    sink.add(torch.zeros_like(part), Box(0, 0, 4, 4), 1)
+    with pytest.raises(NumericOverflow, match=str(dtype).removeprefix("torch.")) as caught:
+        sink.check()
+    assert isinstance(caught.value, CapacityError)
+    assert caught.value.hint
+
+
+def test_the_result_is_checked_too():
+    sink = TileSink(1, Size(1, 1))
+    sink.add(torch.full((1, 3, 1, 1), float("nan")), Box(0, 0, 1, 1), 0)
+    with pytest.raises(NumericOverflow):
+        sink.result()
+
+
+class FakeStreams:
+    """Streams that copy only when somebody waits for them, as late as a card may do it."""
+
+    def __init__(self) -> None:
+        self.pinned = 0
+        self.most_waiting = 0
+        self.waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def staging(self, size: int) -> torch.Tensor:
+        self.pinned += size
+        return LateTensor.make(self, size)
+
+
+class LateTensor(torch.Tensor):
+    """Pinned memory whose copies arrive when their event is waited for."""
+
+    streams: FakeStreams
+
+    @staticmethod
+    def make(streams: FakeStreams, size: int) -> torch.Tensor:
+        LateTensor.streams = streams
+        return torch.empty(size, dtype=torch.uint8).as_subclass(LateTensor)
+
+    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        assert non_blocking
+        LateTensor.streams.waiting.append((self.as_subclass(torch.Tensor), source))
+        return self
+
+
+class FakeStream:
+    def __init__(self, device: object) -> None:
+        self.waited = 0
+
+    def wait_stream(self, other: object) -> None:
+        self.waited += 1
+
+
+class FakeEvent:
+    def record(self, stream: FakeStream) -> None:
+        assert stream.waited, "the copy may begin before the part is computed"
+        streams = LateTensor.streams
+        streams.most_waiting = max(streams.most_waiting, len(streams.waiting))
+
+    def synchronize(self) -> None:
+        target, source = LateTensor.streams.waiting.pop(0)
+        target.copy_(source)
+
+
+@contextmanager
+def on_stream(stream: FakeStream) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> FakeStreams:
+    fake = FakeStreams()
+    monkeypatch.setattr(tile_canvas, "_pinned", fake.staging)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "stream", on_stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(
+        tile_canvas, "_way_from", lambda device, arrive: tile_canvas._CopyStream(device, arrive)
+    )
+    return fake
+
+
+@pytest.mark.parametrize("blend", [0, 6])
+def test_late_copies_give_the_same_canvas_and_two_are_under_way_at_most(streams, blend):
+    canvas = Size(50, 37)
+    boxes = tile_grid(canvas, Size(24, 20), 8)
+    tiles = [torch.rand(5, 3, b.height, b.width) * 2 - 1 for b in boxes]
+    late = TileSink(5, canvas)
+    fill([late], tiles, canvas, boxes, blend)
+    result = late.result()
+    direct = TileSink(5, canvas)
+    direct._way = tile_canvas._HereAlready(direct._arrive)
+    fill([direct], tiles, canvas, boxes, blend)
+    assert torch.equal(result.int(), direct.result().int())
+    assert streams.most_waiting == 2
+    assert not streams.waiting
+
+
+def test_pinned_memory_is_two_parts_however_many_come(streams):
+    sink = TileSink(40, Size(8, 6))
+    for start in range(0, 40, 4):
+        sink.add(torch.zeros(4, 3, 6, 8), Box(0, 0, 8, 6), start)
+    sink.result()
+    assert streams.pinned == 2 * 4 * 6 * 8 * 3 * 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_card_and_the_processor_agree(dtype):
+    torch.manual_seed(0)
+    canvas = Size(300, 200)
+    boxes = tile_grid(canvas, Size(128, 96), 20)
+    tiles = [(torch.rand(9, 3, b.height, b.width) * 2.2 - 1.1).to(dtype) for b in boxes]
+    here, there = TileSink(9, canvas), TileSink(9, canvas)
+    fill([here], tiles, canvas, boxes, 12)
+    fill([there], [tile.cuda() for tile in tiles], canvas, boxes, 12)
+    difference = (here.result().int() - there.result().int()).abs()
+    assert difference.max() <= 4  # a tie may be rounded the other way in each tile
+    bad = torch.full((1, 3, 2, 2), float("inf"), dtype=dtype, device="cuda")
+    sink = TileSink(1, Size(2, 2))
+    sink.add(bad, Box(0, 0, 2, 2), 0)
+    with pytest.raises(NumericOverflow):
+        sink.check()

@@ -1,0 +1,188 @@
+"""Buffers of a card without a card: two lazy queues, each as late or as early as it may be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from engine.ops.transfer import weight_buffers, weight_streaming
+from engine.ops.transfer.weight_buffers import CardBuffers
+from engine.ops.transfer.weight_streaming import WeightStream
+
+WIDTH = 6
+
+
+class Event:
+    """Done when the queue that recorded it has come so far."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.done = False
+
+    def synchronize(self) -> None:
+        while not self.done:
+            self.queue.step()
+
+
+class Queue:
+    """A stream: what it is told happens when it must, or (eager) as soon as it may."""
+
+    def __init__(self, *, eager: bool) -> None:
+        self.eager = eager
+        self.todo: deque[Event | Callable[[], object]] = deque()  # wait for it, or do it
+
+    def add(self, what: Event | Callable[[], object]) -> None:
+        self.todo.append(what)
+        if self.eager:
+            self.run()
+
+    do = wait_event = add
+
+    def wait_stream(self, _: Queue) -> None:
+        pass
+
+    def record_event(self) -> Event:
+        event = Event(self)
+        self.do(lambda: setattr(event, "done", True))
+        return event
+
+    def run(self) -> None:
+        """Go on until something else must happen first."""
+        while self.todo and not (isinstance(self.todo[0], Event) and not self.todo[0].done):
+            self.step()
+
+    def step(self) -> None:
+        """Do the next thing, whatever it takes elsewhere."""
+        what = self.todo[0]
+        if isinstance(what, Event):
+            what.synchronize()
+        else:
+            what()
+        self.todo.popleft()
+
+
+class Deferred(TorchDispatchMode):
+    """Copies inside are left to a queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self.queue = queue
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.ops.aten.copy_.default:
+            return func(*args, **(kwargs or {}))
+        self.queue.do(lambda: args[0].copy_(args[1]))
+        return args[0]
+
+
+class Card:
+    """What stream_buffers asks torch.cuda for."""
+
+    def __init__(self, *, early_copies: bool) -> None:
+        self.copies = Queue(eager=early_copies)
+        self.computing = Queue(eager=False)
+
+    def Stream(self, _: object) -> Queue:
+        return self.copies
+
+    def current_stream(self, _: object) -> Queue:
+        return self.computing
+
+    def stream(self, queue: Queue) -> Deferred:
+        return Deferred(queue)
+
+    def synchronize(self, _: object = None) -> None:
+        for queue in (self.computing, self.copies):
+            while queue.todo:
+                queue.step()
+                if self.copies.eager:
+                    self.copies.run()
+
+
+@pytest.fixture(params=["copies as early as they may be", "copies as late as they may be"])
+def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Card:
+    card = Card(early_copies="early" in request.param)
+    monkeypatch.setattr(weight_buffers, "_cuda", card)
+    for name in ("current_stream", "stream", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, getattr(card, name))
+    monkeypatch.setattr(weight_streaming, "HereBuffers", CardBuffers)
+    return card
+
+
+def chain(count: int) -> nn.ModuleList:
+    torch.manual_seed(4)
+    linears = [nn.Linear(WIDTH, WIDTH + index % 2, bias=False) for index in range(count)]
+    return nn.ModuleList(linears).requires_grad_(False)
+
+
+def issue(card: Card, stream: WeightStream, blocks: nn.ModuleList, found: list[Tensor]) -> None:
+    """One forward whose work is done later; what it reads is what lies there then."""
+    for index, block in enumerate(blocks):
+        with stream.block(index):
+            weight = block.weight
+            card.computing.do(lambda weight=weight: found.append(weight.clone()))
+
+
+@pytest.mark.parametrize("buffers", [1, 2, 3])
+@pytest.mark.parametrize("pinned", [0, 2, 5])
+@pytest.mark.parametrize("resident", [0, 2])
+def test_work_finds_its_weights_however_late_it_runs(
+    card: Card, buffers: int, pinned: int, resident: int
+) -> None:
+    wanted = [block.weight.clone() for block in chain(5)]
+    blocks = chain(5)
+    found: list[Tensor] = []
+    stream = WeightStream(
+        blocks, device="cpu", resident=resident, buffers=buffers, pin_bytes=pinned * 256
+    )
+    for _ in range(3):
+        issue(card, stream, blocks, found)
+    card.synchronize()
+    assert len(found) == 15
+    for index, weight in enumerate(found):
+        assert torch.equal(weight, wanted[index % 5])
+    stream.close()
+    for block, weight in zip(blocks, wanted, strict=True):
+        assert torch.equal(block.weight, weight)
+
+
+MISTAKES = {
+    "work does not wait for its copy": ("wait", lambda *_: None),
+    "a copy does not wait for the last work": ("release", lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_queues_would_show_a_mistake(
+    mistake: str, card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event is needed in one of the two orders."""
+    name, nothing = MISTAKES[mistake]
+    monkeypatch.setattr(CardBuffers, name, nothing)
+    wanted = [block.weight.clone() for block in chain(5)]
+    blocks = chain(5)
+    found: list[Tensor] = []
+    stream = WeightStream(blocks, device="cpu", resident=0, pin_bytes=10**6)
+    for slot in stream._buffers.slots:
+        slot.flat.zero_()
+    issue(card, stream, blocks, found)
+    card.synchronize()
+    right = all(torch.equal(weight, good) for weight, good in zip(found, wanted, strict=True))
+    early = card.copies.eager
+    assert right == (early == (name == "wait"))
+
+
+def test_the_host_runs_ahead(card: Card) -> None:
+    """Everything of a pinned forward is issued before any work is done."""
+    blocks = chain(5)
+    found: list[Tensor] = []
+    stream = WeightStream(blocks, device="cpu", resident=0, pin_bytes=10**6)
+    issue(card, stream, blocks, found)
+    assert found == []
+    assert len(card.computing.todo) > 5

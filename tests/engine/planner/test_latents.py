@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import WeightsMissing, WrongModel
+from engine.core.geometry import Size
+from engine.models.wan.latents.spaces import Guess, raw
+from engine.pipeline.sources import probe_source
+from engine.planner import latents
+from engine.planner.plan_job import plan_job
+from engine.planner.rates import Rates
+from engine.planner.request import Request
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import (
+    LatentPlan,
+    Notice,
+    Plan,
+    WeightsPlan,
+)
+from engine.settings.schema import JobSettings
+from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.plans import a_budget, a_media
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+
+
+@pytest.fixture(scope="module")
+def vae(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "wan.safetensors"
+    write_wan(path, tiny_wan_config())
+    return path
+
+
+def a_source(folder: Path, latent: Any = None, **changes: Any) -> MediaInfo:
+    write_latent(folder / "clip_00001_.latent", latent)
+    return probe_source(folder / "clip_00001_.latent", JobSettings(**changes))
+
+
+def planned(media: MediaInfo, vae: Path | None = None, budget: Any = None, **changes: Any) -> Plan:
+    settings = JobSettings(**{"model": "none", "latent_vae": str(vae or ""), **changes})
+    request = Request(media=media, settings=settings)
+    return plan_job(request, budget or a_budget(), Rates())
+
+
+def notice(plan: Plan, code: str) -> Notice | None:
+    return next((found for found in plan.notices if found.code == code), None)
+
+
+def test_films_have_no_plan_of_latents() -> None:
+    assert latents.choose(a_media(), JobSettings(), a_budget(), "cpu") is None
+
+
+def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) -> None:
+    plan = planned(a_source(tmp_path), vae)
+    assert plan.fits
+    assert plan.latent is not None
+    assert (plan.latent.model, plan.latent.vae.path) == ("wan21-vae", vae)
+    assert plan.latent.device == "cpu"
+    assert (plan.source_size, plan.frames, plan.picture.frame_rate) == (Size(40, 24), 9, 16)
+    assert plan.output.name == "clip_00001_decoded.mkv"
+    assert (plan.picture.codec, plan.picture.bit_depth) == ("hevc", 10)
+    assert planned(a_source(tmp_path), vae, model="lite").output.name == "clip_00001_x2.mkv"
+
+
+def test_a_picture_becomes_a_picture(tmp_path: Path, vae: Path) -> None:
+    plan = planned(a_source(tmp_path, a_latent(16, 1)), vae)
+    assert (plan.container, plan.output.name) == ("image", "clip_00001_decoded.png")
+    assert notice(plan, "latents-rate-assumed") is None
+
+
+@pytest.mark.parametrize("wanted", ["auto", "raw", "normalised"])
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_the_user_has_the_last_word_on_the_reading(
+    tmp_path: Path, vae: Path, wanted: str, is_raw: bool
+) -> None:
+    latent = raw(a_latent()) if is_raw else a_latent()
+    plan = planned(a_source(tmp_path, latent), vae, latents=wanted)
+    assert plan.latent is not None
+    looks = "raw" if is_raw else "normalised"
+    reading = looks if wanted == "auto" else wanted
+    assert plan.latent.normalised == (reading == "normalised")
+    other, guessed = notice(plan, "latents-look-other"), notice(plan, "latents-guessed")
+    assert (other is not None) == (reading != looks)
+    assert (guessed is not None) == (wanted == "auto")
+
+
+def test_without_a_sure_guess_raw_is_taken_and_said(
+    tmp_path: Path, vae: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    media = a_source(tmp_path)
+    head, _ = latents.examined(media.path)
+    unsure = Guess(reading="normalised", is_sure=False, evidence=-1.0)
+    monkeypatch.setattr(latents, "examined", lambda _: (head, unsure))
+    plan = planned(media, vae)
+    assert plan.latent is not None
+    assert not plan.latent.normalised
+    said = notice(plan, "latents-guessed")
+    assert said is not None
+    assert said.severity == "warning"
+
+
+def test_the_assumed_rate_is_said(tmp_path: Path, vae: Path) -> None:
+    said = notice(planned(a_source(tmp_path), vae), "latents-rate-assumed")
+    assert said is not None
+    assert "16 frames/s" in said.message
+    named = planned(a_source(tmp_path, latent_rate=24.0), vae, latent_rate=24.0)
+    assert notice(named, "latents-rate-assumed") is None
+
+
+def test_a_vae_that_is_not_here_is_a_refusal_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+    plan = planned(a_source(tmp_path, a_latent(48)))
+    assert not plan.fits
+    said = notice(plan, "weights-missing")
+    assert said is not None
+    assert said.params["files"].startswith("wan22-vae")
+    assert said.params["names"] in said.message
+
+
+def test_a_vae_of_the_users_must_be_there_and_belong_to_the_latents(
+    tmp_path: Path, vae: Path
+) -> None:
+    with pytest.raises(WeightsMissing):
+        planned(a_source(tmp_path), tmp_path / "none.safetensors")
+    with pytest.raises(WrongModel):
+        planned(a_source(tmp_path, a_latent(48)), vae)
+
+
+def test_a_disk_that_may_fill_is_said(tmp_path: Path, vae: Path) -> None:
+    plan = planned(a_source(tmp_path), vae, a_budget(free_jobs_bytes=40 * 24 * 9 * 6 - 1))
+    assert any("decoded film" in found.message for found in plan.notices)
+    plan = planned(a_source(tmp_path), vae, a_budget(free_jobs_bytes=40 * 24 * 9 * 6))
+    assert not any("decoded film" in found.message for found in plan.notices)
+
+
+def test_a_card_that_is_too_small_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+    media = a_source(tmp_path, a_latent(48, 2, 68, 120))  # 1920x1088
+    for vram, fits in ((1 << 30, False), (12 << 30, True)):
+        card = a_budget(cuda=True, vram_bytes=vram, capability=(8, 6))
+        plan = planned(media, None, card)
+        assert plan.latent is not None
+        assert (plan.latent.device, plan.latent.dtype) == ("cuda", "float16")
+        assert plan.latent.decode_tile is not None
+        assert (notice(plan, "plan-does-not-fit") is None) == fits
+        assert plan.stages[0].stage == "latents"
+
+
+def test_tiles_shrink_to_what_still_shows_something() -> None:
+    for model, least in (("wan21-vae", 256), ("wan22-vae", 392)):
+        plan: LatentPlan | None = LatentPlan(
+            vae=WeightsPlan(path=Path("vae")), model=model, normalised=False
+        )
+        seen = [None]
+        while plan is not None:
+            seen.append(plan.decode_tile)
+            last, plan = plan, latents.smaller(plan, Size(1920, 1088))
+        edges = [tile.width for tile in seen if tile is not None]
+        assert edges == sorted(edges, reverse=True)
+        assert edges[-1] >= least
+        assert edges[-1] - least < 64
+        assert latents.smaller(replace(last, decode_tile=Size(64, 64)), Size(1920, 1088)) is None
+
+
+def test_wider_numbers() -> None:
+    plan = LatentPlan(
+        vae=WeightsPlan(path=Path("vae")), model="wan21-vae", normalised=False, dtype="float16"
+    )
+    wide = latents.wider(plan)
+    assert wide is not None
+    assert wide.dtype == "float32"
+    assert latents.wider(wide) is None

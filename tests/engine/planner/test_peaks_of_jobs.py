@@ -1,0 +1,111 @@
+"""Predicted memory of whole jobs against what torch and the process really take."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.pipeline.stages.restore import Restore
+from engine.planner.peaks import ONE_THREAD, ram_bytes, stage_peaks
+from engine.protocol.plan import ModelPlan, Plan
+from engine.settings.schema import JobSettings
+from tests.helpers.figures import tell
+from tests.helpers.memory_plans import seedvr2_plan, wan_plan
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
+from tests.helpers.shot_jobs import plan_of, run
+from tests.helpers.stage_memory import StageMemory
+
+pytestmark = NEEDS_FFMPEG
+MIB = 2**20
+MOST = 1.10
+ONEDNN_BYTES = 4 * MIB  # that Lite is planned with; torch does not count them
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Jobs of these tests take one; others are to find as many as before."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def film_of(folder: Path, size: str, frames: int) -> Path:
+    path = folder / f"{size}.mkv"
+    source = f"testsrc2=size={size}:rate=25,trim=end_frame={frames},format=yuv420p"
+    ffmpeg("-f", "lavfi", "-i", source, "-c:v", "ffv1", path)
+    return path
+
+
+def job(folder: Path, size: str, frames: int, **settings: Any) -> Plan:
+    film = film_of(folder, size, frames)
+    wanted = {"model": "lite", "scale": 2, "codec": "ffv1", **settings}
+    return plan_of(film, folder / "out.mkv", JobSettings(**wanted))
+
+
+def with_model(plan: Plan, model: ModelPlan) -> Plan:
+    """The same job with another model, whose pictures are as large."""
+    return replace(plan, model=replace(model, threads=1))
+
+
+def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished planes are copied: what torch lent would be given back by another thread."""
+    run_as_before = Restore.run
+
+    def copied(self: Restore, *args: Any) -> Any:
+        planes, picture = run_as_before(self, *args)
+        return [tuple(np.array(plane) for plane in frame) for frame in planes], picture
+
+    monkeypatch.setattr(Restore, "run", copied)
+
+
+def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch takes in the thread that computes."""
+    in_numpy(monkeypatch)
+    gc.collect()
+    with StageMemory() as found:
+        run(plan, folder / "job")
+    peaks = stage_peaks(plan)
+    wanted = max(peaks[name].ram for name in ONE_THREAD if name in peaks)
+    wanted -= ONEDNN_BYTES if plan.model.model == "lite" else 0
+    ratio = wanted / found.peak_bytes
+    tell(f"\n{plan.model.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
+    assert 1 <= ratio <= MOST
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+def test_a_job_with_lite(tiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = job(tmp_path, "480x360", 9)
+    if tiled:
+        size = replace(plan.source_size, width=288)
+        plan = replace(plan, model=replace(plan.model, tile=size))
+    assert_predicted(plan, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_a_job_with_seedvr2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = with_model(job(tmp_path, "64x56", 29), seedvr2_plan())
+    plan = replace(plan, picture=replace(plan.picture, size=plan.model.tile))
+    assert_predicted(plan, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_a_job_with_wan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_predicted(with_model(job(tmp_path, "96x80", 29), wan_plan()), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["hevc", "ffv1"])
+def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> None:
+    plan = job(tmp_path, "640x360", 40, codec=codec)
+    ended = upscale(plan.source, tmp_path / "out.mkv", "--model", "lite", "--set", f"codec={codec}")
+    predicted = ram_bytes(plan)
+    ratio = predicted / ended.peak_bytes
+    tell(f"\n{codec}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
+    assert ended.peak_bytes <= predicted

@@ -1,0 +1,131 @@
+"""What is remembered of this machine's speed, and when it is forgotten."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.planner import rates
+from engine.planner.rates import (
+    Learned,
+    Rates,
+    keep,
+    learn,
+    load_rates,
+)
+
+KIND = "lite-x2-cpu-libx264"
+FULL = Rates(
+    jobs={KIND: Learned(factor=2.0, error=0.3, jobs=4)},
+    costs={"read": 0.02, "vae-float32": 12.0},
+    cards={"RTX 5090, 32 GB": {"vae-float16": 0.02}},
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("UPREEL_CACHE", str(tmp_path))
+
+
+def changed(tmp_path, **values):
+    file = tmp_path / "rates.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+def test_what_is_kept_comes_back(tmp_path):
+    keep(FULL)
+    assert load_rates() == FULL
+    assert [file.name for file in tmp_path.iterdir()] == ["rates.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "7",
+        '{"a": "fast"}',
+        '{"lite-x2-cpu-libx264": 1.3}',  # as the first version wrote it
+        '{"version": 2}',
+    ],
+)
+def test_a_damaged_or_old_file_is_no_rates_and_is_replaced(tmp_path, text):
+    (tmp_path / "rates.json").write_text(text)
+    assert load_rates() == Rates()
+    learn(KIND, predicted=100, measured=300)
+    assert load_rates().factor(KIND) == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"costs": {"read": "fast"}},
+        {"costs": {"read": -1}},
+        {"costs": {"read": float("nan")}},
+        {"costs": []},
+        {"cards": {"a": 1}},
+        {"jobs": {KIND: 1.0}},
+        {"jobs": {KIND: {"factor": 0, "error": 0, "jobs": 1}}},
+        {"machine": "Another processor, 64 threads"},
+        {"version": 3},
+    ],
+)
+def test_numbers_that_make_no_sense_and_another_machine_s_are_no_rates(tmp_path, values):
+    keep(FULL)
+    changed(tmp_path, **values)
+    assert load_rates() == Rates()
+
+
+def test_another_processor_is_another_machine(monkeypatch):
+    keep(FULL)
+    monkeypatch.setattr(rates.devices, "cpu_name", lambda: "Another processor")
+    assert load_rates() == Rates()
+
+
+def test_a_folder_that_cannot_be_written_to_stops_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("UPREEL_CACHE", str(tmp_path / "file"))
+    keep(FULL)
+    assert load_rates() == Rates()
+
+
+def test_the_first_job_counts_in_full_and_later_ones_half():
+    learn(KIND, predicted=100, measured=300)
+    assert load_rates().factor(KIND) == pytest.approx(3)
+    learn(KIND, predicted=100, measured=75)
+    assert load_rates().factor(KIND) == pytest.approx(1.5, rel=1e-3)
+    assert load_rates().jobs[KIND].jobs == 2
+
+
+def test_short_jobs_say_little():
+    learn(KIND, predicted=1, measured=4, fixed=3.9)
+    assert 0.9 < load_rates().factor(KIND) <= 1
+    learn(KIND, predicted=1, measured=0.5, fixed=1)  # less than what every job takes
+    assert load_rates().jobs[KIND].jobs == 1
+
+
+def test_the_band_follows_how_far_predictions_were_off():
+    learn(KIND, predicted=100, measured=100)
+    first = load_rates().jobs[KIND].error
+    for _ in range(5):
+        learn(KIND, predicted=100, measured=101)
+    steady = load_rates().jobs[KIND].error
+    learn(KIND, predicted=100, measured=250)
+    assert steady < first < load_rates().jobs[KIND].error
+
+
+def test_a_wild_job_does_not_make_wild_plans():
+    learn(KIND, predicted=1, measured=10**9)
+    assert load_rates().factor(KIND) == 20
+
+
+def test_another_encoder_is_alike_and_another_model_is_not():
+    learn(KIND, predicted=100, measured=200)
+    found = load_rates()
+    assert found.factor("lite-x2-cpu-libx265") == pytest.approx(2)
+    assert found.learned("lite-x2-cpu-libx265").error > found.learned(KIND).error
+    assert found.learned("lite-x4-cpu-libx264") is None
+    assert found.learned(KIND, "RTX 5090, 32 GB") is None

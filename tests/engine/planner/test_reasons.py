@@ -1,0 +1,160 @@
+"""Reasons of plans: true to their figures, readable for small and large cards, and translated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.formatting import plan_words
+from engine.core.geometry import Size
+from engine.hardware import gpu_table
+from engine.hardware.budget import Budget, pretended_budget
+from engine.planner.plan_job import bare_plan, plan_job
+from engine.planner.rates import Rates
+from engine.planner.request import Request
+from engine.protocol.plan import Notice, Plan, Reasons
+from engine.settings.schema import JobSettings, with_text
+from tests.helpers.plans import a_media
+
+GIB = 2**30
+HD = Size(960, 540)
+
+
+@pytest.fixture(autouse=True)
+def _no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+
+
+def a_machine(vram_gib: float, ram_gib: float = 24, name: str = "RTX 4090") -> Budget:
+    budget = pretended_budget(gpu_table.find(name), ram_bytes=round(ram_gib * GIB))
+    return replace(budget, vram_bytes=round(vram_gib * GIB))
+
+
+def planned(budget: Budget, size: Size = HD, **wanted: Any) -> Plan:
+    settings = JobSettings(**{"model": "seedvr2-3b", **wanted})
+    return plan_job(Request(media=a_media(size=size), settings=settings), budget, Rates())
+
+
+def reasons(plan: Plan) -> Reasons:
+    assert plan.reasons is not None
+    return plan.reasons
+
+
+def choice(plan: Plan, code: str) -> str:
+    return next((one.message for one in reasons(plan).choices if one.code == code), "")
+
+
+def refusal(plan: Plan) -> Notice:
+    return next(notice for notice in plan.notices if notice.code == "plan-does-not-fit")
+
+
+def test_a_large_card_is_short_of_nothing() -> None:
+    plan = planned(a_machine(80))
+    assert reasons(plan).limited_by == "nothing"
+    assert choice(plan, "blocks") == "The whole model stays on the card."
+    assert choice(plan, "encode") == "Frames are encoded whole."
+    assert choice(plan, "decode") == "Frames are decoded whole."
+    assert choice(plan, "clips") == "Clips of 81 frames, 8 of them shared with the next clip."
+    assert not any(one.code.startswith(("larger", "longer")) for one in reasons(plan).alternatives)
+
+
+@pytest.mark.parametrize("vram", [3, 6, 10, 22])
+def test_a_small_card_says_what_more_would_take(vram: int) -> None:
+    plan = planned(a_machine(vram))
+    found = reasons(plan)
+    assert found.limited_by == "video-memory"
+    assert f"{vram}.0 GB may be used" in found.message
+    more = [one for one in found.alternatives if one.device_bytes > plan.device_budget_bytes]
+    assert more
+    assert not any(one.fits for one in more)
+    for one in found.alternatives:
+        assert one.fits == (
+            one.device_bytes <= plan.device_budget_bytes and one.ram_bytes <= plan.budget_bytes
+        )
+
+
+def test_one_step_less_takes_less_and_more_time() -> None:
+    plan = planned(a_machine(10))
+    steps = {one.code: one for one in reasons(plan).alternatives}
+    assert {"shorter-clips", "smaller-decode-tiles", "smaller-encode-tiles"} <= set(steps)
+    for code in ("shorter-clips", "smaller-decode-tiles", "smaller-encode-tiles"):
+        assert steps[code].device_bytes <= plan.device_bytes
+        assert steps[code].seconds > plan.seconds
+        assert steps[code].fits
+
+
+def test_little_main_memory_is_what_decides() -> None:
+    plan = planned(a_machine(23, ram_gib=12))
+    assert choice(plan, "early").startswith("Tiles begin 24 frames early")
+    step = next(one for one in reasons(plan).alternatives if one.code == "tiles-that-remember")
+    assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
+    assert "of main memory" in plan_words(plan)
+    assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
+
+
+def test_what_the_user_chose_decides() -> None:
+    plan = planned(a_machine(80), clip_frames=81)
+    assert reasons(plan).limited_by == "settings"
+
+
+def test_all_of_it_is_said_on_the_command_line() -> None:
+    plan = planned(a_machine(10))
+    words, found = plan_words(plan), reasons(plan)
+    assert f"Why:       {found.message}" in words
+    assert all(one.message in words for one in (*found.choices, *found.alternatives))
+    assert words.count("\nInstead: ") == 1
+    assert "does not fit" in words
+
+
+def test_models_without_shots_have_reasons_too() -> None:
+    lite = planned(a_machine(10), model="lite")
+    assert choice(lite, "model") == "Lite for clean sources, 2 times as wide and high."
+    assert choice(lite, "tiles") == "Frames are redrawn whole."
+    wan = planned(a_machine(3), Size(1920, 1080), model="wan-2x")
+    assert choice(wan, "decode").startswith("Frames are decoded in ")
+    assert reasons(wan).limited_by == "video-memory"
+    assert choice(planned(a_machine(3), model="none"), "model").startswith("No model")
+
+
+@pytest.mark.parametrize(
+    ("vram", "wanted"),
+    [(2.2, {"height": 2160}), (1.0, {}), (5.0, {"height": 4320, "model": "seedvr2-7b"})],
+    ids=str,
+)
+def test_a_refusal_offers_what_fits(vram: float, wanted: dict[str, Any]) -> None:
+    budget = a_machine(vram)
+    found = refusal(planned(budget, Size(640, 360), **wanted))
+    assert found.hint
+    offers = found.params["offers"].split(";")
+    settings = JobSettings(**{"model": "seedvr2-3b", **wanted})
+    for offer in offers:
+        other = with_text(settings, offer.split(","))
+        request = Request(media=a_media(size=Size(640, 360)), settings=other)
+        plan = bare_plan(request, budget, Rates())
+        assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}
+    assert "model=lite" in offers
+
+
+def test_no_offer_is_made_where_nothing_fits() -> None:
+    found = refusal(planned(replace(a_machine(1, ram_gib=0.3)), Size(3840, 2160)))
+    assert "offers" not in found.params
+    assert found.hint
+
+
+def test_a_decoder_in_tiles_is_told() -> None:
+    plan = planned(a_machine(6), Size(1920, 1080))
+    assert plan.model.diffusion is not None
+    assert plan.model.diffusion.decodes_whole_tiles
+    assert "decoder-in-tiles" in {notice.code for notice in plan.notices}
+    assert choice(plan, "decode").endswith("each by itself, and blended.")
+
+
+def test_reasons_have_no_place_left_open() -> None:
+    for vram in (3, 10, 80):
+        found = reasons(planned(a_machine(vram)))
+        said = [found.message, *(one.message for one in (*found.choices, *found.alternatives))]
+        assert not any(re.search(r"[{}]|None|False|True", sentence) for sentence in said)

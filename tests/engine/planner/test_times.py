@@ -1,0 +1,137 @@
+"""Predicted times: more work takes longer, better cards are not slower, jobs correct them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.hardware.budget import pretended_budget
+from engine.hardware.gpu_table import cards
+from engine.planner import times
+from engine.planner.gpu_speed import card_of
+from engine.planner.plan_job import plan_job
+from engine.planner.rates import Rates, load_rates
+from engine.planner.request import Request
+from engine.settings.schema import JobSettings
+from tests.helpers.plans import a_budget, a_media
+
+GB = 10**9
+MODELS = ("lite", "seedvr2-3b", "seedvr2-7b", "wan-2x")
+
+
+def planned(model="lite", *, budget=None, rates=None, frames=250, **wanted):
+    settings = JobSettings(model=model, scale=2, **wanted)
+    request = Request(media=a_media(frame_count=frames), settings=settings)
+    return plan_job(request, budget or a_budget(), rates or Rates())
+
+
+@pytest.mark.parametrize("model", [*MODELS, "none"])
+@pytest.mark.parametrize("card", [None, cards()[0]], ids=["processor", "card"])
+def test_more_frames_take_longer(model, card):
+    budget = pretended_budget(card, ram_bytes=64 * GB)
+    found = [planned(model, budget=budget, frames=count).seconds for count in (100, 200, 5000)]
+    assert found == sorted(set(found))
+
+
+def test_work_is_told_apart_from_what_every_job_takes():
+    budget = a_budget()
+    one, two = (planned(frames=count) for count in (250, 500))
+    fixed = times.fixed_seconds(one, Rates())
+    assert two.seconds - fixed == pytest.approx(2 * (one.seconds - fixed))
+    assert one.seconds == pytest.approx(fixed + times.work_seconds(one, budget, Rates()))
+
+
+@pytest.mark.parametrize("card", [None, cards()[0]], ids=["processor", "card"])
+def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum(card):
+    plan = planned(budget=pretended_budget(card, ram_bytes=64 * GB, threads=4))
+    work = plan.seconds - times.fixed_seconds(plan, Rates())
+    each = [stage.seconds for stage in plan.stages]
+    assert max(each) <= work * (1 + 1e-9)
+    assert work <= sum(each) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_better_card_is_never_slower(model):
+    """The same work on every card, beside every card that is at least as good in everything."""
+    strong = pretended_budget(cards()[-1], ram_bytes=64 * GB)
+    job = planned(model, budget=strong).model
+    seconds = {
+        card: times.model_seconds(job, 100, replace(strong, card=card), Rates()) for card in cards()
+    }
+    limits = ("half_flops", "single_flops", "bandwidth", "link_bandwidth", "capability")
+    compared = 0
+    for one in cards():
+        for other in cards():
+            if all(getattr(one, name) >= getattr(other, name) for name in limits):
+                assert seconds[one] <= seconds[other], (one.title, other.title)
+                compared += one is not other
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    ("capability", "generation"),
+    [
+        (None, "turing"),
+        ((7, 0), "turing"),
+        ((8, 0), "turing"),
+        ((8, 6), "ampere"),
+        ((9, 0), "ada"),
+        ((12, 1), "blackwell"),
+    ],
+)
+def test_a_card_of_no_table_counts_as_the_middle_one_of_its_generation(capability, generation):
+    found = card_of(None, capability)
+    rates = [card.half_flops for card in cards() if card.generation == generation]
+    assert found.generation == generation
+    assert min(rates) < found.half_flops < max(rates)
+
+
+def test_streamed_weights_take_time_and_pinned_copies_less():
+    budget = pretended_budget(cards()[-1], ram_bytes=64 * GB)
+    model = planned("seedvr2-7b", budget=budget, clip_frames=5).model
+    all_there = replace(model, diffusion=replace(model.diffusion, blocks_on_device=None))
+    paged = replace(model, diffusion=replace(model.diffusion, blocks_on_device=0, pin_bytes=0))
+    pinned = replace(paged, diffusion=replace(paged.diffusion, pin_bytes=64 * GB))
+    found = [times.model_seconds(one, 100, budget, Rates()) for one in (all_there, pinned, paged)]
+    assert found == sorted(set(found))
+
+
+def test_what_the_speed_test_measured_counts_on_its_own_card_alone():
+    here, other = cards()[-1], cards()[0]
+    rates = Rates(cards={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})
+    on_card = pretended_budget(here, ram_bytes=64 * GB)
+    guessed, measured = (planned("seedvr2-3b", budget=on_card, rates=r) for r in (Rates(), rates))
+    assert measured.seconds != guessed.seconds
+    assert (guessed.is_measured, measured.is_measured) == (False, True)
+    assert measured.seconds_error / measured.seconds < guessed.seconds_error / guessed.seconds
+    elsewhere = pretended_budget(other, ram_bytes=64 * GB)
+    assert planned("seedvr2-3b", budget=elsewhere, rates=rates).is_measured is False
+
+
+def test_the_speed_test_makes_the_band_of_the_processor_narrower():
+    guessed, measured = planned(), planned(rates=Rates(costs={"lite-2-float32": 2.0}))
+    assert measured.seconds > guessed.seconds
+    assert not planned(rates=Rates(costs={"read": 0.02})).is_measured  # not what takes its time
+    assert (guessed.is_measured, measured.is_measured) == (False, True)
+    assert measured.seconds_error < guessed.seconds_error
+
+
+def test_finished_jobs_correct_the_prediction():
+    first = planned(frames=5000)
+    times.learn(first, 3 * first.seconds)
+    second = planned(frames=5000, rates=load_rates())
+    assert second.seconds == pytest.approx(3 * first.seconds, rel=0.03)
+    assert second.is_measured
+    assert second.seconds_error / second.seconds < first.seconds_error / first.seconds
+    for _ in range(6):
+        times.learn(first, first.seconds)
+    assert planned(frames=5000, rates=load_rates()).seconds < 1.1 * first.seconds
+
+
+def test_a_card_learns_for_itself():
+    budgets = [pretended_budget(card, ram_bytes=64 * GB) for card in (cards()[-1], cards()[0])]
+    first = planned("seedvr2-3b", budget=budgets[0], frames=5000)
+    times.learn(first, 2 * first.seconds)
+    known = [planned("seedvr2-3b", budget=one, rates=load_rates()) for one in budgets]
+    assert [plan.is_measured for plan in known] == [True, False]

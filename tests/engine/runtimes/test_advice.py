@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.downloads.transfer import Listener
+from engine.runtimes import advice as runtime_check
+from engine.runtimes import start
+from engine.runtimes.advice import Machine, advice, lines
+from engine.runtimes.catalogue import catalogue
+from engine.runtimes.store import RuntimeStore
+from tests.helpers import runtimes
+
+CARD = Machine(card="RTX 5070 Ti", driver="581.29", capability=(12, 0))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RuntimeStore:
+    wheel = runtimes.wheel(tmp_path / "published")
+    store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel)))
+    store.install(*store.recognise([wheel], Listener()), Listener())
+    return store
+
+
+@pytest.fixture(autouse=True)
+def _own_catalogue() -> Iterator[None]:
+    catalogue.cache_clear()
+    yield
+    catalogue.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("machine", "runtime", "words"),
+    [
+        (Machine(), "", "no NVIDIA card here"),
+        (CARD, "cu130", "CUDA 13.0 suits RTX 5070 Ti with driver 581.29"),
+        (Machine(card="RTX 5070", driver="566.14", capability=(12, 0)), "", "needs driver 580.0"),
+        (Machine(card="RTX 2060", driver="566.14", capability=(7, 5)), "cu126", "CUDA 12.6 suits"),
+        (Machine(card="GTX 1080", driver="581.29", capability=(6, 1)), "", "the processor does"),
+    ],
+)
+def test_what_suits_a_machine(machine: Machine, runtime: str, words: str) -> None:
+    found = advice(machine, catalogue())
+    assert found.runtime == runtime
+    assert words in found.text
+
+
+def test_the_doctor_says_which_torch_is_used_and_why(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = lines(CARD)
+    assert (line.state, line.message) == ("ok", start.current().why)
+    folder = store.folder_of("cu999")
+    used = start.Choice(why="It is chosen.", folder=folder, runtime="cu999")
+    monkeypatch.setattr(start, "_choice", used)
+    (line,) = lines(CARD)
+    assert line.state == "ok"
+    assert line.message == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
+    (folder / "torch/version.py").unlink()
+    (line,) = lines(CARD)
+    assert (line.state, "torch/version.py" in line.message) == ("problem", True)
+
+
+def test_the_doctor_says_why_a_chosen_one_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = start.Choice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", broken)
+    (line,) = lines(Machine())
+    assert (line.state, line.message) == ("warning", broken.why)
+    assert "runtime install cu130" in line.hint
+
+
+def test_a_packed_program_with_a_card_is_told_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    line = list(lines(CARD))[-1]
+    assert "suits RTX 5070 Ti" in line.message
+    assert "not in this build" in line.hint
+    assert runtime_check.advice(CARD, catalogue()).runtime == "cu130"

@@ -1,0 +1,199 @@
+"""Which torch a new process has: each test starts one, with a stand-in for the runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core import paths
+from engine.downloads.transfer import Listener
+from engine.runtimes import installation as folders
+from engine.runtimes import start
+from engine.runtimes.catalogue import catalogue
+from engine.runtimes.store import RuntimeStore
+from tests.helpers import runtimes
+
+ROOT = Path(__file__).parents[3]
+LOOK = """
+import json, sys
+import engine
+from engine.runtimes import start
+choice = start.current()
+found = {"why": choice.why, "runtime": choice.runtime, "fallback": choice.is_fallback}
+if {load}:
+    import torch
+    found["file"], found["version"] = torch.__file__, torch.__version__
+    found["loader"] = type(torch.__loader__).__name__
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeStore]:
+    wheel = runtimes.wheel(tmp_path / "published")
+    known = runtimes.catalogue(runtimes.runtime(wheel))
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
+    monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
+    store = RuntimeStore(known)
+    store.install(*store.recognise([wheel], Listener()), Listener())
+    catalogue.cache_clear()
+    yield store
+    catalogue.cache_clear()
+
+
+def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def look(*, load: bool = True, **environment: str) -> dict[str, Any]:
+    done = process(LOOK.replace("{load}", str(load)), **environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    assert "checkout" in look(load=False)["why"]
+    found = look(UPREEL_RUNTIME="installed")
+    assert found["version"] == runtimes.VERSION
+    assert Path(found["file"]).parents[1] == folder
+    assert found["loader"] == "SourceFileLoader", "others see the usual loader"
+    assert look(UPREEL_RUNTIME="cu999")["version"] == runtimes.VERSION
+    assert "asks for" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
+
+
+def test_a_packed_program_takes_the_chosen_one(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.delenv("UPREEL_RUNTIME", raising=False)
+    assert start.choice().folder is None
+    folder = store.use("cu999")
+    assert start.choice().folder == folder
+    store.use("")
+    assert start.choice() == start.Choice(why="No NVIDIA runtime is chosen.")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_packed", "follows"),
+    [
+        ("", True, True),
+        ("", False, False),
+        ("installed", False, True),
+        ("bundled", True, False),
+        ("cu999", True, False),
+    ],
+)
+def test_who_takes_the_chosen_one(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, is_packed: bool, follows: bool
+) -> None:
+    monkeypatch.setattr(sys, "frozen", is_packed, raising=False)
+    monkeypatch.setenv("UPREEL_RUNTIME", wanted)
+    assert start.follows_choice() is follows
+
+
+@pytest.mark.parametrize("name", ["torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST])
+@pytest.mark.parametrize("content", [None, "cut"])
+def test_what_is_not_whole_is_not_used(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
+) -> None:
+    path = store.use("cu999") / name
+    path.unlink() if content is None else path.write_text(content)
+    monkeypatch.setenv("UPREEL_RUNTIME", "installed")
+    choice = start.choice()
+    assert choice.folder is None
+    assert choice.is_fallback
+    assert ("not to its end" if name == folders.MANIFEST else name) in choice.why
+
+
+def test_a_broken_one_leaves_the_torch_of_the_program(store: RuntimeStore) -> None:
+    (store.use("cu999") / "torch/lib/c10.dll").unlink()
+    found = look(load=False, UPREEL_RUNTIME="installed")
+    assert found["fallback"]
+    assert found["runtime"] == "cu999"
+    assert "c10.dll" in found["why"]
+
+
+def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    module = folder / "torch/__init__.py"
+    length = module.stat().st_size
+    module.write_text("import no_such_library".ljust(length))
+    done = process("import engine; import torch", UPREEL_RUNTIME="installed")
+    assert "RuntimeBroken" in done.stderr
+    assert "Start Upreel again" not in done.stdout
+    assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
+    folders.forgive(folder)
+    assert not look(load=False, UPREEL_RUNTIME="installed")["fallback"]
+
+
+def test_one_that_ends_the_program_twice_is_not_tried_again(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    module = folder / "torch/__init__.py"
+    good = module.read_bytes()
+    module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
+    for _ in range(2):
+        assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3
+    assert "ended twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
+    module.write_bytes(good)
+    folders.forgive(folder)
+    assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION
+    assert not list(folder.glob(".loading-*"))
+
+
+def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    folders.begin_load(folder)
+    (folder / ".loading-999999999").touch()
+    assert folders.broken(folder) == "", "one crash, and this process is alive"
+    old = folder / f".loading-{os.getpid()}-99"
+    old.touch()
+    os.utime(old, (time.time() - 7200,) * 2)
+    assert "twice" in folders.broken(folder), "nobody loads for two hours"
+
+
+def test_one_of_another_build_is_not_used(
+    store: RuntimeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = store.use("cu999").name
+    other = runtimes.runtime(runtimes.wheel(tmp_path / "b", {"torch/__init__.py": ""}))
+    assert start.unusable(name, store.catalogue) == ""
+    assert "another version" in start.unusable(name, runtimes.catalogue(other))
+    assert "another version" in start.unusable(name, runtimes.catalogue())
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'])
+def test_a_damaged_choice_is_none(content: str) -> None:
+    paths.runtimes_folder().mkdir(parents=True)
+    (paths.runtimes_folder() / "chosen.json").write_text(content)
+    assert folders.chosen() == ""
+
+
+def test_processes_of_one_number_are_told_apart(store: RuntimeStore) -> None:
+    folder = store.use("cu999")
+    for earlier in (1, 2):  # had our number, as Windows gives it again
+        (folder / f".loading-{os.getpid()}-{earlier}").touch()
+    assert "ended twice" in folders.broken(folder)
+    folders.begin_load(folder)
+    folders.end_load(folder)
+    assert not list(folder.glob(".loading-*"))
+    folders.begin_load(folder)
+    assert folders.broken(folder) == ""

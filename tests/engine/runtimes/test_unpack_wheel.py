@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UnsafeArchive
+from engine.runtimes.unpack_wheel import needed_bytes, unpack
+
+
+def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members:
+            file.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../a.py",
+        "torch/../../a.py",
+        "/etc/a.py",
+        "C:/a.py",
+        "C:a.py",
+        "\\\\server\\share\\a.py",
+        "torch\\..\\a.py",
+        "torch/a.py:stream",
+        "torch/con.py",
+        "torch/NUL",
+        "torch/LPT1.txt",
+        "torch /a.py",
+        "torch./a.py",
+        "torch/a.py.",
+        "torch/a\x01.py",
+        "torch/" + "a" * 250,
+    ],
+)
+def test_bad_names_refuse_the_whole_archive(tmp_path: Path, name: str) -> None:
+    wheel = archive(tmp_path / "w.whl", ("torch/__init__.py", b"1"), (name, b"2"))
+    with pytest.raises(UnsafeArchive):
+        unpack(wheel, tmp_path / "out")
+    assert not (tmp_path / "out").exists(), "nothing is written before all names were seen"
+
+
+def test_links_are_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("torch/link")
+    link.create_system = 3
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with pytest.raises(UnsafeArchive, match="no plain file"):
+        unpack(archive(tmp_path / "w.whl", (link, b"/etc/passwd")), tmp_path / "out")
+
+
+def test_names_that_are_one_on_windows_are_refused(tmp_path: Path) -> None:
+    wheel = archive(tmp_path / "w.whl", ("torch/a.py", b"1"), ("torch/A.py", b"2"))
+    with pytest.raises(UnsafeArchive, match="twice"):
+        unpack(wheel, tmp_path / "out")
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(50_000_000)))
+    assert wheel.stat().st_size < 100_000
+    with pytest.raises(UnsafeArchive, match="far more"):
+        needed_bytes([wheel])
+
+
+def test_a_member_that_says_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
+    wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(100_000)))
+    lie = wheel.read_bytes().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    wheel.write_bytes(lie)
+    with pytest.raises(UnsafeArchive, match="damaged"):
+        unpack(wheel, tmp_path / "out")
+    assert (tmp_path / "out/torch/a.bin").stat().st_size <= 10
+
+
+@pytest.mark.parametrize("keep", [0, 30, 100])
+def test_a_cut_archive_is_refused(tmp_path: Path, keep: int) -> None:
+    wheel = archive(tmp_path / "w.whl", ("torch/a.py", b"1" * 1000))
+    wheel.write_bytes(wheel.read_bytes()[:keep])
+    with pytest.raises(UnsafeArchive):
+        unpack(wheel, tmp_path / "out")
+
+
+def test_packages_of_the_data_folder_come_to_the_others(tmp_path: Path) -> None:
+    wheel = archive(
+        tmp_path / "w.whl",
+        ("torch-1.data/purelib/functorch/__init__.py", b"1"),
+        ("torch-1.data/scripts/torchrun", b"2"),
+        ("torch-1.data/headers/a.h", b"3"),
+    )
+    assert unpack(wheel, tmp_path / "out") == {"functorch/__init__.py": 1}
+    assert (tmp_path / "out/functorch/__init__.py").read_bytes() == b"1"

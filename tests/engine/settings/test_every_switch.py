@@ -1,0 +1,348 @@
+"""Every line of the registry does something: each is turned over, and something else happens.
+
+That results stay the same is for the tests of the models; that it is faster for the benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from engine.models.seedvr2.dit import chunking
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.vae import fast_resample, split_decode
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae.context import Flow
+from engine.models.video_vae.runner import FastForm, Parts
+from engine.ops.attention import single_head
+from engine.ops.kernels import group_norm, heads, token_rows
+from engine.ops.linear.matmul import onednn_serves
+from engine.ops.precision import arithmetic_of, exact_arithmetic
+from engine.ops.torch_flags import current, using
+from engine.ops.transfer import pinned, tile_canvas, weight_streaming
+from engine.ops.transfer.weight_streaming import WeightStream
+from engine.runtimes import environment
+from engine.settings.optimisations import (
+    DitSwitches,
+    Entry,
+    RunSwitches,
+    VaeSwitches,
+    choices,
+    switches,
+)
+from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+
+CARD = torch.device("cuda", 0)
+Look = Callable[["Case"], object]
+
+
+class Case:
+    """What a look may use: models that are made once, and pytest's way to put things back."""
+
+    def __init__(self, vae: SeedVr2Vae, dit: SeedVr2Dit) -> None:
+        self.vae, self.dit = vae, dit
+        self.usual: dict[str, object] = {}  # what happens in a model with the usual switches
+        self.patch = pytest.MonkeyPatch()
+
+    @contextmanager
+    def small_chunks(self) -> Iterator[None]:
+        """Inside, what goes in chunks does so for tiny models."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fast_resample, "_PHASE_BYTES", 1)
+            patch.setattr(chunking, "_CHUNK_BYTES", {"cpu": 1})
+            patch.setattr(chunking, "_LEAST_ROWS", 64)
+            yield
+
+
+class Trace(TorchDispatchMode):
+    """What operators are called, on which shapes and layouts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        shapes = [(tuple(x.shape), x.stride()) for x in args if isinstance(x, Tensor)]
+        self.calls.append((str(func), shapes))
+        return func(*args, **(kwargs or {}))
+
+
+def _vae_calls(**changes: Any) -> Look:
+    """What happens in the VAE on a picture, and on a clip of two slices."""
+
+    def look(case: Case) -> object:
+        fast = FastVae(
+            case.vae.config,
+            case.vae.state_dict(),
+            switches=replace(VaeSwitches(), **changes),
+            dtype=torch.float64,
+        )
+        fast.enable_slicing(4)
+        with case.small_chunks(), Trace() as trace, _kernels_asked_for(trace):
+            for frames in (1, 9):
+                mean = fast.moments(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
+                fast.decode(mean)
+        return trace.calls
+
+    return look
+
+
+def _dit_calls(**changes: Any) -> Look:
+    """What happens in the transformer on the same clip twice."""
+    dtype = torch.float32 if "onednn_products" in changes else torch.float64
+
+    def look(case: Case) -> object:
+        switches = replace(DitSwitches(attention="math"), **changes)
+        with case.small_chunks():
+            with torch.device("meta"):
+                fast = FastDit(case.dit.config, switches)
+            state = {key: x.to(dtype) for key, x in case.dit.state_dict().items()}
+            fast.load_state_dict(state, assign=True)
+            fast.requires_grad_(False)
+            with Trace() as trace, _kernels_asked_for(trace):
+                fast.finish_loading()
+                for _ in range(2):
+                    inputs = random_inputs(case.dit.config, (5, 24, 44), text=3)
+                    fast(*(x.to(dtype) for x in inputs), 1000.0)
+        return trace.calls
+
+    return look
+
+
+@contextmanager
+def _kernels_asked_for(trace: Trace) -> Iterator[None]:
+    """Whether anybody asks for kernels counts as a call; on a processor there are none."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (group_norm, token_rows, heads):
+            patch.setattr(module, "find", lambda *_: trace.calls.append("kernel asked for"))
+        yield
+
+
+def _wide_attention(chunked: bool) -> Look:
+    """What attention does off the processor, for a card whose kernels end at narrower heads."""
+
+    def look(case: Case) -> object:
+        q = torch.empty(1, 12, 8, device="meta")
+        case.patch.setattr(single_head, "_memory_efficient", lambda *_: False)
+        with Trace() as trace:
+            single_head.attend_single_head(q, q, q, chunked=chunked)
+        return trace.calls
+
+    return look
+
+
+def _flags_of(switches: RunSwitches) -> Look:
+    def look(case: Case) -> object:
+        before = _flags()
+        with arithmetic_of(switches):
+            inside = _flags()
+            with exact_arithmetic():
+                assert _flags() == inside
+        assert _flags() == before, "what holds for the process is put back"
+        return inside
+
+    return look
+
+
+def _flags() -> tuple[object, ...]:
+    cudnn: Any = torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
+    return cudnn.benchmark, cudnn.allow_tf32, matmul.fp32_precision, matmul.allow_fp16_accumulation
+
+
+def _fp16_sums(model: str, on: bool) -> Look:
+    """Whether matrix products may add up in half precision while the model works."""
+
+    def look(case: Case) -> object:
+        seen: list[object] = []
+
+        def note(*_: object) -> None:
+            seen.append(torch.backends.cuda.matmul.allow_fp16_accumulation)
+
+        if model == "vae":
+            chosen = VaeSwitches(fp16_accumulation=on)
+            fast = FastVae(case.vae.config, case.vae.state_dict(), switches=chosen)
+            fast.trace = note
+            fast.moments(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
+        else:
+            with torch.device("meta"):
+                dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
+            dit.load_state_dict(case.dit.state_dict(), assign=True)
+            dit.between = note
+            dit(*random_inputs(case.dit.config, (1, 2, 2), text=1), 1000.0)
+        assert not torch.backends.cuda.matmul.allow_fp16_accumulation
+        return set(seen)
+
+    return look
+
+
+class _Empty(FastForm[Flow, Any]):
+    """A form without parts."""
+
+    flow_type = Flow
+
+    def build_parts(self, weights: object) -> Parts[Flow]:
+        return {"encode": [], "decode": []}
+
+
+def _graphs(on: bool) -> Look:
+    def look(case: Case) -> object:
+        chosen = VaeSwitches(cuda_graph=on)
+        return sorted(_Empty(tiny_config(), {}, device="cuda", switches=chosen)._graphs)
+
+    return look
+
+
+def _dit_steps(on: bool) -> Look:
+    def look(case: Case) -> object:
+        return type(FastDit(tiny_dit_config("3b"), DitSwitches(compile=on))._tools.steps)
+
+    return look
+
+
+def _pinned(on: bool) -> Look:
+    """What is asked of CUDA and of torch by everybody who keeps something for a card."""
+
+    def look(case: Case) -> object:
+        asked: list[object] = []
+        empty = torch.empty
+
+        def make(*sizes: Any, **options: Any) -> Tensor:
+            asked.append(options.pop("pin_memory", False))
+            return empty(*sizes, **options)
+
+        with pytest.MonkeyPatch.context() as patch, using(RunSwitches(pinned_transfers=on)):
+            patch.setattr(pinned, "_register", lambda *_: asked.append("register"))
+            patch.setattr(torch, "empty", make)
+            pinned.HostBytes(8, CARD)
+            tile_canvas._pinned(8)
+            asked.append(pinned.pins(CARD))
+            assert not pinned.pins(torch.device("cpu"))
+        assert split_decode.pins is pinned.pins
+        return asked
+
+    return look
+
+
+def _leaves(on: bool) -> Look:
+    def look(case: Case) -> object:
+        case.patch.setattr(tile_canvas, "_CopyStream", lambda *_: "beside the computing")
+        with using(RunSwitches(copy_stream=on)):
+            way = tile_canvas._way_from(CARD, lambda *_: None)
+            assert isinstance(
+                tile_canvas._way_from(torch.device("cpu"), lambda *_: None),
+                tile_canvas._HereAlready,
+            )
+        return way if isinstance(way, str) else type(way)
+
+    return look
+
+
+def _streams(on: bool) -> Look:
+    """Which buffers a stream of weights to a card takes."""
+
+    def look(case: Case) -> object:
+        taken: list[str] = []
+
+        def kind(name: str) -> Any:
+            def make(*_: object) -> Any:
+                taken.append(name)
+                raise InterruptedError
+
+            return make
+
+        for name in ("CardBuffers", "HereBuffers"):
+            case.patch.setattr(weight_streaming, name, kind(name))
+        with using(RunSwitches(weights_stream=on)), pytest.raises(InterruptedError):
+            WeightStream([nn.Linear(2, 2)], device=CARD, resident=0)
+        return taken
+
+    return look
+
+
+def _variables(switches: RunSwitches) -> Look:
+    return lambda _: dict(environment.variables_of(switches))
+
+
+# Line of the registry -> a look with its usual value, and one with another.
+_LOOKS: dict[str, tuple[Look, Look]] = {
+    "vae.fp16_accumulation": (_fp16_sums("vae", False), _fp16_sums("vae", True)),
+    "vae.cuda_graph": (_graphs(False), _graphs(True)),
+    "vae.convolution": (_vae_calls(convolution="2d"), _vae_calls(convolution="3d")),
+    "vae.image_mode": (
+        _vae_calls(first_frame_fold=False),
+        _vae_calls(first_frame_fold=False, image_mode=False),
+    ),
+    "vae.chunked_attention": (_wide_attention(True), _wide_attention(False)),
+    "dit.onednn_products": (
+        _dit_calls(onednn_products=True),
+        _dit_calls(onednn_products=False),
+    ),
+    "dit.fp16_accumulation": (_fp16_sums("dit", False), _fp16_sums("dit", True)),
+    "dit.compile": (_dit_steps(False), _dit_steps(True)),
+    "run.cudnn_benchmark": (
+        _flags_of(RunSwitches()),
+        _flags_of(RunSwitches(cudnn_benchmark=False)),
+    ),
+    "run.tf32": (_flags_of(RunSwitches()), _flags_of(RunSwitches(tf32=True))),
+    "run.pinned_transfers": (_pinned(True), _pinned(False)),
+    "run.copy_stream": (_leaves(True), _leaves(False)),
+    "run.weights_stream": (_streams(True), _streams(False)),
+    "run.passive_threads": (
+        _variables(RunSwitches()),
+        _variables(RunSwitches(passive_threads=False)),
+    ),
+    "run.allocator": (_variables(RunSwitches()), _variables(RunSwitches(allocator="async"))),
+}
+_MODELS = {"vae": _vae_calls, "dit": _dit_calls}
+LINES = [*switches(), *(entry for entry in choices() if not entry.setting)]
+
+
+@pytest.fixture(scope="module")
+def models() -> Case:
+    onednn_serves(torch.empty(0))  # a first call finds out, once
+    made = Case(tiny_vae(), random_dit(tiny_dit_config("7b")))
+    made.usual = {group: calls()(made) for group, calls in _MODELS.items()}
+    return made
+
+
+@pytest.fixture
+def case(models: Case) -> Iterator[Case]:
+    yield models
+    models.patch.undo()
+
+
+@pytest.mark.parametrize("entry", LINES, ids=lambda entry: entry.key)
+def test_turned_over_something_else_happens(entry: Entry, case: Case) -> None:
+    looks = _LOOKS.get(entry.key)
+    if looks is None:
+        calls = _MODELS[entry.group]
+        turned_over = not getattr(entry, "default", False)
+        assert calls(**{entry.name: turned_over})(case) != case.usual[entry.group]
+        return
+    usual, other = looks
+    assert other(case) != usual(case)
+
+
+@pytest.mark.parametrize("calls", [_vae_calls, _dit_calls])
+def test_the_same_switches_do_the_same(calls: Callable[[], Look], case: Case) -> None:
+    """Or a difference would say nothing."""
+    assert calls()(case) == calls()(case)
+
+
+def test_switches_of_the_machine_are_put_back_after_an_error() -> None:
+    before = current()
+    with pytest.raises(InterruptedError), arithmetic_of(RunSwitches(tf32=True)):
+        assert current().tf32
+        raise InterruptedError
+    assert current() is before

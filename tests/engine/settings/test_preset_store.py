@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import EngineError, OutputUnwritable, SettingsError
+from engine.settings import preset_store
+from engine.settings.presets import applied, matching
+from engine.settings.schema import JobSettings
+
+CHOSEN = JobSettings(model="seedvr2-3b", height=2160, crf=20, segment_seconds=2.5, shots="off")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "data"))
+    return tmp_path / "data" / "presets"
+
+
+def test_what_is_saved_comes_back() -> None:
+    made = preset_store.save("  Anime, 4K ", CHOSEN)
+    assert (made.name, made.title, made.is_own) == ("anime-4k", "Anime, 4K", True)
+    found, failures = preset_store.load_all()
+    assert (found, failures) == ((made,), ())
+    assert applied(made, JobSettings(crf=1)) == CHOSEN
+    assert matching(found, CHOSEN) == made
+
+
+def test_nothing_of_one_film_and_no_path_is_kept(own_folder: Path) -> None:
+    settings = JobSettings(
+        start="1:00", stop="2:00", overwrite=True, accept_damaged=True, dit="/home/me/x.gguf"
+    )
+    made = preset_store.save("Mine", settings)
+    assert not {"start", "stop", "overwrite", "accept_damaged", "dit"} & set(made.changes)
+    assert "home" not in (own_folder / "mine.toml").read_text(encoding="utf-8")
+
+
+def test_nothing_is_replaced_silently() -> None:
+    preset_store.save("Mine", CHOSEN)
+    for title in ("Mine", "mine", " MINE!"):
+        with pytest.raises(SettingsError, match="already"):
+            preset_store.save(title, JobSettings())
+    ((kept,), _) = preset_store.load_all()
+    assert kept.changes["crf"] == 20
+
+
+@pytest.mark.parametrize("title", ["Best", "fast", "Balanced."])
+def test_names_of_the_programs_own_are_taken(title: str) -> None:
+    with pytest.raises(SettingsError, match="already"):
+        preset_store.save(title, CHOSEN)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Alte Filme (VHS)", "alte-filme-vhs"),
+        ("老电影", "老电影"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("CON", "preset-con"),
+        ("com1", "preset-com1"),
+        ("a" * 200, "a" * 60),
+    ],
+)
+def test_names_are_names_of_files_everywhere(title: str, name: str, own_folder: Path) -> None:
+    assert preset_store.save(title, CHOSEN).name == name
+    assert [path.name for path in own_folder.iterdir()] == [f"{name}.toml"]
+
+
+@pytest.mark.parametrize("title", ["", "   ", "!?"])
+def test_a_title_has_letters(title: str) -> None:
+    with pytest.raises(SettingsError):
+        preset_store.save(title, CHOSEN)
+
+
+def test_a_preset_goes_to_a_file_and_comes_back_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = preset_store.save("Mine", CHOSEN)
+    preset_store.export(made, tmp_path / "given.toml")
+    with pytest.raises(SettingsError, match="already"):
+        preset_store.take(tmp_path / "given.toml")
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "other"))
+    assert preset_store.take(tmp_path / "given.toml") == made
+
+
+BAD = {
+    "no toml": "title = ",
+    "empty": "",
+    "a list": "title = 'x'\nsettings = [1]",
+    "no settings": "title = 'x'",
+    "no title": "[settings]\ncrf = 1",
+    "an odd title": "title = 5\n[settings]\ncrf = 1",
+    "a title that moves the cursor": 'title = "a\\u001b[2J"\n[settings]\ncrf = 1',
+    "an unknown setting": "title = 'x'\n[settings]\nbeauty = 1",
+    "an impossible value": "title = 'x'\n[settings]\ncrf = 99",
+    "a wrong type": "title = 'x'\n[settings]\ncrf = 'much'",
+    "a list for a value": "title = 'x'\n[settings]\ncodec = ['h264']",
+    "far too long": "title = 'x'\n[settings]\ncrf = 1\n" + "#" * 200_000,
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_a_bad_file_is_left_out_and_told(text: str, own_folder: Path) -> None:
+    good = preset_store.save("Good", CHOSEN)
+    (own_folder / "bad.toml").write_text(text, encoding="utf-8")
+    found, failures = preset_store.load_all()
+    assert found == (good,)
+    assert len(failures) == 1
+    with pytest.raises(SettingsError):
+        preset_store.take(own_folder / "bad.toml")
+
+
+def test_bytes_that_are_no_text_are_no_preset(own_folder: Path) -> None:
+    own_folder.mkdir(parents=True)
+    (own_folder / "bad.toml").write_bytes(b"\xff\xfe\x00")
+    assert len(preset_store.load_all()[1]) == 1
+
+
+def test_removing_is_for_ones_own() -> None:
+    preset_store.save("Mine", CHOSEN)
+    preset_store.remove("mine")
+    assert preset_store.load_all() == ((), ())
+    for name in ("mine", "best", "../settings", ""):
+        with pytest.raises(SettingsError):
+            preset_store.remove(name)
+
+
+def test_a_file_that_is_not_there_cannot_be_taken(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"gone\.toml"):
+        preset_store.take(tmp_path / "gone.toml")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="rights are others' there")
+def test_a_folder_that_cannot_be_written_is_said(own_folder: Path) -> None:
+    own_folder.mkdir(parents=True)
+    own_folder.chmod(0o500)
+    with pytest.raises(OutputUnwritable):
+        preset_store.save("Mine", CHOSEN)
+    own_folder.chmod(0o700)
+
+
+def test_a_disk_that_refuses_is_said_and_leaves_nothing(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    own_folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EngineError, match=r"mine\.toml cannot be written"):
+        preset_store.save("Mine", CHOSEN)
+    assert list(own_folder.iterdir()) == []

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.verify.frame_order import (
+    Edit,
+    Order,
+    Window,
+    edits,
+    with_frozen,
+)
+from engine.verify.freeze import Steps
+from engine.verify.thumbnails import Grey, area_mean, likeness
+
+CELLS = (9, 16)
+
+
+def film(count: int, speed: float) -> list[Grey]:
+    """A smooth picture that moves by `speed` cells a frame."""
+    y, x = np.mgrid[: CELLS[0], : CELLS[1]].astype(np.float64)
+    frames = [
+        0.5 + 0.2 * np.sin((x + speed * n) / 2.3) + 0.2 * np.cos((y - speed * n) / 1.7 + x / 5)
+        for n in range(count)
+    ]
+    return [frame.astype(np.float32) for frame in frames]
+
+
+def found(source: list[Grey], shows: list[int], noise: float = 0.2 / 255) -> list[Edit]:
+    random = np.random.default_rng(3)
+    window, order = Window(iter(source), source[0].size), Order()
+    for shown in shows:
+        picture = source[shown] + random.normal(0, noise, CELLS).astype(np.float32)
+        order.add(picture, *window.advance())
+    window.drain()
+    return edits(order.shown(window.count), window.count, window.changes, order.noise)
+
+
+def places(source: list[Grey], shows: list[int]) -> list[tuple[str, int, int]]:
+    return [(edit.kind, edit.frame, edit.count) for edit in found(source, shows)]
+
+
+@pytest.mark.parametrize("speed", [2.0, 0.3, 0.03])
+def test_each_edit_is_found_at_fast_and_at_slow_motion(speed: float) -> None:
+    source, every = film(120, speed), list(range(120))
+    assert places(source, every) == []
+    assert places(source, every[:60] + every[61:]) == [("missing", 60, 1)]
+    assert places(source, every[:60] + every[72:]) == [("missing", 60, 12)]
+    assert places(source, every[:61] + every[60:]) == [("doubled", 60, 1)]
+    assert places(source, [*every[:61], 60, 60, *every[61:]]) == [("doubled", 60, 2)]
+    assert places(source, every[1:]) == [("missing", 0, 1)]
+    assert places(source, every[:-2]) == [("missing", 118, 2)]
+    both = [*every[:31], *every[30:80], *every[81:]]
+    assert places(source, both) == [("doubled", 30, 1), ("missing", 80, 1)]
+
+
+def test_still_film_has_no_edits_but_those_that_the_count_demands() -> None:
+    source, every = film(60, 0.0), list(range(60))
+    assert places(source, every) == []
+    assert places(source, [0] * 60) == []
+    short = found(source, every[:-1])
+    assert [(edit.kind, edit.count, edit.clear) for edit in short] == [("missing", 1, False)]
+
+
+def test_frames_that_the_source_does_not_have_are_extra() -> None:
+    source = film(30, 1.0)
+    shows = [*range(30), *[29] * 40]
+    kinds = places(source, shows)
+    assert sum(count for kind, _, count in kinds if kind in ("extra", "doubled")) == 40
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 59), st.integers(1, 20))
+def test_any_gap_is_named_where_it_is(start: int, count: int) -> None:
+    source, every = film(60, 0.7), list(range(60))
+    shows = every[:start] + every[start + count :]
+    if not shows:
+        return
+    assert places(source, shows) == [("missing", start, min(count, 60 - start))]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 12), st.integers(1, 12))
+def test_area_mean_keeps_the_mean_and_does_not_depend_on_the_enlargement(
+    height: int, width: int, rows: int, columns: int
+) -> None:
+    plane = np.random.default_rng(height * 100 + width).integers(0, 256, (height, width), np.uint8)
+    rows, columns = min(rows, height), min(columns, width)
+    mean = area_mean(plane, rows, columns)
+    assert mean.shape == (rows, columns)
+    if height <= 3 * rows and width <= 3 * columns:  # no boxes: exact
+        assert mean.mean() == pytest.approx(plane.mean(), abs=1e-6)
+        large = np.repeat(np.repeat(plane, 2, axis=0), 2, axis=1)
+        assert np.abs(area_mean(large, rows, columns) - mean).max() < 1e-6
+
+
+def test_area_mean_of_deep_planes_does_not_overflow() -> None:
+    plane = np.full((2000, 900), 65535, np.uint16)
+    assert np.abs(area_mean(plane, 3, 5) - 65535).max() < 1e-3
+
+
+def test_likeness_is_one_for_equal_and_low_for_other_pictures() -> None:
+    pictures = film(40, 1.0)
+    assert likeness(pictures[0], pictures[0]) == pytest.approx(1.0, abs=1e-5)
+    assert likeness(pictures[0], pictures[0] + np.float32(0.004)) > 0.99
+    assert likeness(pictures[0], 1 - pictures[0]) < 0.3
+
+
+def frozen(source: list[Grey], shows: list[int], noise: float) -> list[int]:
+    """As the comparison feeds it, with an error that stays the same for the whole film."""
+    random = np.random.default_rng(5)
+    usual = random.normal(0, 3 / 255, CELLS).astype(np.float32)
+    steps = Steps()
+    for number, shown in enumerate(shows):
+        picture = source[shown] + usual + random.normal(0, noise, CELLS).astype(np.float32)
+        steps.add(source[number].ravel(), source[max(0, number - 1)].ravel(), picture)
+    return steps.frozen()
+
+
+def test_frozen_frame_is_found_where_the_result_differs_more_than_neighbours_do() -> None:
+    source, every = film(60, 0.05), list(range(60))
+    shows = [*every[:30], 29, *every[31:]]
+    assert frozen(source, shows, 0.1 / 255) == [30]
+    assert frozen(source, every, 0.1 / 255) == []
+    assert frozen(source, shows, 20 / 255) == []  # noise hides it; nothing is invented
+    assert frozen(film(60, 0.0), shows, 0.0) == []
+    assert frozen(source[:4], every[:4], 0.1 / 255) == []
+
+
+def test_frozen_frame_is_told_once() -> None:
+    shown = list(range(20))
+    assert with_frozen([], [5], shown) == [
+        Edit(kind="doubled", frame=4, shown_at=5),
+        Edit(kind="missing", frame=5, shown_at=6),
+    ]
+    known = [Edit(kind="doubled", frame=4, shown_at=5)]
+    assert with_frozen(known, [5], shown) == known

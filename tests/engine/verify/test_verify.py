@@ -1,0 +1,432 @@
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import Cancelled, SourceMissing
+from engine.core.geometry import Size
+from engine.protocol.media import ColourTags
+from engine.protocol.plan import PassPlan, Plan
+from engine.protocol.report import Report
+from engine.verify.verify import verify
+from engine.video.read.probe import probe
+from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
+from tests.helpers.damage import make_result
+from tests.helpers.fakes import make_plan
+
+FRAMES = 45
+ALL = list(range(FRAMES))
+HD = {"matrix": "bt709", "range": "tv", "primaries": "bt709", "transfer": "bt709"}
+MKV = {"subtitles": ("subrip", "ass"), "attachments": {"font.ttf": b"abc"}}
+MP4 = {"subtitles": ("mov_text",)}
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("clips")
+    return {
+        suffix: make_clip(
+            folder / f"source{suffix}",
+            frames=FRAMES,
+            audio_tracks=2,
+            chapters=2,
+            metadata={"title": "A film"},
+            tags=HD,
+            **more,
+        )
+        for suffix, more in ((".mkv", MKV), (".mp4", MP4))
+    }
+
+
+@pytest.fixture(params=[".mkv", ".mp4"])
+def source(request: pytest.FixtureRequest, clips: dict[str, Path]) -> Path:
+    return clips[request.param]
+
+
+def judge(source: Path, folder: Path, **damage: Any) -> Report:
+    return verify(source, make_result(source, folder / f"result{source.suffix}", **damage))
+
+
+def codes(report: Report) -> set[str]:
+    return {check.code for check in report.problems}
+
+
+def message(report: Report, code: str) -> str:
+    return next(check.message for check in report.checks if check.code == code)
+
+
+def a_plan(source: Path, **changes: Any) -> Plan:
+    media = probe(source)
+    plan = make_plan(media)
+    picture = replace(plan.picture, tags=media.video.tags)
+    streams = tuple(
+        PassPlan(index=s.index, kind=s.kind, codec=s.codec, copied=s.kind != "data")
+        for s in media.streams
+    )
+    return replace(plan, picture=picture, streams=streams, **changes)
+
+
+def test_good_result_passes_every_check(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path)
+    assert report.passed, report.problems
+    assert [check.code for check in report.checks] == [
+        *("readable", "frame-count", "frame-order", "time-stamps", "size", "tags"),
+        *("streams", "stream-content", "sound-timing", "chapters", "metadata"),
+        *("likeness", "black"),
+    ]
+    assert (report.frames_in, report.frames_out) == (FRAMES, FRAMES)
+    assert report.likeness_min > 0.95
+    planned = verify(source, report.output, plan=a_plan(source))
+    assert planned.passed, planned.problems
+
+
+# The six damages
+
+
+def test_dropped_frame_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, shows=ALL[:17] + ALL[18:])
+    assert codes(report) == {"frame-count", "frame-order"}
+    assert "Frame 17 at 00:00:00.680 is missing" in message(report, "frame-order")
+    assert message(report, "frame-count") == "45 frames in, 44 out."
+
+
+def test_dropped_frame_is_named_also_when_the_others_close_up(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, shows=ALL[:17] + ALL[18:], retimed=True)
+    assert codes(report) == {"frame-count", "frame-order", "time-stamps"}
+    assert "Frame 17 at 00:00:00.680 is missing" in message(report, "frame-order")
+    assert "Frame 17 at 00:00:00.680 is 40 ms too early" in message(report, "time-stamps")
+
+
+def test_doubled_frame_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, shows=[*ALL[:17], 16, *ALL[17:]], retimed=True)
+    assert codes(report) == {"frame-count", "frame-order", "time-stamps"}
+    assert "Frame 16 at 00:00:00.640 is shown twice" in message(report, "frame-order")
+
+
+def test_doubled_frame_in_place_of_the_next_is_named_though_the_count_is_right(
+    source: Path, tmp_path: Path
+) -> None:
+    report = judge(source, tmp_path, shows=[*ALL[:17], 16, *ALL[18:]], retimed=True)
+    assert codes(report) == {"frame-order"}
+    assert "Frame 16 at 00:00:00.640 is shown twice" in message(report, "frame-order")
+    assert "Frame 17 at 00:00:00.680 is missing" in message(report, "frame-order")
+
+
+@pytest.mark.parametrize(
+    ("tag", "wrong"),
+    [
+        ("matrix", "smpte170m"),
+        ("range", "pc"),
+        ("primaries", "bt2020"),
+        ("transfer", "smpte2084"),
+    ],
+)
+def test_wrong_tag_is_named(source: Path, tmp_path: Path, tag: str, wrong: str) -> None:
+    report = judge(source, tmp_path, tags={**HD, tag: wrong})
+    assert "tags" in codes(report)
+    assert codes(report) <= {"tags", "likeness"}
+    expected = "tv" if tag == "range" else "bt709"
+    assert f"{tag} is {wrong} instead of {expected}" in message(report, "tags")
+
+
+@pytest.mark.parametrize(
+    ("lost", "name"),
+    [(1, "sound track 1 (eng, aac)"), (2, "sound track 2 (deu, aac)"), (3, "subtitle 1 (eng")],
+)
+def test_missing_track_is_named(source: Path, tmp_path: Path, lost: int, name: str) -> None:
+    report = judge(source, tmp_path, without=[lost])
+    assert codes(report) == {"streams"}
+    assert name in message(report, "streams")
+
+
+@pytest.mark.parametrize(("shift", "way"), [(80, "late"), (-80, "early")])
+def test_shifted_sound_is_named_with_its_direction(
+    source: Path, tmp_path: Path, shift: int, way: str
+) -> None:
+    report = judge(source, tmp_path, sound_shift=Fraction(shift, 1000))
+    # MKV has no times below 0: it moves picture and sound, and the chapters stay behind.
+    assert codes(report) - {"chapters"} == {"sound-timing"}
+    text = message(report, "sound-timing")
+    assert f"80 ms {way}" in text or f"79 ms {way}" in text  # MP4 counts edits in whole ms
+
+
+def test_sound_shifted_by_less_than_the_limit_passes(source: Path, tmp_path: Path) -> None:
+    assert judge(source, tmp_path, sound_shift=Fraction(8, 1000)).passed
+
+
+def test_black_second_is_named_with_its_time(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, black=range(12, 37))
+    assert codes(report) == {"black"}
+    text = message(report, "black")
+    assert "00:00:00.480 to 00:00:01.440 (frames 12 to 36) is black" in text
+
+
+# Other damage
+
+
+def test_two_frames_in_the_wrong_order_are_named(source: Path, tmp_path: Path) -> None:
+    shows = [*ALL[:20], 21, 20, *ALL[22:]]
+    report = judge(source, tmp_path, shows=shows, retimed=True)
+    assert codes(report) == {"frame-order", "time-stamps"}
+    assert "Frame 20 at 00:00:00.800 comes too late" in message(report, "frame-order")
+
+
+def test_missing_end_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, shows=ALL[:30])
+    assert codes(report) == {"frame-count", "frame-order"}
+    assert "Frames 30 to 44 from 00:00:01.200 on are missing" in message(report, "frame-order")
+
+
+def test_frame_shown_late_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, late={9: Fraction(3, 1000)})
+    assert codes(report) == {"time-stamps"}
+    assert "Frame 9 at 00:00:00.363" in message(report, "time-stamps")
+
+
+def test_frame_of_something_else_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, spoilt=[5, 6])
+    assert codes(report) == {"likeness"}
+    assert "00:00:00.200 to 00:00:00.240 (frames 5 to 6)" in message(report, "likeness")
+
+
+def test_changed_sound_packet_is_named(source: Path, tmp_path: Path) -> None:
+    report = judge(source, tmp_path, flipped_byte=True)
+    assert codes(report) == {"stream-content"}
+    assert "packets differ from number 5" in message(report, "stream-content")
+
+
+def test_lost_chapters_title_and_shape_are_each_their_own_check(
+    source: Path, tmp_path: Path
+) -> None:
+    assert codes(judge(source, tmp_path, without_chapters=True)) == {"chapters"}
+    report = judge(source, tmp_path, metadata={})
+    assert codes(report) == {"metadata"}
+    assert "title is lost" in message(report, "metadata")
+    assert codes(judge(source, tmp_path, stretch=Fraction(5, 4))) == {"size"}
+
+
+def test_file_that_is_no_video_is_unreadable(source: Path, tmp_path: Path) -> None:
+    result = tmp_path / "result.mp4"
+    result.write_bytes(b"not a video" * 100)
+    report = verify(source, result)
+    assert codes(report) == {"readable"}
+    assert not report.passed
+
+
+def test_truncated_result_does_not_pass(clips: dict[str, Path], tmp_path: Path) -> None:
+    whole = make_result(clips[".mkv"], tmp_path / "whole.mkv")
+    report = verify(clips[".mkv"], cut_short(whole, tmp_path / "cut.mkv", 0.6))
+    assert "readable" in codes(report) or "frame-count" in codes(report)
+
+
+def test_missing_source_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceMissing):
+        verify(tmp_path / "none.mp4", tmp_path / "result.mp4")
+
+
+# What must not raise false alarms
+
+
+def test_still_picture_gives_no_false_drops(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=FRAMES)
+    still = make_result(source, tmp_path / "still.mp4", shows=[7] * FRAMES, retimed=True, scale=1)
+    report = verify(still, make_result(still, tmp_path / "result.mp4", crf=30))
+    assert report.passed, report.problems
+
+
+def test_drop_in_a_still_picture_is_counted_but_its_place_is_said_to_be_uncertain(
+    tmp_path: Path,
+) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=FRAMES)
+    still = make_result(source, tmp_path / "still.mp4", shows=[7] * FRAMES, retimed=True, scale=1)
+    report = verify(still, make_result(still, tmp_path / "result.mp4", shows=ALL[:20] + ALL[21:]))
+    assert {"frame-count", "frame-order"} <= codes(report)
+    assert "still passage" in message(report, "frame-order")
+
+
+def test_black_film_may_stay_black(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=20)
+    black = make_result(source, tmp_path / "black.mp4", black=range(20), scale=1)
+    assert verify(black, make_result(black, tmp_path / "result.mp4")).passed
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_variable_frame_rate_survives(tmp_path: Path, suffix: str) -> None:
+    steps = [Fraction(1, 30) if n % 3 else Fraction(7, 90) for n in range(30)]
+    times = [sum(steps[:n], Fraction(0)) for n in range(30)]
+    source = make_clip(tmp_path / f"source{suffix}", frames=30, vfr_times=times)
+    report = judge(source, tmp_path)
+    assert report.passed, report.problems
+    assert not judge(source, tmp_path, retimed=True).passed
+
+
+def test_mp4_times_in_mkv_may_be_rounded_but_not_the_other_way_round(tmp_path: Path) -> None:
+    times = [Fraction(n, 90) for n in range(30)]
+    source = make_clip(tmp_path / "source.mp4", frames=30, vfr_times=times)
+    mkv = make_result(source, tmp_path / "result.mkv")
+    assert verify(source, mkv).passed
+    again = make_result(mkv, tmp_path / "again.mp4", scale=1)
+    assert codes(verify(source, again)) == {"time-stamps"}
+
+
+@pytest.mark.parametrize("size", [(16, 16), (18, 34), (2, 2), (98, 18)])
+def test_one_frame_of_any_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    source = make_clip(tmp_path / "source.mkv", frames=1, size=size, codec="ffv1")
+    report = judge(source, tmp_path, crf=1)
+    assert report.passed, report.problems
+    assert report.frames_out == 1
+
+
+def test_turned_source_is_compared_as_seen(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=12, rotation=90)
+    stored = make_result(source, tmp_path / "stored.mp4")
+    report = verify(source, stored)
+    assert "size" in codes(report)
+    with av.open(str(source)) as old:
+        frames = [frame.to_ndarray(format="rgb24") for frame in old.decode(video=0)]
+    upright = _write_frames(tmp_path / "upright.mp4", [np.rot90(f, -1) for f in frames])
+    report = verify(source, upright)
+    assert not {"size", "likeness", "frame-order"} & codes(report), report.problems
+
+
+def _write_frames(path: Path, frames: list[Any]) -> Path:
+    with av.open(str(path), "w") as output:
+        stream = output.add_stream("libx264", rate=25)
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        for picture in frames:
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return path
+
+
+def test_untagged_source_may_be_tagged_by_a_fair_guess_only(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=10)
+    guess = {"matrix": "smpte170m", "range": "tv"}
+    assert judge(source, tmp_path, tags=guess).passed
+    report = judge(source, tmp_path, tags={**guess, "matrix": "bt2020nc"})
+    assert codes(report) == {"tags"}
+    report = judge(source, tmp_path, tags={**guess, "range": "pc"})
+    assert "tags" in codes(report)
+
+
+# With a plan
+
+
+def test_stream_left_out_as_planned_is_told_and_passes(
+    clips: dict[str, Path], tmp_path: Path
+) -> None:
+    source = clips[".mkv"]
+    plan = a_plan(source)
+    streams = tuple(
+        replace(entry, copied=False, why="MP4 cannot take it") if entry.index == 4 else entry
+        for entry in plan.streams
+    )
+    result = make_result(source, tmp_path / "result.mkv", without=[4])
+    assert codes(verify(source, result, plan=plan)) == {"streams"}
+    report = verify(source, result, plan=replace(plan, streams=streams))
+    assert report.passed
+    assert "subtitle 2 (deu, ass): MP4 cannot take it" in message(report, "streams")
+
+
+def test_size_other_than_planned_fails(source: Path, tmp_path: Path) -> None:
+    plan = a_plan(source)
+    wrong = replace(plan, picture=replace(plan.picture, size=Size(384, 256)))
+    result = make_result(source, tmp_path / f"result{source.suffix}")
+    report = verify(source, result, plan=wrong)
+    assert codes(report) == {"size"}
+    assert "192x128 instead of 384x256" in message(report, "size")
+
+
+def test_planned_tags_count_where_the_source_has_none(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "source.mp4", frames=10)
+    plan = a_plan(source)
+    tags = ColourTags(matrix="smpte170m", range="tv")
+    plan = replace(plan, picture=replace(plan.picture, tags=tags))
+    result = make_result(source, tmp_path / "result.mp4", tags={"matrix": "bt709", "range": "tv"})
+    assert codes(verify(source, result, plan=plan)) == {"tags"}
+
+
+@pytest.mark.parametrize("late", [0, 80])
+def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path, late: int) -> None:
+    begin, end = Fraction(2, 5), Fraction(8, 5)
+    plan = a_plan(source, start=begin, stop=end)
+    plan = replace(plan, start=begin - probe(source).start, stop=end - probe(source).start)
+    result = make_result(
+        source,
+        tmp_path / f"result{source.suffix}",
+        cut=(begin, end),
+        sound_shift=Fraction(late, 1000),
+        without=[3, 4],
+        without_chapters=True,
+    )
+    report = verify(source, result, plan=plan)
+    assert report.frames_in == report.frames_out == 30
+    expected = {"streams", "chapters"} | ({"sound-timing"} if late else set())
+    assert codes(report) == expected, report.problems
+
+
+@pytest.mark.parametrize("asked", [Fraction(8, 5), Fraction(99)])
+def test_sound_of_a_part_may_end_with_the_picture(
+    source: Path, tmp_path: Path, asked: Fraction
+) -> None:
+    begin, end = Fraction(2, 5), Fraction(8, 5)
+    short = make_result(source, tmp_path / f"short{source.suffix}", shows=ALL[:40], scale=1)
+    start = probe(short).start
+    plan = a_plan(short, start=begin - start, stop=asked - start)
+    result = make_result(
+        short, tmp_path / f"result{source.suffix}", cut=(begin, end), without_chapters=True
+    )
+    report = verify(short, result, plan=plan)
+    assert not {"frame-count", "stream-content", "sound-timing"} & codes(report), report.problems
+
+
+# Pictures
+
+
+def test_picture_to_picture(tmp_path: Path) -> None:
+    small = make_picture(tmp_path / "small.png", 3, size=(48, 32))
+    large = make_picture(tmp_path / "large.png", 3, size=(96, 64))
+    other = make_picture(tmp_path / "other.png", 1365, size=(96, 64))
+    report = verify(small, large)
+    assert report.passed, report.problems
+    assert codes(verify(small, other)) == {"likeness"}
+
+
+def test_numbered_pictures(tmp_path: Path) -> None:
+    small = make_pictures(tmp_path / "small", 12, size=(48, 32))
+    large = make_pictures(tmp_path / "large", 12, size=(96, 64))
+    report = verify(small, large.parent)
+    assert report.passed, report.problems
+    assert report.frames_out == 12
+    for number in range(5, 12):
+        shutil.move(
+            large.parent / f"shot_{number + 1:04d}.png", large.parent / f"shot_{number:04d}.png"
+        )
+    report = verify(small, large)
+    assert codes(report) == {"frame-count", "frame-order"}
+    assert "Frame 4 at 00:00:00.160 is missing" in message(report, "frame-order")
+
+
+# Manners
+
+
+def test_progress_and_cancel(source: Path, tmp_path: Path) -> None:
+    result = make_result(source, tmp_path / f"result{source.suffix}")
+    seen: list[tuple[int, int]] = []
+    verify(source, result, progress=lambda done, total: seen.append((done, total)))
+    assert seen[0][0] == 1
+    assert seen[-1] == (FRAMES, FRAMES)
+    control = Control()
+    control.cancel()
+    with pytest.raises(Cancelled):
+        verify(source, result, control=control)

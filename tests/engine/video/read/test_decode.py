@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.errors import InputError, SourceMissing
+from engine.protocol.media import MediaInfo
+from engine.video.read.decode import FrameReader, frame_at
+from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.read.probe import probe
+from tests.helpers.clips import Clip, cut_short, make_clip, make_picture, make_pictures, read_number
+
+COUNT = 24
+UNEVEN = [Fraction(number * 40 + number * 7 % 23, 1000) for number in range(COUNT)]
+OPEN = {"x264-params": "open-gop=1:keyint=8:min-keyint=8:scenecut=0:bframes=3"}
+
+CLIPS: dict[str, tuple[str, Clip]] = {
+    "h264 with B-frames in MP4": ("a.mp4", Clip(frames=COUNT, gop=8)),
+    "h264 with open groups in MKV": ("a.mkv", Clip(frames=COUNT, options=OPEN)),
+    "h264 in MPEG-TS with sound": ("a.ts", Clip(frames=COUNT, gop=8, audio_tracks=1)),
+    "h264 without any times": ("a.h264", Clip(frames=COUNT, gop=8)),
+    "h264 with intra refresh": (
+        "a.mp4",
+        Clip(frames=COUNT, b_frames=0, options={"x264-params": "intra-refresh=1"}),
+    ),
+    "hevc 10 bit with open groups": (
+        "a.mkv",
+        Clip(frames=COUNT, codec="libx265", pixel_format="yuv420p10le", gop=8, b_frames=3),
+    ),
+    "variable rate in MKV": ("a.mkv", Clip(frames=COUNT, gop=8, vfr_times=UNEVEN)),
+    "variable rate in MP4": ("a.mp4", Clip(frames=COUNT, gop=8, vfr_times=UNEVEN)),
+    "ntsc in MOV": ("a.mov", Clip(frames=COUNT, rate=Fraction(24000, 1001), gop=8)),
+    "vp9 in WebM": ("a.webm", Clip(frames=COUNT, codec="libvpx-vp9", options={"g": "8"})),
+    "mpeg4 in AVI": ("a.avi", Clip(frames=COUNT, codec="mpeg4", gop=8)),
+    "motion jpeg in AVI": (
+        "a.avi",
+        Clip(frames=COUNT, codec="mjpeg", pixel_format="yuvj420p"),
+    ),
+    "prores in MOV": (
+        "a.mov",
+        Clip(frames=COUNT, codec="prores_ks", pixel_format="yuv422p10le"),
+    ),
+    "ffv1 with alpha": (
+        "a.mkv",
+        Clip(frames=COUNT, codec="ffv1", pixel_format="yuva444p10le"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], MediaInfo]:
+    folder = tmp_path_factory.mktemp("clips")
+    known: dict[str, MediaInfo] = {}
+
+    def get(name: str) -> MediaInfo:
+        if name not in known:
+            place = folder / f"{len(known)}"
+            place.mkdir()
+            if name == "numbered pictures":
+                known[name] = probe(make_pictures(place, COUNT, first=7))
+            elif name == "one picture":
+                known[name] = probe(make_picture(place / "a.png", 0))
+            else:
+                file, clip = CLIPS[name]
+                known[name] = probe(make_clip(place / file, clip))
+        return known[name]
+
+    return get
+
+
+ALL = [*CLIPS, "numbered pictures", "one picture"]
+FILMS = [*CLIPS, "numbered pictures"]
+
+
+def read(media: MediaInfo, **how: Fraction) -> list[PlanarFrame]:
+    with FrameReader(media, **how) as reader:
+        frames = list(reader)
+    assert reader.problems == []
+    return frames
+
+
+def facts(frames: list[PlanarFrame]) -> list[tuple[int, int]]:
+    return [(frame.pts, frame.crc) for frame in frames]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_frame_comes_once_and_in_order(made: Callable[[str], MediaInfo], name: str) -> None:
+    media = made(name)
+    frames = read(media)
+    green = 1 if media.video.chroma == "rgb" else 0
+    assert [read_number(frame.planes[green]) for frame in frames] == list(range(len(frames)))
+    assert len(frames) == media.video.frame_count == (1 if name == "one picture" else COUNT)
+    assert media.video.frame_count_is_exact
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_planes_are_plain_code_values(made: Callable[[str], MediaInfo], name: str) -> None:
+    video = made(name).video
+    frame = next(iter(read(made(name))))
+    assert len(frame.planes) == 3 + video.has_alpha
+    for plane in frame.planes:
+        assert plane.dtype == (np.uint8 if video.bit_depth == 8 else np.uint16)
+        assert plane.flags.c_contiguous
+        assert plane.flags.writeable
+        assert int(plane.max()) < 1 << video.bit_depth
+    assert frame.planes[0].shape == (video.size.height, video.size.width)
+
+
+@pytest.mark.skipif(shutil.which("ffprobe") is None, reason="needs the ffprobe program")
+@pytest.mark.parametrize("name", CLIPS)
+def test_times_are_those_that_ffprobe_reports(made: Callable[[str], MediaInfo], name: str) -> None:
+    media = made(name)
+    command = "ffprobe -v error -select_streams v:0 -show_entries frame=best_effort_timestamp"
+    output = subprocess.run(
+        [*command.split(), "-of", "json", str(media.path)], check=True, capture_output=True
+    ).stdout
+    judged = [frame.get("best_effort_timestamp") for frame in json.loads(output)["frames"]]
+    mine = [frame.pts for frame in read(media)]
+    known = [pts for pts in judged if pts is not None]
+    assert mine[: len(known)] == known
+    assert len(mine) == len(judged)
+
+
+def test_times_follow_the_clip_exactly(made: Callable[[str], MediaInfo]) -> None:
+    for name in ("variable rate in MKV", "variable rate in MP4"):
+        media = made(name)
+        assert [f.pts * media.video.time_base for f in read(media)] == UNEVEN
+    for name, rate in (
+        ("h264 without any times", Fraction(25)),
+        ("ntsc in MOV", Fraction(24000, 1001)),
+    ):
+        media = made(name)
+        times = [frame.pts * media.video.time_base for frame in read(media)]
+        assert times == [number / rate for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_going_on_behind_any_frame_gives_the_same_frames(
+    made: Callable[[str], MediaInfo], name: str
+) -> None:
+    media = made(name)
+    whole = facts(read(media))
+    for done in (0, 1, 7, 8, 9, 13, 17, COUNT - 1, COUNT):
+        pts, crc = whole[done - 1]
+        with FrameReader(media) as reader:
+            rest = facts(list(reader.iter_after(FrameMark(count=done, pts=pts, crc=crc))))
+        assert rest == whole[done:], f"after {done} frames"
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_a_span_in_time_gives_the_same_frames(made: Callable[[str], MediaInfo], name: str) -> None:
+    media = made(name)
+    whole = read(media)
+    clock = [frame.pts * media.video.time_base - media.start for frame in whole]
+    for first, last in ((0, 3), (6, 12), (9, 10), (16, COUNT - 1)):
+        span = read(media, start=clock[first], stop=clock[last])
+        assert facts(span) == facts(whole[first:last])
+    with FrameReader(media, start=clock[6], stop=clock[20]) as reader:
+        mark = FrameMark(count=5, pts=whole[10].pts, crc=whole[10].crc)
+        assert facts(list(reader.iter_after(mark))) == facts(whole[11:20])
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_the_frame_at_a_moment_is_the_one_seen_then(
+    made: Callable[[str], MediaInfo], name: str
+) -> None:
+    media = made(name)
+    whole = read(media)
+    for number in (0, 1, 8, 15, COUNT - 1):
+        moment = whole[number].pts * media.video.time_base - media.start
+        assert frame_at(media, float(moment) + 1e-4).crc == whole[number].crc
+    assert frame_at(media, -5.0).crc == whole[0].crc
+    assert frame_at(media, 1e6).crc == whole[-1].crc
+
+
+def test_seeking_is_used_where_a_file_has_an_index(
+    made: Callable[[str], MediaInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    media = made("h264 with B-frames in MP4")
+    whole = facts(read(media))
+
+    def never(self: FrameReader, mark: FrameMark) -> None:
+        raise AssertionError("read from the beginning")
+
+    monkeypatch.setattr(FrameReader, "_counted", never)
+    with FrameReader(media) as reader:
+        pts, crc = whole[19]
+        rest = facts(list(reader.iter_after(FrameMark(count=20, pts=pts, crc=crc))))
+    assert rest == whole[20:]
+
+
+def test_a_mark_that_no_longer_fits_is_told(made: Callable[[str], MediaInfo]) -> None:
+    media = made("h264 with B-frames in MP4")
+    whole = facts(read(media))
+    with FrameReader(media) as reader:
+        rest = facts(list(reader.iter_after(FrameMark(count=10, pts=whole[9][0], crc=1))))
+    assert rest == whole[10:]
+    assert any("interrupted" in problem for problem in reader.problems)
+
+
+def test_an_edit_list_hides_the_frames_before_it(tmp_path: Path) -> None:
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("needs the ffmpeg program")
+    source = make_clip(tmp_path / "a.mp4", frames=20, gop=10)
+    target = tmp_path / "b.mp4"
+    subprocess.run(
+        ["ffmpeg", "-v", "error", "-ss", "0.56", "-i", source, "-c", "copy", target], check=True
+    )
+    media = probe(target)
+    frames = read(media)
+    assert read_number(frames[0].planes[0]) == 14
+    assert len(frames) == media.video.frame_count
+    assert media.video.frame_count_is_exact
+
+
+def test_a_film_that_is_cut_off_gives_what_is_there(tmp_path: Path) -> None:
+    whole = make_clip(tmp_path / "a.mp4", frames=40, container_options={"movflags": "faststart"})
+    media = probe(cut_short(whole, tmp_path / "cut.mp4", 0.6))
+    assert media.is_cut_short
+    with FrameReader(media) as reader:
+        frames = list(reader)
+    assert 5 < len(frames) < 40
+    assert [read_number(f.planes[0]) for f in frames[:5]] == [0, 1, 2, 3, 4]
+    assert any("ends early" in problem for problem in reader.problems)
+
+
+def test_damage_on_the_way_is_survived_and_told(tmp_path: Path) -> None:
+    data = bytearray(make_clip(tmp_path / "a.mkv", frames=30, gop=5).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 400] = bytes(400)
+    (tmp_path / "b.mkv").write_bytes(data)
+    media = probe(tmp_path / "b.mkv")
+    with FrameReader(media) as reader:
+        frames = list(reader)
+    assert len(frames) >= 15
+    assert read_number(frames[-1].planes[0]) == 29
+    assert reader.problems
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_reading_a_badly_damaged_film_comes_to_an_end(tmp_path: Path, codec: str) -> None:
+    """Threads of the HEVC decoder once waited for each other for ever."""
+    whole = make_clip(tmp_path / "a.mkv", frames=20, codec=codec, gop=10).read_bytes()
+    for seed in range(12):
+        draw, data = random.Random(seed), bytearray(whole)
+        for _ in range(20):
+            data[draw.randrange(800, len(data))] = draw.randrange(256)
+        (tmp_path / "b.mkv").write_bytes(data)
+        with (
+            contextlib.suppress(InputError),  # refused: also an end
+            FrameReader(probe(tmp_path / "b.mkv"), threads=3) as reader,
+        ):
+            assert len(list(reader)) <= 20
+
+
+def test_a_change_of_size_and_format_is_brought_back(tmp_path: Path) -> None:
+    parts = [
+        make_clip(tmp_path / "a.h264", frames=5, size=(96, 64)),
+        make_clip(tmp_path / "b.h264", frames=5, size=(128, 96), pixel_format="yuv444p"),
+    ]
+    joined = tmp_path / "joined.h264"
+    joined.write_bytes(b"".join(part.read_bytes() for part in parts))
+    media = probe(joined)
+    with FrameReader(media) as reader:
+        frames = list(reader)
+    assert len(frames) == 10
+    assert {tuple(p.shape for p in f.planes) for f in frames} == {((64, 96), (32, 48), (32, 48))}
+    assert [read_number(f.planes[0]) for f in frames] == [0, 1, 2, 3, 4] * 2
+    assert any("128x96" in problem for problem in reader.problems)
+
+
+def test_a_clock_that_jumps_back_goes_on(tmp_path: Path) -> None:
+    part = make_clip(tmp_path / "a.ts", frames=30).read_bytes()
+    (tmp_path / "twice.ts").write_bytes(part * 2)
+    media = probe(tmp_path / "twice.ts")
+    with FrameReader(media) as reader:
+        stamps = [frame.pts for frame in reader]
+    assert [after - before for before, after in itertools.pairwise(stamps)] == [3600] * 59
+    assert any("jumps back" in problem for problem in reader.problems)
+
+
+def test_threads_do_not_change_a_single_bit(made: Callable[[str], MediaInfo]) -> None:
+    media = made("hevc 10 bit with open groups")
+    crcs = []
+    for threads in (1, 3):
+        with FrameReader(media, threads=threads) as reader:
+            crcs.append([frame.crc for frame in reader])
+    assert crcs[0] == crcs[1]
+
+
+def test_a_file_that_went_away_is_told(tmp_path: Path) -> None:
+    media = probe(make_clip(tmp_path / "a.mkv", frames=3))
+    media.path.unlink()
+    with FrameReader(media) as reader, pytest.raises(SourceMissing):
+        next(iter(reader))
+    with pytest.raises(InputError):
+        frame_at(media, 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files of Linux")
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    media = probe(make_clip(tmp_path / "a.mkv", frames=6))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with FrameReader(media) as reader:
+        next(iter(reader))
+        frame_at(media, 0.1)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_ffmpeg_stays_silent_about_damage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = make_clip(tmp_path / "a.mkv", frames=10)
+    with FrameReader(probe(cut_short(whole, tmp_path / "b.mkv", 0.7))) as reader:
+        list(reader)
+    assert capfd.readouterr() == ("", "")
+    assert av.logging.get_level() is None

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import sys
+import zlib
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.core.errors import (
+    EngineError,
+    SourceMissing,
+    TruncatedMedia,
+    UnreadableMedia,
+    UnsupportedMedia,
+)
+from engine.core.geometry import Size
+from engine.video.read.decode import FrameReader
+from engine.video.read.images import picture_codec
+from engine.video.read.probe import probe
+from engine.video.read.sequences import find_sequence, sequence_file
+from tests.helpers.clips import (
+    cut_short,
+    make_picture,
+    make_pictures,
+    number_picture,
+    read_number,
+)
+
+KINDS = {
+    "a.png": ("png", "rgb24", "rgb", 8),
+    "b.png": ("png", "rgb48be", "rgb", 16),
+    "c.png": ("png", "rgba", "rgb", 8),
+    "d.png": ("png", "gray16be", "gray", 16),
+    "a.tif": ("tiff", "rgb24", "rgb", 8),
+    "b.tif": ("tiff", "rgb48le", "rgb", 16),
+    "a.jpg": ("mjpeg", "yuvj420p", "420", 8),
+    "b.jpg": ("mjpeg", "yuvj444p", "444", 8),
+    "a.webp": ("webp", "yuv420p", "420", 8),
+    "a.bmp": ("bmp", "bgr24", "rgb", 8),
+    "a.exr": ("exr", "gbrpf32le", "rgb", 16),
+    "a.dpx": ("dpx", "gbrp10le", "rgb", 10),
+    "a.qoi": ("qoi", "rgb24", "rgb", 8),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_stills_are_read(tmp_path: Path, name: str) -> None:
+    codec, form, chroma, bits = KINDS[name]
+    media = probe(make_picture(tmp_path / name, 6, pixel_format=form))
+    video = media.video
+    assert (media.kind, video.codec, video.size) == ("image", codec, Size(48, 32))
+    assert (video.chroma, video.bit_depth, video.has_alpha) == (chroma, bits, form == "rgba")
+    assert (video.frame_count, video.frame_count_is_exact) == (1, True)
+    with FrameReader(media) as reader:
+        (frame,) = reader
+    assert (frame.pts, len(frame.planes)) == (0, {"gray": 1}.get(chroma, 3) + video.has_alpha)
+    assert read_number(frame.planes[1 if chroma == "rgb" else 0]) == 6
+
+
+def test_sixteen_bits_are_exact(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    values = draw.integers(0, 65536, (20, 30, 3)).astype(np.uint16)
+    for name, form in (("a.png", "rgb48be"), ("a.tif", "rgb48le")):
+        frame = av.VideoFrame.from_ndarray(values, format="rgb48le")
+        frame = frame.reformat(format=form, threads=1)
+        context = av.CodecContext.create("png" if name == "a.png" else "tiff", "w")
+        context.width, context.height, context.pix_fmt = 30, 20, form
+        context.time_base = 1
+        packets = [*context.encode(frame), *context.encode(None)]
+        (tmp_path / name).write_bytes(b"".join(map(bytes, packets)))
+        with FrameReader(probe(tmp_path / name)) as reader:
+            (read,) = reader
+        np.testing.assert_array_equal(np.stack(read.planes, axis=2), values)
+
+
+def test_pictures_of_another_program_are_exact(tmp_path: Path) -> None:
+    picture = number_picture(9, 50, 30)
+    for name in ("a.png", "a.bmp", "a.tif", "b.webp"):
+        Image.fromarray(picture).save(tmp_path / name, lossless=True)
+        with FrameReader(probe(tmp_path / name)) as reader:
+            (frame,) = reader
+        assert len(frame.planes) in (3, 4)
+        np.testing.assert_array_equal(np.stack(frame.planes[:3], axis=2), picture)
+
+
+def test_a_palette_has_alpha_only_where_something_is_transparent(tmp_path: Path) -> None:
+    solid = Image.fromarray(number_picture(3, 32, 32)).quantize(16)
+    solid.save(tmp_path / "a.png")
+    media = probe(tmp_path / "a.png")
+    assert (media.video.pixel_format, media.video.has_alpha) == ("pal8", False)
+    solid.save(tmp_path / "b.png", transparency=0)
+    media = probe(tmp_path / "b.png")
+    assert media.video.has_alpha
+    with FrameReader(media) as reader:
+        (frame,) = reader
+    assert set(np.unique(frame.planes[3]).tolist()) == {0, 255}
+    true = np.asarray(solid.convert("RGB"))
+    np.testing.assert_array_equal(np.stack(frame.planes[:3], axis=2), true)
+
+
+def test_the_rotation_of_a_camera_is_read(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise
+    Image.fromarray(number_picture(1, 64, 32)).save(tmp_path / "a.jpg", exif=exif)
+    video = probe(tmp_path / "a.jpg").video
+    assert (video.size, video.rotation) == (Size(64, 32), 90)
+
+
+def test_an_animation_is_a_film_and_a_single_gif_a_picture(tmp_path: Path) -> None:
+    pages = [Image.fromarray(number_picture(n, 48, 32)) for n in range(4)]
+    pages[0].save(tmp_path / "a.gif", save_all=True, append_images=pages[1:], duration=100)
+    pages[0].save(tmp_path / "b.gif")
+    pages[0].save(tmp_path / "a.png", save_all=True, append_images=pages[1:], duration=100)
+    assert (probe(tmp_path / "a.gif").kind, probe(tmp_path / "a.gif").video.frame_count) == (
+        "video",
+        4,
+    )
+    assert probe(tmp_path / "b.gif").kind == "image"
+    assert probe(tmp_path / "a.png").kind == "video"
+    with FrameReader(probe(tmp_path / "b.gif")) as reader:
+        assert len(list(reader)) == 1
+
+
+@pytest.mark.parametrize("name", ["shot%03d.png", "a*.png", "b?{1,2}.png", "a:b.png", "100%.png"])
+def test_odd_names_of_pictures_are_only_names(tmp_path: Path, name: str) -> None:
+    if sys.platform == "win32" and set(name) & set(":?*"):
+        pytest.skip("no such names here")
+    make_picture(tmp_path / "a1.png", 1)
+    media = probe(make_picture(tmp_path / name, 5))
+    assert media.kind == "image"
+    with FrameReader(media) as reader:
+        (frame,) = reader
+    assert read_number(frame.planes[1]) == 5
+
+
+def test_the_content_decides_not_the_name(tmp_path: Path) -> None:
+    png = make_picture(tmp_path / "a.png", 3)
+    assert picture_codec(png.rename(tmp_path / "a.jpg")) == "png"
+    assert probe(tmp_path / "a.jpg").video.codec == "png"
+
+
+def with_size(path: Path, width: int, height: int) -> Path:
+    """Change the size in the header of a PNG, its checksum included."""
+    data = bytearray(path.read_bytes())
+    data[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("cut off", TruncatedMedia),
+        ("garbage", UnreadableMedia),
+        ("no size", UnsupportedMedia),
+        ("huge", UnsupportedMedia),
+        ("wide", UnsupportedMedia),
+    ],
+)
+def test_bad_pictures_are_refused(tmp_path: Path, what: str, error: type[EngineError]) -> None:
+    path = make_picture(tmp_path / "a.png")
+    if what == "cut off":
+        path = cut_short(path, tmp_path / "b.png", 0.5)
+    elif what == "garbage":
+        path.write_bytes(path.read_bytes()[:40] + b"\x11" * 500 + b"IEND")
+    else:
+        with_size(path, *{"no size": (0, 32), "huge": (60000, 60000), "wide": (20000, 4)}[what])
+    with pytest.raises(error) as caught:
+        probe(path)
+    assert type(caught.value) is error
+    assert caught.value.hint
+
+
+def test_the_part_of_a_jpeg_that_is_there_is_shown_and_told(tmp_path: Path) -> None:
+    whole = make_picture(tmp_path / "a.jpg", 3, size=(640, 480), pixel_format="yuvj420p")
+    media = probe(cut_short(whole, tmp_path / "b.jpg", 0.7))
+    assert media.is_cut_short
+    with FrameReader(media) as reader:
+        (frame,) = reader
+    assert read_number(frame.planes[0]) == 3
+    assert any("end of the file" in problem for problem in reader.problems)
+
+
+def test_a_sequence_ends_at_the_first_gap(tmp_path: Path) -> None:
+    pattern = make_pictures(tmp_path, 8)
+    (tmp_path / "shot_0005.png").unlink()
+    assert find_sequence(pattern) == (str(pattern), 1, 4)
+    with FrameReader(probe(tmp_path)) as reader:
+        frames = list(reader)
+    assert [read_number(f.planes[1]) for f in frames] == [0, 1, 2, 3]
+    assert any("shot_0005.png" in problem for problem in reader.problems)
+
+
+def test_numbers_may_outgrow_their_zeros(tmp_path: Path) -> None:
+    make_pictures(tmp_path, 93, name="p%02d.png", first=9, size=(4, 4))
+    found = find_sequence(tmp_path)
+    assert found == (str(tmp_path / "p%02d.png"), 9, 93)
+    assert find_sequence(tmp_path / "p%02d.png") == found
+    assert sequence_file(found[0], 101).name == "p101.png"
+
+
+def test_numbers_without_zeros_are_ordered_as_numbers(tmp_path: Path) -> None:
+    make_pictures(tmp_path, 12, name="%d.png", first=5)
+    media = probe(tmp_path)
+    with FrameReader(media) as reader:
+        assert [read_number(f.planes[1]) for f in reader] == list(range(12))
+
+
+def test_the_longest_sequence_of_a_folder_is_taken(tmp_path: Path) -> None:
+    make_pictures(tmp_path, 2, name="a_%03d.png")
+    make_pictures(tmp_path, 3, name="b_%03d.png")
+    (tmp_path / "notes_001.txt").write_text("x")
+    assert find_sequence(tmp_path) == (str(tmp_path / "b_%03d.png"), 1, 3)
+
+
+@pytest.mark.parametrize("name", ["50%%_%03d.png", "a%%d_%03d.png", "%%%03d.png"])
+def test_percent_signs_in_folders_and_names_are_kept(tmp_path: Path, name: str) -> None:
+    make_pictures(tmp_path / "take%d 100%", 3, name=name)
+    media = probe(tmp_path / "take%d 100%")
+    assert (media.kind, media.video.frame_count) == ("sequence", 3)
+    assert media.path.name == name % 1
+    assert media.pattern == str(tmp_path / "take%d 100%" / name)
+    with FrameReader(media) as reader:
+        assert len(list(reader)) == 3
+
+
+def test_a_damaged_picture_of_a_sequence_is_told(tmp_path: Path) -> None:
+    pattern = make_pictures(tmp_path, 4)
+    (tmp_path / "shot_0003.png").write_bytes(b"")
+    with FrameReader(probe(pattern)) as reader:
+        assert [frame.pts for frame in reader] == [0, 1, 3]
+    assert any("shot_0003.png" in problem for problem in reader.problems)
+
+
+def test_pictures_of_another_size_are_brought_back(tmp_path: Path) -> None:
+    pattern = make_pictures(tmp_path, 2)
+    make_picture(tmp_path / "shot_0003.png", 2, size=(96, 64))
+    with FrameReader(probe(pattern)) as reader:
+        shapes = [frame.planes[0].shape for frame in reader]
+    assert shapes == [(32, 48)] * 3
+    assert any("96x64" in problem for problem in reader.problems)
+
+
+def test_missing_sequences_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceMissing):
+        probe(tmp_path / "none_%04d.png")
+    with pytest.raises(UnsupportedMedia):
+        probe(tmp_path)
+
+
+def test_floats_outside_the_range_are_told(tmp_path: Path) -> None:
+    with FrameReader(probe(make_picture(tmp_path / "a.exr", pixel_format="gbrpf32le"))) as reader:
+        list(reader)
+    assert any("16 bit" in problem for problem in reader.problems)

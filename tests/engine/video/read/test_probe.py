@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.errors import (
+    EngineError,
+    SourceMissing,
+    SourceUnreadable,
+    TruncatedMedia,
+    UnreadableMedia,
+    UnsupportedMedia,
+)
+from engine.core.geometry import Size
+from engine.protocol.media import ChapterInfo, ColourTags
+from engine.video.read.probe import probe
+from tests.helpers.clips import (
+    cut_short,
+    make_clip,
+    make_cover,
+    make_picture,
+    make_pictures,
+)
+
+HDR = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
+
+
+def test_a_plain_film_is_described_completely(tmp_path: Path) -> None:
+    tags = {"matrix": "bt709", "range": "tv", "primaries": "bt709", "transfer": "bt709"}
+    path = make_clip(
+        tmp_path / "a.mp4", frames=12, rate=Fraction(30000, 1001), tags=tags, audio_tracks=2
+    )
+    media = probe(path)
+    video = media.video
+    assert (media.path, media.kind, media.bytes) == (path, "video", path.stat().st_size)
+    assert (video.codec, video.size, video.pixel_format) == ("h264", Size(96, 64), "yuv420p")
+    assert (video.chroma, video.bit_depth, video.has_alpha) == ("420", 8, False)
+    assert video.frame_rate == Fraction(30000, 1001)
+    assert (video.frame_count, video.frame_count_is_exact) == (12, True)
+    assert video.duration is not None
+    assert abs(video.duration - 12 / Fraction(30000, 1001)) < Fraction(1, 1000)
+    assert (video.sample_aspect, video.rotation, video.is_interlaced) == (1, 0, False)
+    assert video.tags == ColourTags(
+        matrix="bt709", range="tv", primaries="bt709", transfer="bt709", chroma_location="left"
+    )
+    assert (video.hdr, video.language, media.is_cut_short) == ("", "eng", False)
+    assert video.bit_rate > 0
+    sounds = media.audio_streams
+    assert [(s.codec, s.language, s.channels, s.sample_rate) for s in sounds] == [
+        ("aac", "eng", 1, 48000),
+        ("aac", "deu", 2, 48000),
+    ]
+
+
+def test_other_streams_chapters_and_metadata_are_listed(tmp_path: Path) -> None:
+    media = probe(
+        make_clip(
+            tmp_path / "a.mkv",
+            frames=25,
+            audio_tracks=1,
+            subtitles=["subrip", "ass", "hdmv_pgs_subtitle"],
+            chapters=2,
+            attachments={"font.ttf": b"abc"},
+            metadata={"title": "A film"},
+        )
+    )
+    assert [(s.index, s.kind, s.codec, s.file_name) for s in media.streams] == [
+        (1, "audio", "aac", ""),
+        (2, "subtitle", "subrip", ""),
+        (3, "subtitle", "ass", ""),
+        (4, "subtitle", "hdmv_pgs_subtitle", ""),
+        (5, "attachment", "", "font.ttf"),
+    ]
+    assert [s.language for s in media.streams[1:4]] == ["eng", "deu", "fra"]
+    assert media.streams[4].mime_type == "application/octet-stream"
+    assert media.streams[0].title == "Sound 1"
+    assert media.chapters == (
+        ChapterInfo(start=Fraction(0), end=Fraction(1, 2), title="Chapter 1"),
+        ChapterInfo(start=Fraction(1, 2), end=Fraction(1), title="Chapter 2"),
+    )
+    assert media.metadata["title"] == "A film"
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.ts", "a.webm", "a.avi", "a.h264"])
+def test_frames_are_counted_where_the_container_does_not(tmp_path: Path, name: str) -> None:
+    codec = {"a.webm": "libvpx-vp9", "a.avi": "mpeg4"}.get(name, "libx264")
+    video = probe(make_clip(tmp_path / name, frames=13, codec=codec)).video
+    assert (video.frame_count, video.frame_count_is_exact) == (13, True)
+    assert video.duration == Fraction(13, 25)
+
+
+def test_a_single_frame_is_a_film(tmp_path: Path) -> None:
+    for name in ("a.mp4", "a.mkv"):
+        media = probe(make_clip(tmp_path / name, frames=1))
+        assert (media.kind, media.video.frame_count) == ("video", 1)
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_rotation_and_mirror_are_read(tmp_path: Path, degrees: int, mirrored: bool) -> None:
+    path = make_clip(tmp_path / "a.mp4", frames=2, rotation=degrees, mirrored=mirrored)
+    video = probe(path).video
+    assert (video.rotation, video.is_mirrored) == (degrees, mirrored)
+    assert video.seen_size == (Size(64, 96) if degrees in (90, 270) else Size(96, 64))
+
+
+def test_pixel_shape_is_read(tmp_path: Path) -> None:
+    for name in ("a.mp4", "a.mkv"):
+        path = make_clip(tmp_path / name, frames=2, sar=Fraction(16, 11))
+        assert probe(path).video.sample_aspect == Fraction(16, 11)
+
+
+@pytest.mark.parametrize("order", ["tt", "bb"])
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_interlaced_films_are_recognised(tmp_path: Path, name: str, order: str) -> None:
+    video = probe(make_clip(tmp_path / name, frames=4, interlaced=order)).video
+    assert (video.is_interlaced, video.field_order) == (True, order)
+
+
+@pytest.mark.parametrize(("transfer", "kind"), [("smpte2084", "pq"), ("arib-std-b67", "hlg")])
+def test_high_dynamic_range_is_recognised(tmp_path: Path, transfer: str, kind: str) -> None:
+    path = make_clip(
+        tmp_path / "a.mkv",
+        frames=2,
+        codec="libx265",
+        pixel_format="yuv420p10le",
+        tags={**HDR, "transfer": transfer},
+    )
+    video = probe(path).video
+    assert (video.hdr, video.bit_depth, video.tags.matrix) == (kind, 10, "bt2020nc")
+
+
+@pytest.mark.parametrize("place", ["left", "center", "topleft", "top", "bottomleft", "bottom"])
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_the_place_of_chroma_is_read(tmp_path: Path, codec: str, place: str) -> None:
+    number = ["left", "center", "topleft", "top", "bottomleft", "bottom"].index(place)
+    key = f"{codec.removeprefix('lib')}-params"
+    for name in ("a.mp4", "a.ts"):
+        path = make_clip(
+            tmp_path / name, frames=2, codec=codec, options={key: f"chromaloc={number}"}
+        )
+        assert probe(path).video.tags.chroma_location == place
+
+
+def test_a_cover_is_never_the_film(tmp_path: Path) -> None:
+    film = make_clip(tmp_path / "a.mp4", frames=3)
+    picture = make_picture(tmp_path / "a.png", size=(640, 480)).read_bytes()
+    media = probe(make_cover(tmp_path / "b.mp4", film, picture))
+    assert (media.video.codec, media.video.size) == ("h264", Size(96, 64))
+    assert [s.kind for s in media.streams] == ["cover"]
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the ffmpeg program")
+def test_the_default_or_else_the_largest_picture_is_the_film(tmp_path: Path) -> None:
+    small = make_clip(tmp_path / "s.mp4", frames=2, size=(32, 32))
+    large = make_clip(tmp_path / "l.mp4", frames=2, size=(96, 64))
+    join = ["ffmpeg", "-y", "-v", "error", "-i", small, "-i", large, "-map", "0", "-map", "1"]
+    plain = [*join, "-c", "copy", "-disposition", "0", tmp_path / "a.mkv"]
+    subprocess.run(plain, check=True)
+    media = probe(tmp_path / "a.mkv")
+    assert media.video.size == Size(96, 64)
+    assert [(s.kind, s.codec) for s in media.streams] == [("data", "h264")]
+    marked = [*join, "-c", "copy", "-disposition:v:1", "0", "-disposition:v:0", "default"]
+    subprocess.run([*marked, tmp_path / "b.mkv"], check=True)
+    assert probe(tmp_path / "b.mkv").video.size == Size(32, 32)
+
+
+@pytest.mark.parametrize("name", ["a:b.mkv", "100%d.mkv", "Ünï 漢字 😀.mkv", "-v.mkv", "a?b*.mkv"])
+def test_odd_names_are_only_names(tmp_path: Path, name: str) -> None:
+    if sys.platform == "win32" and set(name) & set(":?*"):
+        pytest.skip("no such names here")
+    assert probe(make_clip(tmp_path / name, frames=2)).video.frame_count == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of Linux are bytes")
+def test_names_that_are_no_text_are_read(tmp_path: Path) -> None:
+    path = make_clip(tmp_path / "a.mkv", frames=2)
+    odd = path.rename(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.mkv")))
+    assert probe(odd).video.frame_count == 2
+
+
+def test_times_start_where_the_first_stream_starts(tmp_path: Path) -> None:
+    media = probe(make_clip(tmp_path / "a.ts", frames=5, audio_tracks=1))
+    assert media.start > 0
+    first = media.video.start_pts * media.video.time_base
+    assert 0 <= first - media.start < Fraction(1, 20)
+
+
+def sound_only(path: Path) -> Path:
+    with av.open(str(path), "w") as output:
+        stream = output.add_stream("aac", rate=48000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(
+            np.zeros((1, 1024), np.int16), format="s16", layout="mono"
+        )
+        frame.sample_rate, frame.pts = 48000, 0
+        output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return path
+
+
+def bad_file(folder: Path, what: str) -> Path:
+    path = folder / f"{what.replace(' ', '_')}.mp4"
+    noise = random.Random(1).randbytes(30_000)
+    contents = {
+        "empty": b"",
+        "text": b"What a film it was.\n" * 300,
+        "noise": noise,
+        "html": b"<html><body>404 not found</body></html>",
+        "playlist": b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nwhole.ts\n#EXT-X-ENDLIST\n",
+        "list of files": b"ffconcat version 1.0\nfile whole.ts\n",
+        "archive": b"PK\x03\x04" + bytes(400),
+        "drawing": b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>',
+        "subtitles": b"1\n00:00:00,000 --> 00:00:01,000\nHello\n",
+    }
+    if what in contents:
+        make_clip(folder / "whole.ts", frames=3)
+        path.write_bytes(contents[what])
+    elif what == "sound":
+        sound_only(path)
+    elif what == "cut off":
+        cut_short(make_clip(folder / "whole.mp4", frames=30), path, 0.5)
+    elif what == "unknown codec":
+        make_clip(path, frames=3)
+        path.write_bytes(path.read_bytes().replace(b"avc1", b"qqq1"))
+    else:
+        size = {"no size": 0, "absurd size": 100_000}[what]
+        data = bytearray(make_clip(folder / "raw.avi", frames=2, codec="rawvideo").read_bytes())
+        at = data.find(b"strf") + 12
+        data[at : at + 8] = size.to_bytes(4, "little") * 2
+        path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("empty", UnreadableMedia),
+        ("text", UnreadableMedia),
+        ("noise", UnreadableMedia),
+        ("html", UnreadableMedia),
+        ("playlist", UnreadableMedia),
+        ("list of files", UnreadableMedia),
+        ("archive", UnreadableMedia),
+        ("drawing", UnreadableMedia),
+        ("subtitles", UnsupportedMedia),
+        ("sound", UnsupportedMedia),
+        ("cut off", TruncatedMedia),
+        ("unknown codec", UnsupportedMedia),
+        ("no size", UnsupportedMedia),
+        ("absurd size", UnsupportedMedia),
+    ],
+)
+def test_bad_files_are_refused_with_their_own_error(
+    tmp_path: Path, what: str, error: type[EngineError]
+) -> None:
+    path = bad_file(tmp_path, what)
+    before = path.read_bytes()
+    with pytest.raises(error) as caught:
+        probe(path)
+    assert type(caught.value) is error
+    assert caught.value.code == error.code
+    assert path.name in caught.value.message
+    assert caught.value.hint
+    assert path.read_bytes() == before
+
+
+def test_text_is_not_drawn_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("readme.txt", "a.ans", "a.nfo", "a.diz", "a.mkv", "a.png"):
+        (tmp_path / name).write_text("\x1b[31mHello\n" * 50)
+        with pytest.raises(UnreadableMedia):
+            probe(tmp_path / name)
+
+
+def test_missing_files_and_folders_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(SourceMissing):
+        probe(tmp_path / "nothing.mp4")
+    with pytest.raises(SourceMissing):
+        probe(make_clip(tmp_path / "a.mp4", frames=1) / "inside.mp4")
+    with pytest.raises(UnsupportedMedia):
+        probe(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of Linux")
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mp4")
+    with pytest.raises(SourceUnreadable):
+        probe(tmp_path / "pipe.mp4")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of Linux")
+def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
+    """Read by an unprivileged user: root would read it all the same."""
+    locked = make_clip(tmp_path / "a.mp4", frames=1)
+    locked.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 0o11)
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from engine.core.errors import EngineError\n"
+        "from engine.video.read.probe import probe\n"
+        "from tests.helpers.clips import drop_to_nobody\n"
+        "drop_to_nobody()\n"
+        "try:\n"
+        "    probe(Path(sys.argv[1]))\n"
+        "except EngineError as err:\n"
+        "    sys.stdout.write(f'{err.code}|{bool(err.hint)}')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(locked)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[4],
+    )
+    assert result.stdout == "source-unreadable|True", result.stderr
+    assert locked.stat().st_mode & 0o777 == 0
+
+
+def test_counting_gives_up_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.video.read.probe.COUNT_SECONDS", -1.0)
+    video = probe(make_clip(tmp_path / "a.mkv", frames=200, size=(32, 32))).video
+    assert (video.frame_count, video.frame_count_is_exact) == (200, False)
+
+
+def test_a_sequence_is_probed_as_a_whole(tmp_path: Path) -> None:
+    pattern = make_pictures(tmp_path / "shots", 5, first=3)
+    for name in (pattern, tmp_path / "shots"):
+        media = probe(name)
+        assert (media.kind, media.video.frame_count, media.first_number) == ("sequence", 5, 3)
+        assert media.path == tmp_path / "shots" / "shot_0003.png"
+        assert media.pattern == str(pattern)
+        assert media.bytes == sum(file.stat().st_size for file in (tmp_path / "shots").iterdir())
+    assert probe(media.path).kind == "image"

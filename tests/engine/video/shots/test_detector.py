@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core.geometry import Size
+from engine.protocol.media import VideoInfo
+from engine.video.read.frames import PlanarFrame
+from engine.video.shots.detector import HISTORY, ShotDetector
+from engine.video.shots.distance import Reducer, distance, distance_at_rest
+
+WIDTH, HEIGHT = 192, 108
+Picture = np.ndarray  # [3, h, w]: Y, U, V of 4:4:4, 0 to 1
+
+
+def video_of(chroma: str = "444", bit_depth: int = 8, size: Size | None = None) -> VideoInfo:
+    return VideoInfo(
+        index=0,
+        codec="",
+        size=size or Size(WIDTH, HEIGHT),
+        pixel_format="",
+        chroma=chroma,
+        bit_depth=bit_depth,
+    )
+
+
+def scene(seed: int, width: int = 3 * WIDTH) -> Picture:
+    """A wide picture of soft blobs with hard edges; another seed is another scene."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[:HEIGHT, :width] / 25.0
+    planes = np.full((3, HEIGHT, width), 0.5)
+    for plane in planes:
+        for _ in range(6):
+            a, b, phase = random.normal(0, 1, 3)
+            plane += random.uniform(-0.12, 0.12) * np.sign(np.sin(a * x + b * y + 6 * phase))
+    planes[1:] = 0.5 + 0.4 * (planes[1:] - 0.5)
+    return planes.clip(0, 1)
+
+
+def pan(seed: int, frames: int, step: int = 2) -> list[Picture]:
+    whole = scene(seed)
+    return [whole[:, :, i * step : i * step + WIDTH] for i in range(frames)]
+
+
+def frames_of(
+    pictures: Iterable[Picture], *, peak: int = 255, grain: float = 0.0
+) -> list[PlanarFrame]:
+    random = np.random.default_rng(7)
+    kind = np.uint8 if peak == 255 else np.uint16
+    frames = []
+    for pts, picture in enumerate(pictures):
+        noisy = (picture + random.normal(0, grain, picture.shape)).clip(0, 1)
+        planes = tuple(np.rint(plane * peak).astype(kind) for plane in noisy)
+        frames.append(PlanarFrame(planes=planes, pts=pts))
+    return frames
+
+
+def starts(frames: Sequence[PlanarFrame], video: VideoInfo | None = None, **options) -> list[int]:
+    detector = ShotDetector(video or video_of(), **options)
+    return [number for number, frame in enumerate(frames) if detector.starts_shot(frame)]
+
+
+THREE = pan(1, 14) + pan(2, 9) + pan(3, 20)
+
+
+@pytest.mark.parametrize("grain", [0, 0.01, 0.08])
+def test_three_shots_are_found_exactly(grain):
+    assert starts(frames_of(THREE, grain=grain)) == [0, 14, 23]
+
+
+@pytest.mark.parametrize("light", [0.3, 0.08])
+def test_dark_scenes_are_told_apart_too(light):
+    assert starts(frames_of((picture * light for picture in THREE), grain=0.004)) == [0, 14, 23]
+
+
+@pytest.mark.parametrize("depth", [10, 12, 16])
+def test_deeper_pictures_give_the_same(depth):
+    frames = frames_of(THREE, peak=(1 << depth) - 1)
+    assert starts(frames, video_of(bit_depth=depth)) == [0, 14, 23]
+
+
+@pytest.mark.parametrize("chroma", ["rgb", "gray"])
+def test_other_kinds_of_planes_give_the_same(chroma):
+    pictures = (picture[:1] if chroma == "gray" else picture for picture in THREE)
+    assert starts(frames_of(pictures), video_of(chroma)) == [0, 14, 23]
+
+
+def test_reduced_chroma_gives_the_same():
+    frames = [
+        PlanarFrame(planes=(y, u[::2, ::2], v[::2, ::2]), pts=frame.pts)
+        for frame in frames_of(THREE)
+        for y, u, v in [frame.planes]
+    ]
+    assert starts(frames, video_of("420")) == [0, 14, 23]
+
+
+def test_alpha_is_not_looked_at():
+    frames = frames_of([*pan(1, 3)])
+    veiled = [
+        PlanarFrame(planes=(*frame.planes, frame.planes[0] * np.uint8(i % 2)), pts=i)
+        for i, frame in enumerate(frames)
+    ]
+    assert starts(veiled) == [0]
+
+
+def test_every_shot_may_be_a_single_frame():
+    pictures = [scene(seed)[:, :, :WIDTH] for seed in range(10)]
+    assert starts(frames_of(pictures)) == list(range(10))
+
+
+def test_a_flash_of_one_frame_is_cut_on_both_sides():
+    assert starts(frames_of(pan(1, 20) + pan(2, 1) + pan(1, 20))) == [0, 20, 21]
+
+
+def test_a_jump_in_a_quiet_shot_is_a_cut():
+    still = scene(4)[:, :, :WIDTH]
+    moved = scene(4)[:, :, 12 : 12 + WIDTH]
+    assert starts(frames_of([still] * 15 + [moved] * 5, grain=0.01)) == [0, 15]
+
+
+def test_black_before_and_after_is_another_shot():
+    black = np.full((3, HEIGHT, WIDTH), 0.5)
+    black[0] = 0.06
+    assert starts(frames_of([black] * 8 + pan(1, 8) + [black] * 8, grain=0.004)) == [0, 8, 16]
+
+
+@pytest.mark.parametrize("step", [1, 5, 9])
+def test_a_camera_that_moves_evenly_cuts_nothing(step):
+    assert starts(frames_of(pan(5, 40, step), grain=0.01)) == [0]
+
+
+@pytest.mark.parametrize("hold", [1, 2, 3])
+def test_animation_cuts_nothing_however_long_a_drawing_stays(hold):
+    background, figure = scene(6)[:, :, :WIDTH], scene(7)
+    pictures = []
+    for i in range(45):
+        picture, x = background.copy(), 10 + 3 * (i // hold)
+        picture[:, 30:80, x : x + 30] = figure[:, 30:80, :30]
+        pictures.append(picture)
+    assert starts(frames_of(pictures)) == [0]
+
+
+def test_a_fade_cuts_nothing_but_perhaps_where_it_begins():
+    grey = np.array([0.0, 0.5, 0.5])[:, None, None]
+    light = [min(1, abs(1 - i / 24)) for i in range(48)]
+    pictures = [
+        grey + (picture - grey) * k for k, picture in zip(light, pan(8, 48, 1), strict=True)
+    ]
+    assert len(starts(frames_of(pictures, grain=0.004))) <= 3
+
+
+def test_noise_alone_cuts_nothing():
+    grey = np.full((3, HEIGHT, WIDTH), 0.3)
+    assert starts(frames_of([grey] * 40, grain=0.06)) == [0]
+
+
+RESTLESS = frames_of(
+    pan(11, 9) + pan(12, 3, 8) + pan(13, 1) + pan(14, 22, 6) + pan(15, 4) + pan(16, 11, 3),
+    grain=0.02,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(begin=st.integers(0, len(RESTLESS) - HISTORY), sensitivity=st.integers(0, 100))
+def test_who_has_seen_a_short_history_answers_as_who_has_seen_all(begin, sensitivity):
+    whole = starts(RESTLESS, sensitivity=sensitivity)
+    late = starts(RESTLESS[begin:], sensitivity=sensitivity)
+    known = begin + HISTORY
+    assert [i + begin for i in late if i + begin >= known] == [i for i in whole if i >= known]
+
+
+def test_more_sensitivity_never_loses_a_cut():
+    found = [set(starts(RESTLESS, sensitivity=value)) for value in (0, 30, 60, 90, 100)]
+    assert all(less <= more for less, more in pairwise(found))
+    assert found[0] < found[-1]
+
+
+def test_off_finds_nothing_but_the_first_frame():
+    assert starts(frames_of(THREE), sensitivity=None) == [0]
+
+
+@pytest.mark.parametrize("value", [-1, 101])
+def test_a_sensitivity_out_of_range_is_refused(value):
+    with pytest.raises(ValueError, match=str(value)):
+        ShotDetector(video_of(), sensitivity=value)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 1), (1, 64), (47, 90)])
+def test_pictures_of_any_size_are_compared(size):
+    width, height = size
+    random = np.random.default_rng(1)
+    y, u, v = (random.integers(0, 256, (height, width), np.uint8) for _ in range(3))
+    half = PlanarFrame(planes=(y, u[::2, ::2], v[::2, ::2]), pts=0)
+    reducer = Reducer(video_of("420", size=Size(width, height)))
+    a = reducer.small(half)
+    b = reducer.small(PlanarFrame(planes=tuple(255 - p for p in half.planes), pts=1))
+    assert distance(a, a) == 0
+    for measure in (distance, distance_at_rest):
+        assert 0 <= measure(a, b) < np.inf
+
+
+def test_motion_of_the_camera_and_a_change_of_light_are_forgiven():
+    reducer = Reducer(video_of())
+    whole = scene(9)
+    pictures = [whole[:, :, :WIDTH], whole[:, :, 24 : 24 + WIDTH], scene(10)[:, :, :WIDTH]]
+    pictures[1] = pictures[1] + np.array([0.02, 0, 0])[:, None, None]
+    here, there, elsewhere = (reducer.small(frame) for frame in frames_of(pictures))
+    assert distance_at_rest(here, there) < 0.1 * distance(here, there)
+    assert distance_at_rest(here, elsewhere) > 0.5 * distance(here, elsewhere)

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.errors import (
+    ContainerMismatch,
+    EncoderMissing,
+    EngineError,
+    SettingsError,
+)
+from engine.core.geometry import Size
+from engine.protocol.media import (
+    ChapterInfo,
+    ColourTags,
+    MediaInfo,
+    StreamInfo,
+)
+from engine.settings.schema import CODECS, JobSettings
+from engine.video.write import codecs
+from engine.video.write.codecs import (
+    allowed_size,
+    choose_container,
+    encoder_works,
+    estimated_bits_per_pixel,
+    picture_notices,
+    plan_picture,
+    plan_streams,
+    stream_notices,
+)
+from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
+from tests.helpers.plans import a_media
+
+MP4 = "mov,mp4,m4a,3gp,3g2,mj2"
+
+
+def media(name: str = "film.mkv", streams: tuple[StreamInfo, ...] = (), **video: Any) -> MediaInfo:
+    container = "matroska,webm" if name.endswith(".mkv") else MP4
+    container = container if Path(name).suffix in (".mkv", ".mp4", ".mov") else "avi"
+    return replace(a_media(**video), path=Path(name), container=container, streams=streams)
+
+
+def sound(codec: str, index: int = 1) -> StreamInfo:
+    return StreamInfo(index=index, kind="audio", codec=codec, sample_rate=48000)
+
+
+def subtitle(codec: str, index: int = 2) -> StreamInfo:
+    return StreamInfo(index=index, kind="subtitle", codec=codec)
+
+
+def plan(about: MediaInfo, container: str = "mkv", size: Size | None = None, **settings: Any):
+    return plan_picture(about, JobSettings(**settings), size or about.video.size, container)
+
+
+def test_tables_load_neither_av_nor_torch() -> None:
+    code = "import sys, engine.video.write.codecs; print({'av', 'torch'} & set(sys.modules))"
+    root = Path(__file__).parents[4]
+    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True)
+    assert out.stdout.strip() == b"set()"
+
+
+@pytest.mark.parametrize(
+    ("video", "codec", "pixel_format"),
+    [
+        ({}, "h264", "yuv420p"),
+        ({"chroma": "444"}, "h264", "yuv420p"),
+        ({"bit_depth": 10}, "hevc", "yuv420p10le"),
+        ({"bit_depth": 12}, "hevc", "yuv420p10le"),
+        ({"hdr": "pq"}, "hevc", "yuv420p10le"),
+    ],
+)
+def test_auto_is_h264_for_8_bits_and_hevc_of_10_bits_above(
+    video: dict[str, Any], codec: str, pixel_format: str
+) -> None:
+    picture = plan(media(**video))
+    assert (picture.codec, picture.pixel_format) == (codec, pixel_format)
+    assert picture.options["crf"] == "16"
+
+
+@pytest.mark.parametrize(
+    ("video", "pixel_format"),
+    [
+        ({}, "yuv420p"),
+        ({"bit_depth": 10, "chroma": "422"}, "yuv422p10le"),
+        ({"bit_depth": 12, "chroma": "444"}, "yuv444p12le"),
+        ({"bit_depth": 16, "chroma": "rgb"}, "gbrp16le"),
+        ({"chroma": "rgb"}, "bgr0"),
+        ({"chroma": "rgb", "has_alpha": True}, "bgra"),
+        ({"bit_depth": 16, "chroma": "gray"}, "gray16le"),
+        ({"bit_depth": 10, "chroma": "444", "has_alpha": True}, "yuva444p10le"),
+        ({"bit_depth": 12, "chroma": "420", "has_alpha": True}, "yuva420p16le"),
+        ({"chroma": "411"}, "yuv411p"),
+    ],
+)
+def test_ffv1_keeps_depth_chroma_and_alpha(video: dict[str, Any], pixel_format: str) -> None:
+    assert plan(media(**video), codec="ffv1").pixel_format == pixel_format
+
+
+def test_prores_takes_10_bits_of_422_and_444_with_alpha() -> None:
+    assert plan(media(), codec="prores").pixel_format == "yuv422p10le"
+    with_alpha = plan(media(has_alpha=True), codec="prores")
+    assert with_alpha.pixel_format == "yuva444p10le"
+    assert with_alpha.options["profile"] == "4444"
+
+
+def test_auto_keeps_alpha_where_the_container_can() -> None:
+    about = media("film.mov", has_alpha=True, codec="qtrle", chroma="rgb")
+    assert plan(about, "mov").codec == "prores"
+    assert plan(media(has_alpha=True), "mkv").codec == "ffv1"
+    picture = plan(media("film.mp4", has_alpha=True), "mp4")
+    assert picture.codec == "h264"
+    assert [n.code for n in picture_notices(media(has_alpha=True), picture)] == ["alpha-left-out"]
+    assert plan(media("cat.gif", has_alpha=True, codec="gif", chroma="rgb"), "mkv").codec == "h264"
+
+
+def test_fewer_bits_than_the_source_are_told() -> None:
+    about = media(bit_depth=12)
+    assert [n.code for n in picture_notices(about, plan(about))] == ["bits-reduced"]
+    assert picture_notices(about, plan(about, codec="hevc", bit_depth=12)) == ()
+
+
+def test_odd_sizes_become_even_only_with_subsampled_chroma() -> None:
+    assert allowed_size(Size(641, 359), "420") == Size(642, 360)
+    assert allowed_size(Size(641, 359), "422") == Size(642, 359)
+    assert allowed_size(Size(641, 359), "444") == Size(641, 359)
+    assert allowed_size(Size(1, 1), "420") == Size(2, 2)
+    assert allowed_size(Size(641, 359), "420", "ffv1") == Size(641, 359)
+    assert plan(media(), size=Size(641, 359)).size == Size(642, 360)
+    assert plan(media(), size=Size(641, 359), codec="ffv1").size == Size(641, 359)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"codec": "av1", "chroma": "444"},
+        {"codec": "h264", "bit_depth": 12},
+        {"codec": "prores", "bit_depth": 8},
+        {"codec": "prores", "chroma": "420"},
+    ],
+)
+def test_what_a_codec_does_not_have_is_refused_with_the_choices(settings: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        plan(media(), **settings)
+    assert caught.value.hint.startswith("Choose one of")
+
+
+def test_source_tags_are_kept_and_untagged_ones_get_a_matrix() -> None:
+    tags = ColourTags(matrix="bt2020nc", primaries="bt2020", transfer="smpte2084")
+    assert plan(media(tags=tags)).tags == replace(tags, range="tv")
+    assert plan(media()).tags.matrix == "smpte170m"
+    assert plan(media(), size=Size(2560, 1440)).tags.matrix == "smpte170m"  # of the source
+    assert plan(media(size=Size(1280, 720))).tags.matrix == "bt709"
+    assert plan(media(pixel_format="yuvj420p")).tags.range == "pc"
+    assert plan(media(pixel_format="yuvj420p"), codec="prores").tags.range == "tv"
+    rgb = plan(media(chroma="rgb", tags=ColourTags(matrix="rgb", range="pc")))
+    assert (rgb.tags.matrix, rgb.tags.range) == ("bt709", "tv")
+    kept = plan(media(chroma="rgb"), codec="ffv1").tags
+    assert (kept.matrix, kept.range) == ("rgb", "pc")
+
+
+def test_every_tag_has_a_name_that_the_encoders_know() -> None:
+    tags = ColourTags(matrix="gbr", transfer="bt470bg", primaries="ebu3213", range="pc")
+    assert colour_options(tags) == {
+        "colorspace": "rgb",
+        "color_trc": "gamma28",
+        "color_primaries": "jedec-p22",
+        "color_range": "pc",
+    }
+
+
+@pytest.mark.parametrize(
+    ("about", "settings", "output", "container"),
+    [
+        (media("a.mp4", (sound("aac"),)), {}, None, "mp4"),
+        (media("a.mov", (sound("pcm_s16le"),)), {}, None, "mov"),
+        (media("a.mkv"), {}, None, "mkv"),
+        (media("a.avi"), {}, None, "mkv"),
+        (media("a.mp4", (sound("truehd"),)), {}, None, "mkv"),
+        (media("a.mp4", (subtitle("mov_text"),)), {}, None, "mp4"),
+        (media("a.mp4"), {"codec": "ffv1"}, None, "mkv"),
+        (media("a.mp4"), {"codec": "prores"}, None, "mkv"),
+        (media("a.mp4", (sound("amr_nb"),)), {}, None, "mov"),
+        (media("a.avi", (sound("amr_nb"),)), {}, None, "mov"),
+        (media("a.avi", (sound("wmav2"),)), {}, None, "mkv"),
+        (media("a.mp4"), {"container": "mov"}, None, "mov"),
+        (media("a.mp4"), {}, Path("b.mkv"), "mkv"),
+        (media("a.mp4"), {}, Path("b.M4V"), "mp4"),
+    ],
+)
+def test_container_is_the_sources_where_it_takes_everything_else_mkv(
+    about: MediaInfo, settings: dict[str, Any], output: Path | None, container: str
+) -> None:
+    assert choose_container(about, JobSettings(**settings), output) == container
+
+
+def test_pictures_stay_pictures_unless_a_film_is_asked_for() -> None:
+    still = replace(media("a.png"), kind="image")
+    sequence = replace(media("a_01.png"), kind="sequence", pattern="a_%02d.png")
+    assert choose_container(still, JobSettings(), None) == "image"
+    assert choose_container(sequence, JobSettings(), None) == "sequence"
+    assert choose_container(sequence, JobSettings(), Path("folder")) == "sequence"
+    assert choose_container(sequence, JobSettings(), Path("b.mkv")) == "mkv"
+    assert choose_container(media(), JobSettings(), Path("b_%04d.png")) == "sequence"
+    assert plan(replace(still, video=replace(still.video, chroma="rgb")), "image").codec == "png"
+    tiff = media(codec="tiff", bit_depth=16, chroma="rgb", has_alpha=True)
+    assert plan(tiff, "image").pixel_format == "rgba64le"
+
+
+@pytest.mark.parametrize(
+    ("settings", "output"),
+    [
+        ({"container": "mkv"}, "b.mp4"),
+        ({}, "b.avi"),
+        ({}, "b"),
+        ({"codec": "prores"}, "b.mp4"),
+        ({"codec": "ffv1", "container": "mov"}, None),
+    ],
+)
+def test_contradictions_of_name_kind_and_codec_are_refused(
+    settings: dict[str, Any], output: str | None
+) -> None:
+    with pytest.raises(ContainerMismatch) as caught:
+        choose_container(media(), JobSettings(**settings), Path(output) if output else None)
+    assert caught.value.hint
+
+
+def test_what_is_left_out_is_told_and_mkv_proposed() -> None:
+    font = StreamInfo(index=4, kind="attachment", codec="ttf")
+    about = media("a.mkv", (sound("aac"), subtitle("subrip"), font))
+    assert all(p.copied for p in plan_streams(about, "mkv"))
+    assert [p.copied for p in plan_streams(about, "mp4")] == [True, False, False]
+    notices = stream_notices(about, "mp4")
+    assert [n.code for n in notices] == ["stream-left-out", "stream-left-out", "container-changed"]
+    assert all("MKV" in n.hint for n in notices[:2])
+    mov_text = media("a.mp4", (subtitle("mov_text"),))
+    told = stream_notices(mov_text, "mkv")
+    assert [n.code for n in told] == ["stream-left-out", "container-changed"]
+    assert "MP4" in told[0].hint
+    nowhere = stream_notices(media("a.avi", (sound("wmav2"),)), "mkv")
+    assert [(n.code, n.hint) for n in nowhere] == [("stream-left-out", "")]
+
+
+def test_chapters_and_time_code_are_written_anew_without_a_notice() -> None:
+    chapters = (ChapterInfo(start=Fraction(0), end=Fraction(1)),)
+    track = StreamInfo(index=3, kind="data", codec="bin_data")
+    code = StreamInfo(index=4, kind="data", codec="tmcd")
+    about = replace(media("a.mp4", (track, code)), chapters=chapters)
+    assert not any(p.copied for p in plan_streams(about, "mp4"))
+    assert stream_notices(about, "mp4") == ()
+    telemetry = replace(about, chapters=())
+    assert [n.params["index"] for n in stream_notices(telemetry, "mp4")] == ["3"]
+
+
+def test_processor_encoders_of_every_codec_work_here() -> None:
+    for codec in CODECS[1:]:
+        assert encoder_works(ON_PROCESSOR[codec].name), codec
+
+
+def test_the_card_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: True)
+    assert plan(media()).encoder == "h264_nvenc"
+    assert plan(media(bit_depth=10)).pixel_format == "p010le"
+    assert plan(media(), encoder="cpu").encoder == "libx264"
+    assert plan(media(), size=Size(64, 64)).encoder == "libx264"  # too small for a card
+    assert plan(media(), size=Size(8192, 4320)).encoder == "libx264"
+    assert plan(media(), codec="hevc", chroma="422").encoder == "libx265"
+
+
+def test_a_card_asked_for_but_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: not name.endswith("nvenc"))
+    with pytest.raises(EncoderMissing) as caught:
+        plan(media(), encoder="nvenc")
+    assert caught.value.hint
+    assert plan(media()).encoder == "libx264"
+
+
+def test_a_missing_processor_encoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: False)
+    with pytest.raises(EncoderMissing):
+        plan(media(), codec="av1")
+
+
+def test_a_picture_too_small_for_the_codec_is_refused() -> None:
+    with pytest.raises(EngineError) as caught:
+        plan(media(), codec="hevc", size=Size(8, 8))
+    assert caught.value.code == "encoder-missing"
+
+
+def test_predicted_size_falls_with_crf_and_rises_with_chroma() -> None:
+    good, poor = plan(media(), crf=12), plan(media(), crf=28)
+    assert estimated_bits_per_pixel(good) > 4 * estimated_bits_per_pixel(poor)
+    sub = estimated_bits_per_pixel(plan(media(), codec="ffv1"))
+    assert estimated_bits_per_pixel(plan(media(chroma="444"), codec="ffv1")) > sub
+
+
+def test_every_encoder_format_has_the_layout_that_ffmpeg_says() -> None:
+    from engine.video.colour.pixel_formats import layout_of
+
+    for encoder in ENCODERS.values():
+        for (chroma, depth, alpha), name in encoder.formats.items():
+            layout = layout_of(name)
+            assert (layout.chroma, layout.bit_depth, layout.has_alpha) == (chroma, depth, alpha)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import zlib
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import pytest
+
+from engine.core.errors import OutputError
+from engine.core.geometry import Size
+from engine.video.write import mkv_aspect
+from engine.video.write.mkv_aspect import PLACEHOLDER, display_size, write_shape
+from tests.helpers.clips import make_clip
+
+SHAPES = [
+    (Size(720, 576), Fraction(64, 45)),
+    (Size(1440, 1080), Fraction(4, 3)),
+    (Size(96, 64), Fraction(16, 15)),
+    (Size(2880, 1920), Fraction(8, 9)),
+    (Size(7680, 4320), Fraction(255, 254)),
+    (Size(16384, 16384), Fraction(2, 1)),
+]
+
+
+@pytest.mark.parametrize(("size", "aspect"), SHAPES)
+def test_display_size_has_exactly_the_shape_and_about_the_height(
+    size: Size, aspect: Fraction
+) -> None:
+    seen = display_size(size, aspect)
+    assert Fraction(seen.width, seen.height) == aspect * Fraction(size.width, size.height)
+    assert seen.height <= 2 * size.height
+    assert max(seen.width, seen.height) <= 65535
+
+
+def with_placeholder(path: Path, size: tuple[int, int] = (96, 64)) -> Path:
+    source = make_clip(path.with_name("from.mkv"), codec="ffv1", size=size)
+    with av.open(str(source)) as old, av.open(str(path), "w") as new:
+        film = new.add_stream_from_template(old.streams.video[0], opaque=True)
+        film.set_display_matrix(PLACEHOLDER)
+        for packet in old.demux(old.streams.video[0]):
+            if packet.pts is not None:
+                packet.stream = film
+                new.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize("aspect", [Fraction(16, 15), Fraction(64, 45), Fraction(1, 2)])
+@pytest.mark.parametrize("size", [(96, 64), (320, 120), (96, 300), (320, 300)])
+def test_the_file_keeps_its_frames_and_gets_the_shape(
+    tmp_path: Path, aspect: Fraction, size: tuple[int, int]
+) -> None:
+    path = with_placeholder(tmp_path / "a.mkv", size)
+    before = path.stat().st_size
+    write_shape(path, Size(*size), aspect)
+    assert path.stat().st_size == before
+    with av.open(str(path)) as file:
+        frames = list(file.decode(video=0))
+        assert file.streams.video[0].sample_aspect_ratio == aspect
+    assert len(frames) == 10
+    assert frames[0].rotation == 0
+
+
+def checksum_is_right(path: Path) -> bool:
+    data = bytearray(path.read_bytes())
+    (segment,) = mkv_aspect._children(data, 0, len(data), 0x18538067)
+    (tracks,) = mkv_aspect._children(data, segment.content, segment.end, 0x1654AE6B)
+    stored = int.from_bytes(data[tracks.content + 2 : tracks.content + 6], "little")
+    return zlib.crc32(data[tracks.content + 6 : tracks.end]) == stored
+
+
+def test_the_checksum_of_the_tracks_is_renewed(tmp_path: Path) -> None:
+    path = with_placeholder(tmp_path / "a.mkv")
+    assert checksum_is_right(path)  # FFmpeg's own
+    write_shape(path, Size(96, 64), Fraction(4, 3))
+    assert checksum_is_right(path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"V_FFV1", b"V_FFV2"))
+    assert not checksum_is_right(path)
+
+
+def test_a_file_that_has_a_shape_is_left_alone(tmp_path: Path) -> None:
+    path = with_placeholder(tmp_path / "a.mkv")
+    write_shape(path, Size(96, 64), Fraction(4, 3))
+    data = path.read_bytes()
+    with pytest.raises(OutputError):
+        write_shape(path, Size(96, 64), Fraction(4, 3))
+    assert path.read_bytes() == data

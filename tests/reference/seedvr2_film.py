@@ -1,0 +1,246 @@
+"""A whole film the way the published program does it, its oddities included: for comparisons.
+
+Batches of frames are encoded, restored and decoded each by itself; neighbours may share frames,
+which are mixed afterwards. Our own way (`shot`) has no seams in time and streams; this one holds
+all frames in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core.geometry import Size
+from engine.models.seedvr2.frame_layout import (
+    clip_length,
+    reference_layout,
+    reference_result,
+)
+from engine.models.seedvr2.preprocess import (
+    cut_out,
+    join,
+    place,
+    reference_overlap_weights,
+    resize_as_reference,
+)
+from engine.models.seedvr2.sampler import (
+    Predict,
+    condition,
+    noisy_frames,
+    noisy_latent,
+    reference_noise,
+    sample,
+)
+from engine.models.seedvr2.vae.load import Vae
+from engine.ops.colour.correction import correct_colour
+from engine.tiling.slices import appended, prepended
+
+Trace = Callable[[str, Tensor], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceOptions:
+    """What the published program can be told.
+
+    Attributes:
+        short_side: Shorter side of the result, px, rounded down to even.
+        longest: Most px of a side; 0: no such limit.
+        batch: Frames of a batch; best 1 + 4 n.
+        overlap: Frames that two batches share.
+        uniform: Mirror the last batch at its end until it is as long as the others.
+        prepend: Frames mirrored in front of the first one, and taken away in the end.
+        colour: Method of `correct_colour`.
+        seed: Of the noise; each batch starts with it anew.
+        latent_noise: 0 to 1, noise in what the transformer sees of the source.
+        input_noise: 0 to 1, noise in the frames before they are encoded.
+    """
+
+    short_side: int
+    longest: int = 0
+    batch: int = 5
+    overlap: int = 0
+    uniform: bool = False
+    prepend: int = 0
+    colour: str = "lab"
+    seed: int = 42
+    latent_noise: float = 0.0
+    input_noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap < self.batch:
+            raise ValueError(f"batches of {self.batch} frames cannot share {self.overlap}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """What restores a batch: all of one device and type.
+
+    Attributes:
+        vae: Encodes and decodes.
+        dit: Predicts the velocity.
+        text: [L, D], the text embedding.
+    """
+
+    vae: Vae
+    dit: Predict
+    text: Tensor
+
+
+class Draw(Protocol):
+    """Where the noise of a batch comes from."""
+
+    def __call__(self, kind: str, shape: tuple[int, ...]) -> Tensor:
+        """Normally distributed numbers: for the "frames", for the "start", for the "latent"."""
+        ...
+
+
+def reference_draw(seed: int) -> Draw:
+    """Noise of one batch in the published order; that of frames is nowhere described, and ours."""
+    latents = torch.Generator().manual_seed(seed)
+    frames = torch.Generator().manual_seed(seed + 1)
+
+    def draw(kind: str, shape: tuple[int, ...]) -> Tensor:
+        return reference_noise(shape, frames if kind == "frames" else latents)
+
+    return draw
+
+
+def upscale_as_reference(
+    frames: Tensor,
+    models: Models,
+    options: ReferenceOptions,
+    *,
+    draw: Callable[[int], Draw] = reference_draw,
+    trace: Trace = lambda name, value: None,
+) -> Tensor:
+    """Restore all frames of a film.
+
+    Args:
+        frames: [T, 3, H, W] float32, 0 to 1.
+        models: What restores them.
+        options: What the published program would be told.
+        draw: Makes the noise of a batch from the seed.
+        trace: Told what each stage gave: "batch0.noise" and so on, "assembled" at the end.
+
+    Returns:
+        [T, 3, h, w] float32, 0 to 1; h and w are even.
+
+    Memory: all frames, six times at the new size, and what one batch takes.
+    """
+    frames = frames[prepended(len(frames), options.prepend)]
+    resized = resize_as_reference(frames, options.short_side, options.longest)
+    layout = reference_layout(Size(resized.shape[-1], resized.shape[-2]))
+    picture = reference_result(layout.picture)
+    source = place(resized, layout)
+    result = torch.empty_like(cut_out(source, picture), memory_format=torch.contiguous_format)
+    spans = batches(len(frames), options)
+    for number, (start, stop) in enumerate(spans):
+        clip = source[start:stop][lengthened(stop - start, options)]
+        tell = partial(_tell, trace, f"batch{number}")
+        restored = restore_batch(clip, models, options, draw(options.seed), tell)
+        done = spans[number - 1][1] if number else 0
+        _put(result, cut_out(restored[: stop - start], picture), start, done)
+    source = cut_out(source, picture)
+    trace("source", source)
+    trace("assembled", result)
+    return coloured(result, source, spans, options.colour)[options.prepend :]
+
+
+def batches(frames: int, options: ReferenceOptions) -> list[tuple[int, int]]:
+    """First frame of each batch, and the one behind its last.
+
+    A batch that would bring no new frame is left out.
+    """
+    starts = range(0, max(1, frames - options.overlap), options.batch - options.overlap)
+    return [(start, min(start + options.batch, frames)) for start in starts]
+
+
+def lengthened(frames: int, options: ReferenceOptions) -> list[int]:
+    """Numbers of the frames of a batch: as long as the others if wanted, then 1 + 4 n."""
+    numbers = appended(frames, max(0, options.batch - frames) if options.uniform else 0)
+    more = appended(len(numbers), clip_length(len(numbers)) - len(numbers))
+    return [numbers[index] for index in more]
+
+
+def restore_batch(
+    clip: Tensor, models: Models, options: ReferenceOptions, draw: Draw, trace: Trace
+) -> Tensor:
+    """Restore one batch by itself.
+
+    Args:
+        clip: [T, 3, H, W] in [-1, 1], padded, T = 1 + 4 n.
+        models: What restores it.
+        options: Noise.
+        draw: Makes it.
+        trace: Told what each stage gave.
+
+    Returns:
+        [T, 3, H, W], nominally in [-1, 1].
+    """
+    if options.input_noise:
+        clip = noisy_frames(clip, options.input_noise, draw("frames", clip.shape).to(clip))
+    trace("clip", clip)
+    latent = _encoded(models.vae, clip)
+    trace("latent", latent)
+    noise = draw("start", latent.shape).to(latent)
+    trace("noise", noise)
+    if options.latent_noise:
+        more = draw("latent", latent.shape).to(latent)
+        latent = noisy_latent(latent, options.latent_noise, noise, more)
+    seen = condition(latent)
+    trace("condition", seen)
+    result = sample(models.dit, noise, seen, models.text)
+    trace("result", result)
+    decoded = _decoded(models.vae, result)
+    trace("decoded", decoded)
+    return decoded
+
+
+def coloured(
+    result: Tensor, source: Tensor, spans: Sequence[tuple[int, int]], method: str
+) -> Tensor:
+    """Hold what each batch brought to the colours of its source: methods look at it as a whole.
+
+    Args:
+        result: [T, 3, H, W], nominally in [-1, 1].
+        source: The same shape.
+        spans: Of the batches.
+        method: Of `correct_colour`.
+
+    Returns:
+        [T, 3, H, W], 0 to 1.
+    """
+    result, source = result * 0.5 + 0.5, source * 0.5 + 0.5
+    slices = pairwise((0, *(stop for _, stop in spans)))
+    parts = [correct_colour(method, result[a:b], source[a:b]) for a, b in slices]
+    return torch.cat(parts).clamp_(0, 1)
+
+
+def _encoded(vae: Vae, clip: Tensor) -> Tensor:
+    """[T, 3, H, W] -> the scaled latent [t, h, w, L]."""
+    latent = vae.encode(clip.movedim(0, 1)[None])[0]
+    return latent.movedim(0, -1) * vae.config.scaling_factor
+
+
+def _decoded(vae: Vae, latent: Tensor) -> Tensor:
+    """[t, h, w, L] -> frames [T, 3, H, W]."""
+    return vae.decode(latent.movedim(-1, 0)[None] / vae.config.scaling_factor)[0].movedim(0, 1)
+
+
+def _put(result: Tensor, part: Tensor, start: int, done: int) -> None:
+    """Write a batch that begins at a frame; frames that are there already are mixed with it."""
+    shared = done - start
+    if shared:
+        weights = reference_overlap_weights(shared)
+        result[start:done] = join(result[start:done], part[:shared], weights)
+    result[done : start + len(part)] = part[shared:]
+
+
+def _tell(trace: Trace, batch: str, name: str, value: Tensor) -> None:
+    trace(f"{batch}.{name}", value)

@@ -1,0 +1,45 @@
+"""The tables of the model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.core.errors import SourceMissing
+from tools.reports import quality
+from tools.reports.photographs import installed_photographs, photographs_in
+
+
+def test_tables_name_every_picture_and_a_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = installed_photographs()["astronaut"][160:256, 160:288]
+    Image.fromarray(picture).save(tmp_path / "face.png")
+    assert quality.main(["--photographs", str(tmp_path), "--scale", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "| face |" in text
+    assert "| **mean** |" in text
+    assert "| crf 33 |" in text
+
+
+def test_an_empty_folder_is_said_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SourceMissing):
+        photographs_in(tmp_path)
+    assert quality.main(["--photographs", str(tmp_path)]) == 1
+    assert "no uncompressed pictures" in capsys.readouterr().err
+
+
+def test_photographs_beat_lanczos_by_the_promised_margin() -> None:
+    net = quality.load_lite(quality.resource("weights", "lite_x2_faithful.safetensors"))
+    pictures = installed_photographs()
+    gains = []
+    for name in ("astronaut", "chelsea", "coffee", "motorcycle_left", "camera", "rocket (a third)"):
+        scores = quality.score_faithful(net, pictures[name][:320, :320])
+        gains.append(scores["lite"].psnr_db - scores["lanczos"].psnr_db)
+    assert min(gains) > 0
+    assert np.mean(gains) > 1.1

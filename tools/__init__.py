@@ -1,0 +1,1 @@
+"""Developer tools; nothing that ships imports them."""

@@ -1,0 +1,1 @@
+"""Reports for docs/: preset table, prediction errors, picture quality."""

@@ -1,0 +1,287 @@
+"""Plans for every card of the table, as a page.
+
+`python -m tools.reports.plan_table > docs/presets.md` writes it. Nothing is looked at on this
+machine: neither its card nor its model files nor what it measured.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from engine.core.geometry import Size
+from engine.core.units import memory_text
+from engine.hardware.budget import pretended_budget
+from engine.hardware.gpu_table import GIB, Card, cards
+from engine.models import registry
+from engine.models.seedvr2.planning.requirements import STEP
+from engine.planner import gpu_presets
+from engine.planner.plan_job import bare_plan
+from engine.planner.rates import Rates
+from engine.planner.request import Request
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import DiffusionPlan, ModelPlan, Plan
+from engine.settings.presets import Preset, applied
+from engine.settings.schema import JobSettings
+
+MODELS = ("lite", "seedvr2-3b", "seedvr2-7b")
+HEIGHTS = (720, 1080, 2160)  # px, of the result
+RAM_GIB = 32  # of the machine around the card
+SHARE = 0.7  # of it that a job may take, as in EngineSettings
+_MINUTES, _RATE = 10, 25  # of the film
+_FILE = re.compile(r"^seedvr2_ema_\d+b[-_]")  # of the name of a published transformer
+_ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # where model files are looked for
+
+_HEAD = f"""# Plans for every card
+
+Made by `python -m tools.reports.plan_table > docs/presets.md`; a test compares. Every figure is
+**predicted, not seen on a card**: bytes by the models' cost models, speeds from what the cards
+can do at most and guessed shares of it (`engine/planner/gpu_speed.py`).
+
+For each card of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
+may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high
+as the result. No model file is here yet, so the file that suits the card is planned. About 2 GB
+of the card are left to Windows, the driver and other programs. Goals (Fast, Balanced, Best) choose
+the model, its file and the encoder's pace; where they lead to the same plan, one line is for all.
+
+How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
+"whole" for whole frames, "all in" where all of the decoder works in tiles, "early" where tiles
+begin early because main memory is short; how many blocks of the transformer stay on the card;
+most memory of the card at once; most main memory of the program at once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One plan of the page."""
+
+    card: Card
+    height: int
+    model: str
+    goal: str
+    plan: Plan
+
+    @property
+    def speed(self) -> str:
+        """Frames a second, in words."""
+        if not self.fits:
+            return "-"
+        rate = self.plan.frames / self.plan.seconds
+        return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether it could run there, once its files are there."""
+        return "plan-does-not-fit" not in {notice.code for notice in self.plan.notices}
+
+
+def source_of(height: int) -> MediaInfo:
+    """A film of ten minutes whose pictures are half as wide and high as a result, 16:9."""
+    video = VideoInfo(
+        index=0,
+        codec="h264",
+        size=Size(height * 8 // 9, height // 2),
+        pixel_format="yuv420p",
+        chroma="420",
+        bit_depth=8,
+        frame_rate=Fraction(_RATE),
+        frame_count=_MINUTES * 60 * _RATE,
+        duration=Fraction(_MINUTES * 60),
+        bit_rate=8_000_000,
+    )
+    return MediaInfo(
+        path=Path("film.mkv"),
+        kind="video",
+        container="matroska,webm",
+        bytes=600_000_000,
+        video=video,
+    )
+
+
+def settings_of(preset: Preset, model: str, height: int) -> JobSettings:
+    """What a goal asks for, with another model where it has one of its own."""
+    found = applied(preset, JobSettings(height=height))
+    precision = found.precision if _is_kin(found.model, model) else "auto"
+    # the encoder's pace is left alone: neither memory nor the predicted time depend on it
+    return replace(
+        found, model=model, precision=precision, codec="h264", encoder="cpu", speed="auto"
+    )
+
+
+def case_of(card: Card, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB) -> Case:
+    """One plan."""
+    settings = settings_of(preset, model, height)
+    plan = _plan(card, height, settings, ram_gib)
+    return Case(card, height, model, preset.goal, plan)
+
+
+def page(some: Sequence[Card] = ()) -> Iterator[str]:
+    """The page line by line.
+
+    Args:
+        some: Cards of the table; none stands for all of them.
+    """
+    chosen = some or cards()
+    if not some:
+        yield from _HEAD.splitlines()
+        yield ""
+    with nothing_here():
+        for memory in sorted({card.memory_bytes for card in chosen}):
+            yield from _tier([card for card in chosen if card.memory_bytes == memory])
+
+
+@contextmanager
+def nothing_here() -> Iterator[None]:
+    """A machine without model files."""
+    before = {name: os.environ.get(name) for name in (*_ELSEWHERE, "UPREEL_COMFYUI")}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update({name: folder for name in _ELSEWHERE})
+        os.environ["UPREEL_COMFYUI"] = ""
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
+
+
+@cache
+def _plan(card: Card, height: int, settings: JobSettings, ram_gib: float) -> Plan:
+    budget = pretended_budget(card, ram_bytes=round(SHARE * ram_gib * GIB))
+    return bare_plan(Request(media=source_of(height), settings=settings), budget, Rates())
+
+
+def _is_kin(model: str, other: str) -> bool:
+    """Whether both are published in the same precisions."""
+    return model.removesuffix("-sharp") == other
+
+
+def _tier(some: Sequence[Card]) -> Iterator[str]:
+    """Cards with the same memory."""
+    size = some[0].memory_bytes
+    budget = pretended_budget(some[0], ram_bytes=0).vram_bytes
+    yield f"## {size // GIB} GB"
+    yield ""
+    goals = ", ".join(
+        f"{preset.goal.capitalize()}: {_choice(preset)}"
+        for preset in gpu_presets.presets_for(some[0])
+    )
+    yield f"{memory_text(budget)} may be used. {goals}."
+    yield ""
+    yield "| result | model | clips | encoded | decoded | blocks | card | main memory |"
+    yield "|---|---|---|---|---|---|---|---|"
+    cases = [_cases(card) for card in some]
+    for of_cards in zip(*cases, strict=True):
+        yield from _lines(of_cards)
+    yield ""
+    yield from _speeds(some, cases)
+    yield ""
+
+
+def _cases(card: Card) -> list[list[Case]]:
+    """Goals of each size and model of a card; first that of the goal in the middle."""
+    found = gpu_presets.presets_for(card)
+    return [
+        [case_of(card, height, model, preset) for preset in found]
+        for height in HEIGHTS
+        for model in MODELS
+    ]
+
+
+def _lines(of_cards: Sequence[Sequence[Case]]) -> Iterator[str]:
+    """A line for each plan of a size and model, with its cards and goals where some differ."""
+    groups: dict[str, list[Case]] = {}
+    for case in (one for goals in of_cards for one in goals):
+        groups.setdefault(_figures(case), []).append(case)
+    for figures, same in groups.items():
+        names = list(dict.fromkeys(case.card.title.split(",")[0] for case in same))
+        goals = list(dict.fromkeys(case.goal.capitalize() for case in same))
+        notes = [] if len(goals) == len(of_cards[0]) else [", ".join(goals)]
+        every = {case.card.title.split(",")[0] for goals_ in of_cards for case in goals_}
+        notes += [] if len(names) == len(every) else [", ".join(names)]
+        note = f" ({'; '.join(notes)})" if notes else ""
+        yield f"| {_result(same[0].height)} | {_title(same[0])}{note} | {figures} |"
+
+
+def _speeds(some: Sequence[Card], cases: Sequence[Sequence[Sequence[Case]]]) -> Iterator[str]:
+    """Frames a second of every card: those of the goals, from the slowest to the fastest."""
+    heads = [f"{_result(height)} {_short(model)}" for height in HEIGHTS for model in MODELS]
+    yield f"| frames/s | {' | '.join(heads)} |"
+    yield f"|---|{'---|' * len(heads)}"
+    for card, of_card in zip(some, cases, strict=True):
+        form = "" if card.form == "desktop" or "Laptop" in card.name else " (laptop)"
+        cells = [_range([case.speed for case in goals]) for goals in of_card]
+        yield f"| {card.title.split(',')[0]}{form} | {' | '.join(cells)} |"
+
+
+def _range(speeds: Sequence[str]) -> str:
+    found = sorted(set(speeds), key=lambda text: float(text) if text != "-" else -1)
+    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _figures(case: Case) -> str:
+    """The plan in five cells, or why there is none."""
+    plan, model = case.plan, case.plan.model
+    if not case.fits:
+        refusal = next(n for n in plan.notices if n.code == "plan-does-not-fit")
+        return f"does not fit: {refusal.message} | | | | |"
+    memory = f"{memory_text(plan.device_bytes)} | {memory_text(plan.peak_bytes)}"
+    if model.diffusion is None:
+        whole = "whole" if model.tiles == 1 else f"{model.tiles} x {model.tile}"
+        return f"{model.clip_frames} | | {whole} | | {memory}"
+    return f"{_diffusion(model, model.diffusion)} | {memory}"
+
+
+def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
+    frames, shared = 1 + STEP * (plan.clip - 1), STEP * plan.shared
+    clips = f"{frames} ({shared})" if shared else f"{frames}"
+    early = ", early" if plan.warm_up and (plan.encode_tile or plan.decode_tile) else ""
+    decode = "whole" if plan.decode_tile is None else f"{plan.decode_tile}"
+    decode = f"all in {decode}" if plan.decodes_whole_tiles else decode
+    encode = "whole" if plan.encode_tile is None else f"{plan.encode_tile}"
+    blocks = "all" if plan.blocks_on_device is None else f"{plan.blocks_on_device}"
+    return f"{clips} | {encode}{early} | {decode} | {blocks}"
+
+
+def _result(height: int) -> str:
+    return {2160: "4K"}.get(height, f"{height}p")
+
+
+def _title(case: Case) -> str:
+    files = case.plan.model.weights_files
+    name = registry.SPECS[case.model].title
+    return f"{name} {_FILE.sub('', files[0].path.stem)}" if files else name
+
+
+def _short(model: str) -> str:
+    return {"lite": "Lite"}.get(model, model.removeprefix("seedvr2-").upper())
+
+
+def _choice(preset: Preset) -> str:
+    model = str(preset.changes.get("model", "auto")).replace("auto", registry.LITE.id)
+    precision = str(preset.changes.get("precision", "auto"))
+    title = registry.SPECS[model].title
+    return title if precision == "auto" else f"{title} {precision}"
+
+
+def main() -> int:
+    """Write the page to standard output."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # another kind where somebody captures the page
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    for line in page():
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,163 @@
+"""How close an enlargement comes to the original: PSNR and SSIM of luma, and the Lite tables.
+
+python -m tools.reports.quality [--photographs FOLDER] prints the tables of the model card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from engine.bench.psnr import psnr, ssim
+from engine.core.errors import EngineError
+from engine.core.paths import resource
+from engine.models.lite.net import LiteNet, load_lite
+from tools.reports.photographs import Picture, installed_photographs, photographs_in
+from tools.train_lite.degrade import h264_round_trip, reduced
+
+FORMS = ("faithful", "restore")
+CRFS = (18, 23, 28, 33)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One enlargement against its original."""
+
+    psnr_db: float
+    ssim: float
+
+
+def score_faithful(net: LiteNet, picture: Picture) -> dict[str, Score]:
+    """Reduce by Pillow's bicubic, enlarge again by Pillow's Lanczos and by the network."""
+    target, source = _pair(picture, net.config.scale)
+    return _scores(target[None], source[None], {"lite": net})
+
+
+def score_compressed(
+    faithful: LiteNet, restore: LiteNet, picture: Picture, *, crf: float
+) -> dict[str, Score]:
+    """The same through H.264: a window gliding over the photograph; mean of every second frame."""
+    target, source = _glide(picture, faithful.config.scale)
+    damaged = h264_round_trip(source, crf=crf)
+    return _scores(target[1::2], damaged[1::2], {"faithful": faithful, "restore": restore})
+
+
+def enlarge(net: LiteNet, picture: Picture) -> Picture:
+    """uint8 [h, w, 3] -> uint8 [scale*h, scale*w, 3]."""
+    frames = torch.from_numpy(picture.copy()).permute(2, 0, 1)[None].float() / 255
+    with torch.inference_mode():
+        large = net(frames)[0].mul(255).round_().to(torch.uint8)
+    return np.asarray(large.permute(1, 2, 0).numpy(), dtype=np.uint8)
+
+
+def _scores(targets: Picture, sources: Picture, nets: Mapping[str, LiteNet]) -> dict[str, Score]:
+    size = (targets.shape[2], targets.shape[1])
+    results: dict[str, list[Picture]] = {
+        "lanczos": [
+            np.asarray(Image.fromarray(source).resize(size, Image.Resampling.LANCZOS))
+            for source in sources
+        ]
+    }
+    for name, net in nets.items():
+        results[name] = [enlarge(net, source) for source in sources]
+    return {name: _mean_score(pictures, targets) for name, pictures in results.items()}
+
+
+def _mean_score(results: list[Picture], targets: Picture) -> Score:
+    pairs = list(zip(results, targets, strict=True))
+    return Score(
+        psnr_db=float(np.mean([psnr(*pair) for pair in pairs])),
+        ssim=float(np.mean([ssim(*pair) for pair in pairs])),
+    )
+
+
+def _pair(picture: Picture, scale: int) -> tuple[Picture, Picture]:
+    """The photograph cut to a multiple of `scale`, and its reduction."""
+    h, w = (side // scale * scale for side in picture.shape[:2])
+    return picture[:h, :w], reduced(picture[:h, :w], scale)
+
+
+def _glide(picture: Picture, scale: int, frames: int = 6) -> tuple[Picture, Picture]:
+    """A short pan, 3 px right and 1 px down a frame: targets and reduced sources."""
+    step = 2 * scale
+    h = (picture.shape[0] - frames) // step * step
+    w = (picture.shape[1] - 3 * frames) // step * step
+    cuts = [picture[t : t + h, 3 * t : 3 * t + w] for t in range(frames)]
+    return np.stack(cuts), np.stack([reduced(cut, scale) for cut in cuts])
+
+
+def faithful_table(pictures: Mapping[str, Picture], weights: Path, scale: int) -> list[str]:
+    """Markdown rows: PSNR and SSIM of Lanczos and of the faithful form."""
+    net = load_lite(weights / f"lite_x{scale}_faithful.safetensors")
+    rows = [
+        f"| x{scale}, clean source | Lanczos dB | Lite dB | gain dB | Lanczos SSIM | Lite SSIM |",
+        "|---|---|---|---|---|---|",
+    ]
+    scores = {name: score_faithful(net, picture) for name, picture in pictures.items()}
+    for name, score in scores.items():
+        rows.append(_row(name, [score["lanczos"], score["lite"]]))
+    rows.append(_row("**mean**", [_mean(scores.values(), key) for key in ("lanczos", "lite")]))
+    return rows
+
+
+def _row(name: str, pair: list[Score]) -> str:
+    rival, ours = pair
+    gain = ours.psnr_db - rival.psnr_db
+    return (
+        f"| {name} | {rival.psnr_db:.2f} | {ours.psnr_db:.2f} | {gain:+.2f} "
+        f"| {rival.ssim:.4f} | {ours.ssim:.4f} |"
+    )
+
+
+def compressed_table(pictures: Mapping[str, Picture], weights: Path, scale: int) -> list[str]:
+    """Markdown rows: means over the photographs for several strengths of H.264."""
+    faithful, restore = (load_lite(weights / f"lite_x{scale}_{form}.safetensors") for form in FORMS)
+    rows = [
+        f"| x{scale}, H.264 source | Lanczos dB | faithful dB | restore dB "
+        "| Lanczos SSIM | faithful SSIM | restore SSIM |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for crf in CRFS:
+        scores = [score_compressed(faithful, restore, p, crf=crf) for p in pictures.values()]
+        means = [_mean(scores, key) for key in ("lanczos", *FORMS)]
+        cells = [f"{m.psnr_db:.2f}" for m in means] + [f"{m.ssim:.4f}" for m in means]
+        rows.append(f"| crf {crf} | {' | '.join(cells)} |")
+    return rows
+
+
+def _mean(scores: Iterable[Mapping[str, Score]], key: str) -> Score:
+    chosen = [score[key] for score in scores]
+    return Score(
+        psnr_db=float(np.mean([s.psnr_db for s in chosen])),
+        ssim=float(np.mean([s.ssim for s in chosen])),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of the model card."""
+    parser = argparse.ArgumentParser(prog="python -m tools.reports.quality")
+    parser.add_argument("--photographs", type=Path, help="folder of uncompressed pictures")
+    parser.add_argument("--weights", type=Path, default=resource("weights"))
+    parser.add_argument("--scale", type=int, choices=(2, 4), nargs="*", default=(2, 4))
+    options = parser.parse_args(arguments)
+    try:
+        folder = options.photographs
+        pictures = photographs_in(folder) if folder else installed_photographs()
+        for scale in options.scale:
+            for table in (faithful_table, compressed_table):
+                sys.stdout.write("\n".join(table(pictures, options.weights, scale)) + "\n\n")
+    except EngineError as error:
+        sys.stderr.write(f"{error.message} {error.hint}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Screenshots of the window in every state."""

@@ -1,0 +1,173 @@
+"""States of the list of models and of choices that need one, for `tools.screenshots.render`.
+
+The catalogue and the plan are the real engine's; where files stand and how fast they come is made
+up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
+from engine.protocol.model_file_state import PublishedState, State
+from engine.settings.schema import SEEDVR2, JobSettings
+
+if TYPE_CHECKING:
+    from tools.screenshots.player import Player
+
+DIT, LARGE = "seedvr2-3b-fp16", "seedvr2-7b-fp8"
+_FREE_MB = 212_000.0
+
+
+def _list(player: Player, **states: State) -> None:
+    """Say where files stand; names have "_" for "-", all others are missing."""
+    files = [
+        _standing(file, states.get(file.id.replace("-", "_"), "missing"))
+        for file in player.weights.files
+    ]
+    player.say([events.WeightsListed(files=tuple(files), free_mb=_FREE_MB)])
+
+
+def _standing(file: PublishedState, state: State) -> PublishedState:
+    size = file.bytes or file.about_bytes
+    shares = {"missing": 0.0, "partial": 0.36}
+    is_borrowed = state == "unverified"
+    folder = Path.home() / ("ComfyUI/models/SEEDVR2" if is_borrowed else "models")
+    return replace(
+        file,
+        state=state,
+        path=folder / file.filename if state != "missing" else None,
+        done_bytes=round(size * shares.get(state, 1.0)),
+        borrowed=is_borrowed,
+    )
+
+
+def _companions(player: Player) -> list[PublishedState]:
+    """VAE and text embedding of SeedVR2."""
+    ours = set(SEEDVR2)
+    return [f for f in player.weights.files if f.kind != "dit" and ours.intersection(f.models)]
+
+
+def _shared(player: Player) -> dict[str, State]:
+    """Those are here."""
+    return {file.id.replace("-", "_"): "here" for file in _companions(player)}
+
+
+def _models(player: Player) -> None:
+    _list(player)
+    player.program.models.open_view()
+
+
+def _fetching(player: Player) -> None:
+    _models(player)
+    view = player.program.models.view
+    view.get_wanted.emit(DIT)
+    _list(player, **_shared(player))
+    for file in _companions(player):
+        player.say([events.WeightsDone(file=file.id, phase="download", result=file)])
+    for done in (2712.0, 2715.4):
+        player.say([_progress(DIT, done, 6780.0)])
+    view.get_wanted.emit(LARGE)
+    player.settle()
+
+
+def _progress(file: str, done: float, total: float) -> events.WeightsProgress:
+    return events.WeightsProgress(
+        file=file,
+        phase="download",
+        done_mb=done,
+        total_mb=total,
+        mb_per_second=11.3,
+        seconds_left=(total - done) / 11.3,
+    )
+
+
+def _failed(player: Player) -> None:
+    _models(player)
+    _list(player, **_shared(player), seedvr2_3b_fp16="partial", seedvr2_3b_q4="damaged")
+    error = ErrorInfo(
+        code="download-failed",
+        message="huggingface.co does not give seedvr2_ema_3b_fp16.safetensors: it fell silent.",
+        hint="Check the connection, then try again: it goes on where it ended.",
+    )
+    player.say([events.WeightsFailed(file=DIT, phase="download", error=error)])
+
+
+def _complete(player: Player) -> None:
+    _models(player)
+    states = {"seedvr2_3b_fp16": "here", "seedvr2_7b_fp16": "unverified"}
+    wan = {"wan_2x_fp32": "here", "wan21_vae_16bit": "unverified"}
+    _list(player, **_shared(player), **states, **wan)
+
+
+def _missing(player: Player) -> None:
+    """As it is on the machine of the recording, which has no such files."""
+    _list(player)
+    _choose(player)
+    player.play(player.recording.seedvr2)
+
+
+def _chosen(player: Player) -> None:
+    """The same plan, as if the files were there."""
+    _list(player, **_shared(player), seedvr2_3b_fp16="here")
+    _choose(player)
+    player.play([_allowed(event) for event in player.recording.seedvr2])
+
+
+def _choose(player: Player) -> None:
+    settings = JobSettings(model="seedvr2-3b", strength=80)
+    player.add("sample", "upreel_sample.mp4", settings)
+
+
+def _allowed(event: events.Event) -> events.Event:
+    if not isinstance(event, events.PlanChosen):
+        return event
+    notices = tuple(n for n in event.plan.notices if n.severity != "refusal")
+    return replace(event, plan=replace(event.plan, notices=notices))
+
+
+def _chosen_more(player: Player) -> None:
+    _chosen(player)
+    player.program.window.choices.more.unfold()
+
+
+def _wan_missing(player: Player) -> None:
+    _list(player)
+    player.add("sample", "upreel_sample.mp4", JobSettings(model="wan-2x"))
+    player.play(player.recording.wan)
+
+
+def _wan(player: Player) -> None:
+    """The same plan, as if the file was there."""
+    _list(player, wan_2x_fp32="here")
+    player.add("sample", "upreel_sample.mp4", JobSettings(model="wan-2x"))
+    player.play([_allowed(event) for event in player.recording.wan])
+
+
+def _wan_more(player: Player) -> None:
+    _wan(player)
+    player.program.window.choices.more.unfold()
+
+
+def _models_wan(player: Player) -> None:
+    _complete(player)
+    player.program.models.view.reveal("wan22-vae-pth")
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "models": _models,
+    "models_fetching": _fetching,
+    "models_failed": _failed,
+    "models_complete": _complete,
+    "seedvr2": _chosen,
+    "seedvr2_more": _chosen_more,
+    "seedvr2_missing": _missing,
+    "models_wan": _models_wan,
+    "wan2x": _wan,
+    "wan2x_more": _wan_more,
+    "wan2x_missing": _wan_missing,
+}

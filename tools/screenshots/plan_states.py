@@ -1,0 +1,147 @@
+"""States of the plan card, the presets and the gauges, for `tools.screenshots.render`.
+
+Plans are the real engine's, made for cards of the table; that such a card and its model are in
+this machine, and what its driver says, is made up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.protocol import events
+from engine.protocol.gpu_reading import GpuReading, Holder
+from engine.protocol.plan import Notice, Plan
+from engine.settings.schema import JobSettings
+
+if TYPE_CHECKING:
+    from tools.screenshots.player import Player
+
+CARD, SMALL_CARD = "RTX 5070 Ti", "RTX 4060"
+FITS = JobSettings(model="seedvr2-7b-sharp", height=1080)
+TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
+_OF_THIS_MACHINE = ("pretended-card", "weights-missing")
+_GPU = GpuReading(
+    name="NVIDIA GeForce RTX 5070 Ti",
+    total_mb=16303,
+    ours_mb=0,
+    others_mb=1310,
+    load_percent=3,
+    temperature_c=41,
+    driver="581.29",
+    power_w=38,
+    link="PCIe 5.0 x16",
+)
+_SPILLED = replace(
+    _GPU,
+    ours_mb=12650,
+    others_mb=3480,
+    load_percent=99,
+    temperature_c=67,
+    power_w=241,
+    spilled_mb=1229,
+    holders=(Holder(name="chrome.exe", mb=2150), Holder(name="dwm.exe", mb=890)),
+)
+
+
+def _plan(said: list[events.Event]) -> Plan:
+    return next(e.plan for e in said if isinstance(e, events.PlanChosen))
+
+
+def _as_if_here(plan: Plan) -> Plan:
+    """The same plan, as if card and model were there; its time stays the guess that it is."""
+    notices = tuple(n for n in plan.notices if n.code not in _OF_THIS_MACHINE)
+    return replace(plan, notices=notices, is_pretended=False)
+
+
+def _telemetry(player: Player, gpu: GpuReading) -> None:
+    last = next(e for e in reversed(player.recording.said) if isinstance(e, events.Telemetry))
+    player.say([replace(last, gpu=gpu)])
+
+
+def _show(player: Player, said: list[events.Event], settings: JobSettings, plan: Plan) -> None:
+    player.say([event for event in said if isinstance(event, events.PresetsListed)])
+    player.add("sample", "upreel_sample.mp4", settings)
+    changed = [replace(e, plan=plan) if isinstance(e, events.PlanChosen) else e for e in said]
+    player.play(changed)
+
+
+def _on_card(player: Player) -> None:
+    said = player.recording.on_card
+    _telemetry(player, _GPU)
+    _show(player, said, FITS, _as_if_here(_plan(said)))
+
+
+def _why(player: Player) -> None:
+    _on_card(player)
+    player.program.window.decision.plan.unfold()
+    player.settle()
+
+
+def _pretended(player: Player) -> None:
+    said = player.recording.on_card
+    _show(player, said, FITS, _plan(said))
+
+
+def _refused(player: Player) -> None:
+    said = player.recording.too_much
+    _telemetry(player, replace(_GPU, name="NVIDIA GeForce RTX 4060", total_mb=8188))
+    _show(player, said, TOO_MUCH, _as_if_here(_plan(said)))
+
+
+def _spilled(player: Player) -> None:
+    _on_card(player)
+    plan = player.program.queue.rows[0].plan
+    assert plan is not None
+    notice = Notice(
+        code="plan-changed",
+        severity="warning",
+        message="Windows moved 1.2 GB of the card's memory to main memory, which is slow: the job "
+        "goes on with clips of 21 instead of 45 frames.",
+        hint="chrome.exe holds 2.1 GB of the card's memory.",
+    )
+    total = plan.frames
+    player.play(
+        [
+            events.JobStarted(job_id="", total=total),
+            events.StageStarted(job_id="", stage="run"),
+            events.StageProgress(
+                job_id="",
+                stage="write",
+                done=total // 3,
+                total=total,
+                frames_per_second=0.42,
+                seconds_left=total / 3 * 2 / 0.42,
+            ),
+            events.PlanDowngraded(job_id="", plan=plan, why="spilled", notice=notice),
+        ]
+    )
+    _telemetry(player, _SPILLED)
+
+
+def _preset_list(player: Player) -> None:
+    _on_card(player)
+    player.program.window.choices.presets.open_list()
+    player.settle()
+
+
+def _preset_menu(player: Player) -> None:
+    _on_card(player)
+    player.program.window.choices.presets.open_menu()
+    player.settle()
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "card": _on_card,
+    "card_why": _why,
+    "card_pretended": _pretended,
+    "card_refused": _refused,
+    "card_spilled": _spilled,
+    "preset_list": _preset_list,
+    "preset_menu": _preset_menu,
+    "narrow_card": _on_card,
+    "narrow_card_why": _why,
+    "narrow_card_refused": _refused,
+    "narrow_card_spilled": _spilled,
+}

@@ -1,0 +1,124 @@
+"""An engine that plays back what another one said, for `tools.screenshots.render`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.core import paths
+from engine.protocol import commands, events
+from engine.settings.schema import JobSettings
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QPixmap
+    from PySide6.QtWidgets import QWidget
+
+    from app.application import Program
+    from tools.screenshots.render import Recording
+
+
+class Player:
+    """An engine that plays back a recording, under other names where one film is not enough."""
+
+    def __init__(self, program: Program, recording: Recording) -> None:
+        self._program, self._recording = program, recording
+
+    def start(self) -> None:
+        """Nothing runs."""
+
+    def send(self, command: commands.Command) -> None:
+        """Only questions for a frame are answered: with the frame that was recorded."""
+        if isinstance(command, commands.ShowFrame):
+            row = self._program.queue.find(command.job_id)
+            if row is not None and row.media is not None and row.media.holds_latents:
+                return  # nothing of it was decoded
+            has_result = row is not None and row.report is not None
+            source = self._recording.frame if has_result else self._recording.said
+            for event in source:
+                if isinstance(event, events.PreviewReady):
+                    self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
+
+    def close(self, timeout_s: float = 20.0) -> None:
+        """Nothing ends."""
+
+    def say_telemetry(self) -> None:
+        """The last reading of the machine."""
+        found = [e for e in self._recording.said if isinstance(e, events.Telemetry)]
+        self.say(found[-1:])
+
+    def add(self, job_id: str, name: str, settings: JobSettings | None = None) -> None:
+        """A card for a film."""
+        folder = paths.resource("samples")
+        self._program.controller.settings = settings or JobSettings()
+        self._program.queue.add(job_id, folder / name, settings or JobSettings())
+
+    def play(self, said: list[events.Event], job_id: str = "sample") -> None:
+        """Say recorded events about a job."""
+        for event in said:
+            if isinstance(event, events.JobEvent):
+                self._say(replace(event, job_id=job_id))
+        self.settle()
+
+    def say(self, said: list[events.Event]) -> None:
+        """Say any events."""
+        for event in said:
+            self._say(event)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the window hear, ask for frames, and paint."""
+        from PySide6.QtCore import QDeadlineTimer, QEventLoop
+        from PySide6.QtWidgets import QApplication
+
+        deadline = QDeadlineTimer(300)
+        while not deadline.hasExpired():
+            QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+
+    @property
+    def weights(self) -> events.WeightsListed:
+        """The list of model files, as the engine said it."""
+        return next(e for e in self._recording.weights if isinstance(e, events.WeightsListed))
+
+    @property
+    def dialog(self) -> QWidget | None:
+        """A page that is open in front of the window."""
+        program = self._program
+        views = (
+            program.models.view,
+            program.latents.sheet,
+            program.bench.view,
+            program.settings.dialog,
+            program.runtime.view,
+            program.updates.view,
+        )
+        return next((view for view in views if view.isVisible()), None)
+
+    def picture(self) -> QPixmap:
+        """The window, or the page in front of it, with a menu that is open."""
+        from PySide6.QtGui import QPainter
+        from PySide6.QtWidgets import QApplication
+
+        shown = self.dialog or self._program.window
+        picture = shown.grab()
+        popup = QApplication.activePopupWidget()
+        if popup is not None:
+            painter = QPainter(picture)
+            opener = popup.parentWidget() or shown
+            below = opener.mapTo(shown, opener.rect().bottomRight())
+            painter.drawPixmap(below.x() - popup.width(), below.y() + 4, popup.grab())
+            painter.end()
+            popup.close()
+        return picture
+
+    @property
+    def recording(self) -> Recording:
+        """What is played back."""
+        return self._recording
+
+    @property
+    def program(self) -> Program:
+        """The window that is shown."""
+        return self._program
+
+    def _say(self, event: events.Event) -> None:
+        self._program.bridge.emit(event)

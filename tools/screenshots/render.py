@@ -1,0 +1,359 @@
+"""Pictures of the window in every state, for the documents and for judging its looks.
+
+    python -m tools.screenshots.render OUTDIR [--all]
+
+First the real engine upscales the sample clip (half a minute); its events are then replayed into
+windows without a screen, so that every figure and every pixel was really computed. Each scale
+factor needs a process of its own, because Qt reads it before anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.core import paths
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
+from engine.settings.schema import JobSettings
+from tools.screenshots import (
+    bench_states,
+    latent_states,
+    model_states,
+    plan_states,
+    runtime_states,
+    update_states,
+)
+from tools.screenshots.player import Player
+
+SIZE, NARROW = (1440, 900), (1280, 720)
+_PATIENCE_S = 300.0
+_SECONDS = 1.5  # moment of the film that is shown
+# (state, language, scale, theme): what the documents show
+DOCUMENTS = (
+    ("empty", "en", 1.0, "dark"),
+    ("queued", "en", 1.0, "dark"),
+    ("running", "en", 1.0, "dark"),
+    ("finished", "en", 1.0, "dark"),
+    ("finished", "en", 1.0, "light"),
+    ("running", "zh_CN", 1.0, "dark"),
+    ("finished", "zh_CN", 1.5, "dark"),
+    ("models_fetching", "en", 1.0, "dark"),
+    ("seedvr2_missing", "en", 1.0, "dark"),
+    ("wan2x", "en", 1.0, "dark"),
+    ("latent", "en", 1.0, "dark"),
+    ("card_why", "en", 1.0, "dark"),
+    ("card_refused", "en", 1.0, "dark"),
+    ("runtime_offer", "en", 1.0, "dark"),
+)
+
+
+@dataclass
+class Recording:
+    """What the engine said about one job, in order, and the pictures of one moment."""
+
+    said: list[events.Event] = field(default_factory=list)
+    frame: list[events.Event] = field(default_factory=list)
+    weights: list[events.Event] = field(default_factory=list)
+    seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
+    wan: list[events.Event] = field(default_factory=list)
+    presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
+    on_card: list[events.Event] = field(default_factory=list)  # planned for a card of the table
+    too_much: list[events.Event] = field(default_factory=list)  # for a card that is too small
+
+    def until(self, kind: type[events.Event]) -> list[events.Event]:
+        """Events before the first of a class."""
+        at = next(i for i, event in enumerate(self.said) if isinstance(event, kind))
+        return self.said[:at]
+
+    def part(self, share: float) -> list[events.Event]:
+        """Events until a share of the frames is written."""
+        for at, event in enumerate(self.said):
+            is_progress = isinstance(event, events.StageProgress) and event.stage == "upscale"
+            if is_progress and event.done >= share * event.total:
+                return self.said[: at + 1]
+        return self.said
+
+
+class _Sink:
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
+
+    def emit(self, event: events.Event) -> None:
+        self.queue.put(event)
+
+
+def main() -> int:
+    """Parse, record, and render in one process per scale factor."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path, metavar="OUTDIR")
+    parser.add_argument("--all", action="store_true", help="every state, language and theme")
+    parser.add_argument("--recording", type=Path, help="keep the recording here, or use it")
+    parser.add_argument("--only", nargs="+", metavar="STATE", help="only these states")
+    parser.add_argument("--scale", type=float, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.scale is not None:
+        return _render(options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.gettempdir(), "upreel-screenshots")  # the pictures show "~/Videos"
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "Videos").mkdir(parents=True)
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
+    try:
+        recording = options.recording or home / "recording.pickle"
+        if not recording.exists():
+            recording.write_bytes(pickle.dumps(record(home)))
+        for scale in sorted({shot[2] for shot in _wanted(options)}):
+            places = {
+                "QT_SCALE_FACTOR": str(scale),
+                "QT_QPA_PLATFORM": "offscreen",
+                "UPREEL_DATA": str(home),
+            }
+            command = [sys.executable, "-m", "tools.screenshots.render", str(options.out)]
+            command += ["--scale", str(scale), "--recording", str(recording)]
+            command += ["--all"] if options.all else []
+            command += ["--only", *options.only] if options.only else []
+            subprocess.run(command, env={**os.environ, **places}, check=True)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+def record(folder: Path) -> Recording:
+    """Upscale the sample clip with the real engine and keep what it says."""
+    from engine.api import Engine
+
+    os.environ["UPREEL_DATA"] = str(folder)
+    sink, recording = _Sink(), Recording()
+    engine = Engine(sink)
+    engine.start()
+    engine.send(commands.Prepare())
+    source = paths.resource("samples", "upreel_sample.mp4")
+    output = folder / "Videos" / "upreel_sample_x2.mp4"
+    engine.send(commands.AddJob(job_id="sample", source=source, output=output))
+    engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
+    engine.send(commands.StartQueue())
+    ended = (events.JobFinished, events.JobFailed, events.JobRejected)
+    _listen(sink, recording.said, ended)
+    if not isinstance(recording.said[-1], events.JobFinished):
+        raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
+    engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
+    _listen(sink, recording.frame, (events.PreviewReady,))
+    engine.send(commands.ListWeights())
+    _listen(sink, recording.weights, (events.WeightsListed,))
+    engine.send(commands.ListPresets())
+    _listen(sink, recording.presets, (events.PresetsListed,))
+    engine.send(commands.StopQueue())
+    planned = (events.PlanChosen, events.JobRejected)
+    settings = JobSettings(model="seedvr2-3b", strength=80)
+    engine.send(commands.AddJob(job_id="seedvr2", source=source, settings=settings))
+    _listen(sink, recording.seedvr2, planned)
+    settings = JobSettings(model="wan-2x")
+    engine.send(commands.AddJob(job_id="wan", source=source, settings=settings))
+    _listen(sink, recording.wan, planned)
+    engine.close()
+    _pretend(recording, folder / "Videos" / "upreel_sample_1080p.mp4")
+    return recording
+
+
+def _pretend(recording: Recording, output: Path) -> None:
+    """What the engine plans for cards of the table, behind the presets that it offers for them."""
+    from engine.api import Engine, pretended
+
+    source = paths.resource("samples", "upreel_sample.mp4")
+    for card, kept, settings in (
+        (plan_states.CARD, recording.on_card, plan_states.FITS),
+        (plan_states.SMALL_CARD, recording.too_much, plan_states.TOO_MUCH),
+    ):
+        sink = _Sink()
+        engine = Engine(sink, pretend=pretended(card))
+        engine.start()
+        engine.send(commands.ListPresets())
+        _listen(sink, kept, (events.PresetsListed,))
+        add = commands.AddJob(job_id="card", source=source, settings=settings, output=output)
+        engine.send(add)
+        _listen(sink, kept, (events.PlanChosen, events.JobRejected))
+        engine.close()
+
+
+def _listen(sink: _Sink, kept: list[events.Event], last: tuple[type[events.Event], ...]) -> None:
+    while True:
+        event = sink.queue.get(timeout=_PATIENCE_S)
+        kept.append(event)
+        if isinstance(event, last):
+            return
+
+
+def _wanted(options: argparse.Namespace) -> list[tuple[str, str, float, str]]:
+    shots = _every() if options.all else list(DOCUMENTS)
+    return [shot for shot in shots if not options.only or shot[0] in options.only]
+
+
+def _every() -> list[tuple[str, str, float, str]]:
+    dark = [(s, lang, f, "dark") for s in STATES for lang in ("en", "zh_CN") for f in (1.0, 1.5)]
+    return dark + [(state, "en", 1.0, "light") for state in STATES]
+
+
+def _render(options: argparse.Namespace) -> int:
+    from PySide6.QtCore import QEvent
+
+    from app.application import Program, make_application
+    from app.ui_state import UiState
+
+    app = make_application(["upreel"])
+    recording: Recording = pickle.loads(options.recording.read_bytes())
+    for state, language, scale, theme in _wanted(options):
+        if scale != options.scale:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            ui_state = UiState(Path(folder) / "window.ini")
+            ui_state.language, ui_state.theme = language, theme
+            program = Program(app, ui_state=ui_state)
+            player = Player(program, recording)
+            program.attach(player)
+            program.window.resize(*(NARROW if state.startswith("narrow") else SIZE))
+            program.window.show()
+            player.say_telemetry()
+            player.say(recording.presets)
+            STATES[state](player)
+            player.settle()
+            percent = f"_{round(100 * scale)}" if scale != 1 else ""
+            name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
+            player.picture().save(str(options.out / name))
+            program.queue.on_event(events.JobCancelled(job_id="sample"))
+            program.window.close()
+            program.languages.use("en")  # its catalogue must not speak in the next window
+            program.window.deleteLater()
+            program.deleteLater()
+            app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return 0
+
+
+def _queued(player: Player) -> None:
+    waiting = player.recording.until(events.JobStarted)
+    player.add("sample", "upreel_sample.mp4")
+    player.play(waiting)
+    player.add("second", "upreel_sample.mp4", JobSettings(scale=4))
+    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "second")
+    player.add("third", "upreel_sample.mp4", JobSettings(height=1080))
+    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "third")
+    player.program.window.queue_column.view.select("sample")
+
+
+def _running(player: Player) -> None:
+    _queued(player)
+    player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
+
+
+def _paused(player: Player) -> None:
+    _running(player)
+    player.say([events.JobPaused(job_id="sample")])
+
+
+def _finished(player: Player) -> None:
+    player.add("sample", "upreel_sample.mp4")
+    player.play(player.recording.said)
+    player.settle()
+
+
+def _failed(player: Player) -> None:
+    _running(player)
+    error = ErrorInfo(
+        code="disk-full",
+        message="There is no space left while writing upreel_sample_x2.mp4.",
+        hint="Free some space on that drive, then continue the job.",
+    )
+    player.say([events.JobFailed(job_id="sample", error=error)])
+
+
+def _rejected(player: Player) -> None:
+    player.add("letter", "letter.docx")
+    error = ErrorInfo(
+        code="unreadable-media",
+        message="letter.docx is not a video or picture, or it is damaged beyond use.",
+        hint="Choose a video.",
+    )
+    player.say([events.JobRejected(job_id="letter", source="", error=error)])
+
+
+def _refused(player: Player) -> None:
+    from engine.protocol.plan import Notice
+
+    _queued(player)
+    chosen = next(e for e in player.recording.said if isinstance(e, events.PlanChosen))
+    notices = (
+        Notice(
+            code="output-exists",
+            severity="refusal",
+            message=f"{chosen.plan.output.name} is already there.",
+            hint="Choose another name, or allow it to be replaced.",
+        ),
+        Notice(
+            code="stream-left-out",
+            severity="warning",
+            message="Stream 3 (subtitle, dvb_subtitle) is left out: MP4 cannot hold dvb_subtitle.",
+            hint="Choose MKV as the kind of file to keep it.",
+        ),
+    )
+    player.say([replace(chosen, plan=replace(chosen.plan, notices=notices))])
+
+
+def _dropping(player: Player) -> None:
+    _queued(player)
+    player.program.window.show_drop_hover(True)
+
+
+def _more(player: Player) -> None:
+    _queued(player)
+    player.program.window.choices.more.unfold()
+
+
+def _log(player: Player) -> None:
+    _running(player)
+    player.program.window.do("log")
+
+
+def _unfinished(player: Player) -> None:
+    player.program.window.queue_column.offer_unfinished(2)
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "empty": lambda _player: None,
+    "unfinished": _unfinished,
+    "queued": _queued,
+    "running": _running,
+    "paused": _paused,
+    "finished": _finished,
+    "failed": _failed,
+    "rejected": _rejected,
+    "refused": _refused,
+    "dropping": _dropping,
+    "more": _more,
+    "log": _log,
+    "narrow_queued": _queued,
+    "narrow_running": _running,
+    "narrow_refused": _refused,
+    "narrow_seedvr2": model_states.STATES["seedvr2_missing"],
+    **model_states.STATES,
+    **plan_states.STATES,
+    **bench_states.STATES,
+    **latent_states.STATES,
+    **runtime_states.STATES,
+    **update_states.STATES,
+}
+
+
+if __name__ == "__main__":
+    # Under its importable name, so that a recording can be read in another process.
+    from tools.screenshots.render import main as start
+
+    sys.exit(start())

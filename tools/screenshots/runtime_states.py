@@ -1,0 +1,271 @@
+"""States of the NVIDIA runtime, for `tools.screenshots.render`.
+
+Every word comes from the window, every sentence from the engine; the card, the sizes and how fast
+something comes are made up here: no card was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
+from engine.protocol.gpu_reading import GpuReading
+from engine.protocol.runtime_state import Phase, RuntimeState
+
+if TYPE_CHECKING:
+    from tools.screenshots.player import Player
+
+CARD, DRIVER = "NVIDIA GeForce RTX 5070 Ti", "581.29"
+_CU130 = RuntimeState(
+    id="cu130",
+    title="NVIDIA runtime, CUDA 13.0",
+    torch="2.13.0+cu130",
+    cuda="13.0",
+    driver="580.0",
+    bytes=1_900_000_000,
+    about_bytes=1_900_000_000,
+    disk_bytes=5_700_000_000,
+    can_download=True,
+    suits_card=True,
+)
+_CU126 = replace(
+    _CU130,
+    id="cu126",
+    title="NVIDIA runtime, CUDA 12.6",
+    torch="2.13.0+cu126",
+    cuda="12.6",
+    driver="528.33",
+    bytes=2_500_000_000,
+    disk_bytes=7_500_000_000,
+    suits_card=False,
+)
+_HERE: dict[str, Any] = {
+    "state": "here",
+    "done_bytes": 5_640_000_000,
+    "path": Path("runtimes/cu130"),
+}
+_DONE = (
+    f"The next start takes torch 2.13.0+cu130 of the NVIDIA runtime cu130; it computes on {CARD}."
+)
+
+
+def _say(player: Player, changes: dict[str, Any] | None = None, **others: Any) -> None:
+    """Say where runtimes stand, on a machine with that card."""
+    listed = events.RuntimesListed(
+        runtimes=(replace(_CU130, **(changes or {})), _CU126),
+        used="No NVIDIA runtime is chosen.",
+        advice=f"NVIDIA runtime, CUDA 13.0 suits {CARD} with driver {DRIVER}.",
+        suited="cu130",
+        free_mb=212_000.0,
+        card=CARD,
+        driver=DRIVER,
+    )
+    listed = replace(listed, **others)
+    player.say([_telemetry(listed.card), listed])
+
+
+def _telemetry(card: str) -> events.Telemetry:
+    """The card as the driver sees it: it does not need the runtime."""
+    gpu = GpuReading(
+        name=card,
+        total_mb=16303,
+        ours_mb=0,
+        others_mb=1126,
+        load_percent=2,
+        temperature_c=38,
+        driver=DRIVER,
+    )
+    return events.Telemetry(
+        gpu=gpu if card else None,
+        ram_total_mb=32768,
+        ram_ours_mb=640,
+        ram_others_mb=9216,
+        cpu_percent=6.0,
+    )
+
+
+def _progress(player: Player, phase: Phase, done: float = 0.0, total: float = 0.0) -> None:
+    speed = 11.3 if phase == "download" else 148.0
+    event = events.RuntimeProgress(
+        runtime="cu130",
+        phase=phase,
+        done_mb=done,
+        total_mb=total,
+        mb_per_second=speed if total else 0.0,
+        seconds_left=(total - done) / speed if total else 0.0,
+    )
+    player.say([event])
+
+
+def _failed(player: Player, phase: Phase, error: ErrorInfo) -> None:
+    player.say([events.RuntimeFailed(runtime="cu130", phase=phase, error=error)])
+
+
+def _offer(player: Player) -> None:
+    _say(player)
+
+
+def _downloading(player: Player) -> None:
+    from tools.screenshots.render import STATES as ALL
+
+    ALL["running"](player)
+    _say(player)
+    _progress(player, "download", 684.0, 1900.0)
+
+
+def _partial(player: Player) -> None:
+    _say(player, {"state": "partial", "done_bytes": 684_000_000})
+
+
+def _unpacking(player: Player) -> None:
+    _say(player, {"state": "partial", "done_bytes": 1_900_000_000})
+    _progress(player, "unpack", 2310.0, 5640.0)
+
+
+def _trying(player: Player) -> None:
+    _say(player, _HERE)
+    _progress(player, "try")
+
+
+def _cut(player: Player) -> None:
+    _say(player, {"state": "partial", "done_bytes": 684_000_000})
+    error = ErrorInfo(
+        code="download-failed",
+        message="download.example.org does not give torch-2.13.0+cu130-cp312-cp312-win_amd64.whl: "
+        "it fell silent.",
+        hint="Check the connection, then try again: it goes on where it ended.",
+    )
+    _failed(player, "download", error)
+
+
+def _disk_full(player: Player) -> None:
+    _say(player, free_mb=4100.0)
+    error = ErrorInfo(
+        code="disk-full",
+        message=r"The disk of C:\Users\Ann\AppData\Local\Upreel\runtimes has 4.1 GB free, but the "
+        "NVIDIA runtime needs 7.6 GB.",
+        hint="Free some space, or put Upreel's data elsewhere with UPREEL_DATA.",
+    )
+    _failed(player, "download", error)
+
+
+def _wrong_file(player: Player) -> None:
+    _say(player)
+    name = "torch-2.13.0-cp312-cp312-win_amd64.whl"
+    error = ErrorInfo(
+        code="hash-mismatch",
+        message=f"{name} is none of the wheels that this build of Upreel knows.",
+        hint="It takes torch-2.13.0+cu130-cp312-cp312-win_amd64.whl, as officially published.",
+    )
+    player.say([events.RuntimeFailed(runtime=name, phase="import", error=error)])
+
+
+def _ready(player: Player) -> None:
+    _say(player, _HERE | {"is_chosen": True})
+    player.say([events.RuntimeDone(runtime="cu130", phase="use", message=_DONE)])
+
+
+def _restarting(player: Player) -> None:
+    from tools.screenshots.render import STATES as ALL
+
+    ALL["running"](player)
+    _ready(player)
+    player.program.runtime.act("restart")
+
+
+def _broken(player: Player) -> None:
+    _say(
+        player,
+        _HERE | {"state": "broken", "is_chosen": True, "why": _WHY},
+        used=f"The NVIDIA runtime cu130 is not used: {_WHY}.",
+    )
+
+
+_WHY = "the file torch/lib/c10.dll is missing or damaged"
+
+
+def _old_driver(player: Player) -> None:
+    _say(
+        player,
+        suited="",
+        driver="560.94",
+        driver_needed="580.0",
+        advice=f"{CARD} with driver 560.94 needs driver 580.0 or newer first.",
+    )
+
+
+def _old_card(player: Player) -> None:
+    card = "NVIDIA GeForce GTX 1080"
+    advice = f"No runtime has code for {card} with driver {DRIVER}: the processor does the work."
+    _say(player, suited="", card=card, advice=advice)
+
+
+def _not_in_build(player: Player) -> None:
+    _say(player, {"state": "not-in-build", "bytes": 0, "can_download": False})
+    unknown = {"state": "not-in-build", "bytes": 0, "can_download": False}
+    runtimes = (replace(_CU130, **unknown), replace(_CU126, **unknown))
+    _say(player, runtimes=runtimes)
+
+
+def _page(state: Callable[[Player], None]) -> Callable[[Player], None]:
+    """The page in front of a window in that state."""
+
+    def show(player: Player) -> None:
+        state(player)
+        player.program.runtime.open_view()
+
+    return show
+
+
+def _in_use(player: Player) -> None:
+    used = "The NVIDIA runtime cu130 is installed and chosen."
+    _say(player, _HERE | {"is_chosen": True, "is_used": True}, used=used)
+
+
+def _no_card(player: Player) -> None:
+    advice = "There is no NVIDIA card here: no runtime is needed."
+    _say(player, {"suits_card": False}, suited="", card="", driver="", advice=advice)
+
+
+def _settings(state: Callable[[Player], None]) -> Callable[[Player], None]:
+    def show(player: Player) -> None:
+        state(player)
+        player.program.window.do("settings")
+
+    return show
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "runtime_offer": _offer,
+    "runtime_downloading": _downloading,
+    "runtime_partial": _partial,
+    "runtime_unpacking": _unpacking,
+    "runtime_trying": _trying,
+    "runtime_cut": _cut,
+    "runtime_disk_full": _disk_full,
+    "runtime_wrong_file": _wrong_file,
+    "runtime_ready": _ready,
+    "runtime_restarting": _restarting,
+    "runtime_broken": _broken,
+    "runtime_old_driver": _old_driver,
+    "runtime_old_card": _old_card,
+    "runtime_not_in_build": _not_in_build,
+    "runtime_page": _page(_offer),
+    "runtime_page_downloading": _page(_downloading),
+    "runtime_page_in_use": _page(_in_use),
+    "runtime_page_ready": _page(_ready),
+    "runtime_page_broken": _page(_broken),
+    "runtime_page_cut": _page(_cut),
+    "runtime_page_no_card": _page(_no_card),
+    "runtime_page_not_in_build": _page(_not_in_build),
+    "runtime_settings": _settings(_in_use),
+    "runtime_settings_no_card": _settings(_no_card),
+    "narrow_runtime_offer": _offer,
+    "narrow_runtime_downloading": _downloading,
+    "narrow_runtime_cut": _cut,
+    "narrow_runtime_old_driver": _old_driver,
+}

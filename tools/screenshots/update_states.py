@@ -1,0 +1,102 @@
+"""States of the page of updates, for `tools.screenshots.render`. The newer version is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from engine import __version__
+from engine.core.errors import EngineError
+from engine.core.update_errors import UpdateUnreachable, UpdateUntrusted
+from engine.protocol import update_messages as m
+
+if TYPE_CHECKING:
+    from tools.screenshots.player import Player
+
+_NOTES = {
+    "en": """### Added
+- **SeedVR2 7B in 8 GB**: weights stream from main memory while the card computes.
+- A film in the queue can be opened in its folder by a double click.
+
+### Fixed
+- A film with a time code track could not be written as MOV.
+- The estimate of the time left jumped after a pause.
+""",
+    "zh_CN": """### 新增
+- **8 GB 显存也能运行 SeedVR2 7B**：计算时从内存中流式读取权重。
+- 双击队列中的影片可打开其所在文件夹。
+
+### 修复
+- 带时间码轨道的影片无法写为 MOV。
+- 暂停后剩余时间的估计会跳变。
+""",
+}
+_NEWER: dict[str, Any] = {
+    "was_checked": True,
+    "newer": "0.2.0",
+    "date": "2026-12-01",
+    "notes": _NOTES,
+    "setup": "upreel-0.2.0-setup.exe",
+    "bytes": 182_400_000,
+}
+
+
+def _known(player: Player, **changes: Any) -> None:
+    """Open the page, and let the engine say where the update stands."""
+    player.program.updates.open_view()
+    values = {"version": __version__, "is_in_build": True, "installed_as": "setup"}
+    state = m.UpdateState(**(values | changes))
+    player.say([m.UpdateKnown(state=state)])
+
+
+def _checked(player: Player, **changes: Any) -> None:
+    _known(player, **changes)
+    player.say([m.UpdateDone(phase="check")])
+
+
+def _downloading(player: Player) -> None:
+    _checked(player, **_NEWER)
+    player.program.update_model.begin("download")
+    said = m.UpdateProgress(
+        phase="download",
+        done_mb=61.3,
+        total_mb=182.4,
+        mb_per_second=11.8,
+        seconds_left=10.3,
+    )
+    player.say([said])
+
+
+def _failed(player: Player, phase: m.Phase, error: EngineError, **changes: Any) -> None:
+    _known(player, **changes)
+    player.say([m.UpdateFailed(phase=phase, error=error.info())])
+
+
+def _untrusted() -> UpdateUntrusted:
+    return UpdateUntrusted(
+        "The description of the newest version is not signed by Upreel's key.",
+        hint="Nothing was loaded. Try again later, or another network: what came was changed "
+        "on its way, or is damaged.",
+    )
+
+
+def _unreachable() -> UpdateUnreachable:
+    return UpdateUnreachable(
+        "example.org does not tell which version is the newest: "
+        "its name is not known here, perhaps for want of a connection.",
+        hint="Check the connection, then try again.",
+    )
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "update_looking": _known,
+    "update_none": lambda player: _checked(player, was_checked=True),
+    "update_newer": lambda player: _checked(player, **_NEWER),
+    "update_downloading": _downloading,
+    "update_partial": lambda player: _checked(player, **_NEWER, done_bytes=61_300_000),
+    "update_ready": lambda player: _checked(player, **_NEWER, is_ready=True),
+    "update_portable": lambda player: _checked(player, **(_NEWER | {"installed_as": "portable"})),
+    "update_offline": lambda player: _failed(player, "check", _unreachable()),
+    "update_untrusted": lambda player: _failed(player, "check", _untrusted(), **_NEWER),
+    "update_not_in_build": lambda player: _checked(player, is_in_build=False),
+}
