@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.geometry import FrameSpan, Size
+from engine.core.messages import Message, hint_of, text_of
 from engine.protocol.media import Chroma, ColourTags
 from engine.settings.switches import Switches
 
@@ -16,13 +17,31 @@ Severity = Literal["info", "warning", "refusal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing the user should know before the start; `code` is for translations and tests."""
+    """One thing the user should know before the start, by the code of its message.
+
+    Attributes:
+        code: Stable name in kebab-case; its message is `notice.<code>` in the catalogue, or
+            `notice.<code>.<case>`.
+        severity: "refusal" keeps the job from starting.
+    """
 
     code: str
     severity: Severity
-    message: str
-    hint: str = ""
+    message: str = ""  # LEGACY: filled from the catalogue
+    hint: str = ""  # LEGACY
     params: dict[str, str] = field(default_factory=dict)
+    case: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.message:
+            object.__setattr__(self, "message", text_of(self.as_message))
+            object.__setattr__(self, "hint", hint_of(self.as_message))
+
+    @property
+    def as_message(self) -> Message:
+        """The message of the catalogue that says it."""
+        code = f"notice.{self.code}"
+        return Message(f"{code}.{self.case}" if self.case else code, dict(self.params))
 
 
 Join = Literal["latents", "frames", "none"]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.core import errors, messages
+from engine.core.messages import LANGUAGES, Message, catalogue, message, read_entries, text_of
+
+ROOT = Path(__file__).parents[3]
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.EngineError)
+}
+
+
+def placeholders(entry: dict[str, str]) -> set[str]:
+    return {name for field in entry.values() for name in PLACEHOLDER.findall(field)}
+
+
+def calls() -> Iterator[tuple[str, ast.Call]]:
+    for path in sorted((ROOT / "engine").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def literal(node: ast.expr | None) -> str | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else None
+
+
+def code_of(call: ast.Call) -> str | None:
+    """The message code of an error, a notice or a message with a literal code."""
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    first = literal(call.args[0]) if call.args else None
+    if name in ERRORS and (not call.args or (first is not None and " " not in first)):
+        return ".".join(filter(None, (ERRORS[name].code, first)))
+    if name == "Notice" and "message" not in given and (code := literal(given.get("code"))):
+        return ".".join(filter(None, ("notice", code, literal(given.get("case")))))
+    if name in ("message", "Message") and first:
+        return first
+    return None
+
+
+def values_of(call: ast.Call) -> set[str] | None:
+    """Names of the values that a call gives; None where they are not written out."""
+    given: set[str] = set()
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return None
+        if keyword.arg == "params":
+            if not isinstance(keyword.value, ast.Dict):
+                return None
+            keys = [literal(key) for key in keyword.value.keys]
+            if None in keys:
+                return None
+            given |= set(filter(None, keys))
+        else:
+            given.add(keyword.arg)
+    return given
+
+
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_every_code_has_every_language_with_the_same_placeholders(language: str) -> None:
+    english, other = read_entries("en"), read_entries(language)
+    assert list(english) == list(other)
+    for code, entry in english.items():
+        assert entry.keys() - {"text_one"} == other[code].keys() - {"text_one"}, code
+        assert placeholders(entry) == placeholders(other[code]), code
+
+
+def test_every_code_in_the_engine_is_in_the_catalogue_and_is_filled() -> None:
+    entries = read_entries("en")
+    for place, call in calls():
+        code = code_of(call)
+        if code is None:
+            continue
+        assert "text" in entries.get(code, {}), f"{place}: no text for {code}"
+        given = values_of(call)
+        if given is not None:
+            lacking = placeholders(entries[code]) - given
+            assert not lacking, f"{place}: {code} needs {lacking}"
+
+
+def test_every_error_class_has_a_title() -> None:
+    for kind in ERRORS.values():
+        assert catalogue("en").title(kind.code), kind.code
+
+
+def test_values_messages_and_lists_are_rendered_in_the_language(
+    monkeypatch: pytest.MonkeyPatch, expected_log_errors: list[str]
+) -> None:
+    expected_log_errors.append("no text for the message gone")
+    entries = {
+        "en": {"a": {"text": "{what} of {count}", "text_one": "only {what}"}, "b": {"text": "two"}},
+        "zh_CN": {"a": {"text": "{count}之{what}"}},
+    }
+    for language in LANGUAGES:
+        entries[language]["list.separator"] = {"text": ", "}
+    monkeypatch.setattr(messages, "read_entries", entries.__getitem__)
+    catalogue.cache_clear()
+    try:
+        inner = Message("b")
+        assert text_of(message("a", what=inner, count=3)) == "two of 3"
+        assert text_of(message("a", what=("x", inner), count=3), "zh_CN") == "3之x, two"
+        assert text_of(message("a", what="x", count=1)) == "only x"
+        assert text_of(message("gone")) == "gone"
+    finally:
+        catalogue.cache_clear()
