@@ -57,4 +57,4 @@ def test_tests_run_last() -> None:
     ):
         assert 0 < text.index(check) < tests
     assert "echo" not in text[tests:]
-    assert "say" not in text[tests:]
+    assert "heading" not in text[tests:]
