@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from installer.project import PackagingError
@@ -53,7 +54,7 @@ def check(args: argparse.Namespace, work: Path) -> None:
         try:
             trial = SetupTrial(wine, setups, display)
             for title, step in steps(args.clip if args.payload else None):
-                run_step(title, lambda step=step: step(trial))
+                run_step(title, partial(step, trial))
         finally:
             wine.close()
 

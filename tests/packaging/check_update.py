@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine import __version__
@@ -213,7 +214,7 @@ def check(payload: Path, work: Path) -> None:
             )
             trial = UpdateTrial(wine=wine, release=release, folder=folder, display=display)
             for title, step in STEPS:
-                run_step(title, lambda step=step: step(trial))
+                run_step(title, partial(step, trial))
         finally:
             wine.close()
 

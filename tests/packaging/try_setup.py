@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.packaging.trial import UNINSTALL_KEY, TrialFailed, expect, run_step
@@ -89,16 +90,18 @@ def steps(
     folders: TrialFolders, setup: Path, older: Path | None = None, is_signed: bool = False
 ) -> list[tuple[str, Callable[[], object]]]:
     """Titles and functions of the steps."""
-    before = [("older version installed", lambda: install(folders, older.resolve()))]
-    signatures = [("signatures", lambda: check_signatures(folders, setup))]
+    found: list[tuple[str, Callable[[], object]]] = []
+    if older is not None:
+        found.append(("older version installed", partial(install, folders, older.resolve())))
+    found.append((f"installed by {setup.name}", partial(install, folders, setup)))
+    if is_signed:
+        found.append(("signatures", partial(check_signatures, folders, setup)))
     return [
-        *(before if older else []),
-        (f"installed by {setup.name}", lambda: install(folders, setup)),
-        *(signatures if is_signed else []),
-        ("smoke test", lambda: smoke_test(folders)),
-        ("sample upscaled and verified", lambda: upscale(folders)),
-        ("installed over itself", lambda: install(folders, setup)),
-        ("uninstalled, with all data", lambda: uninstall(folders)),
+        *found,
+        ("smoke test", partial(smoke_test, folders)),
+        ("sample upscaled and verified", partial(upscale, folders)),
+        ("installed over itself", partial(install, folders, setup)),
+        ("uninstalled, with all data", partial(uninstall, folders)),
     ]
 
 
