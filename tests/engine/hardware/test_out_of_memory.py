@@ -83,7 +83,7 @@ def broken(seen: list[weakref.ref[Thing]]) -> None:
     try:
         inside()
     except MemoryError as err:
-        raise OutOfMemory("no") from err
+        raise OutOfMemory("No memory.") from err
 
 
 def test_an_error_that_was_let_go_holds_nothing() -> None:
@@ -106,4 +106,4 @@ def test_an_error_that_was_let_go_holds_nothing() -> None:
     assert seen[0]() is None
     assert "in broken" in text
     assert "in inside" in text
-    assert kept[0].args == ("no",)
+    assert kept[0].args == ("No memory.",)
