@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
 from engine.core.windows_paths import LONG, why_no_name
-from engine.downloads.hashing import Tell, silent
+from engine.downloads.hashing import OnProgress, ignore_progress
 
 _PIECE_BYTES = 2**20
 _MOST_FILES = 100_000
@@ -38,15 +38,18 @@ def needed_bytes(wheels: Iterable[Path]) -> int:
 
 
 def unpack(
-    wheel: Path, folder: Path, tell: Tell = silent, control: Control | None = None
+    wheel: Path,
+    folder: Path,
+    on_progress: OnProgress = ignore_progress,
+    control: Control | None = None,
 ) -> dict[str, int]:
     """Unpack what a program needs of a wheel.
 
     Args:
         wheel: The file; its SHA-256 was compared before.
         folder: Where to; files that are there already are an error.
-        tell: Hears bytes written and bytes in all.
-        control: May stop it.
+        on_progress: Called with bytes written and bytes in total.
+        control: Cancels it.
 
     Returns:
         Bytes of every file by its path in the folder, with "/".
@@ -70,7 +73,7 @@ def unpack(
                     control.check()
                     file.write(piece)
                     done += len(piece)
-                    tell(done, total)
+                    on_progress(done, total)
     return {name: info.file_size for name, info in members}
 
 

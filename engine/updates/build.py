@@ -20,7 +20,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class UpdateSource:
     """Where updates are published, and whose signatures count."""
 
     address: str = ""  # of update.json; its signature and the setup lie beside it
@@ -32,7 +32,7 @@ class Source:
         return bool(self.address and self.keys)
 
 
-def source() -> Source:
+def source() -> UpdateSource:
     """Where this build finds updates; empty in the sources, filled in by a release.
 
     `UPREEL_UPDATES` names another address; the keys stay those of the build.
@@ -41,7 +41,7 @@ def source() -> Source:
         UpdateNotInBuild: The program's own file is damaged, or the address is not encrypted.
     """
     found = read(resource("update.toml"))
-    found = Source(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
+    found = UpdateSource(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
     if found.address and not is_safe(found.address):
         raise UpdateNotInBuild(
             "The address of the updates is no https:// address.",
@@ -50,14 +50,14 @@ def source() -> Source:
     return found
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> UpdateSource:
     """What such a file says.
 
     Raises:
         UpdateNotInBuild: It is damaged.
     """
     try:
-        found = from_plain(Source, tomllib.loads(path.read_text(encoding="utf-8")))
+        found = from_plain(UpdateSource, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise _damaged(path) from err
     if not all(_KEY.fullmatch(key) for key in found.keys):

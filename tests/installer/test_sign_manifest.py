@@ -126,7 +126,7 @@ def test_fill_in_what_a_release_knows(desk: Desk) -> None:
     words = ("--address", "https://example.org/update.json", "--public", desk.public)
     assert desk.run("fill", *words, "--public", "ab" * 32, "--file", file) == 0
     assert desk.run("fill", "--check", "--file", file) == 0
-    expected = build.Source(
+    expected = build.UpdateSource(
         address="https://example.org/update.json", keys=(desk.public, "ab" * 32)
     )
     assert build.read(file) == expected

@@ -39,7 +39,7 @@ def reads_of(store: Store) -> int:
     """How often the file is read when it is loaded twice."""
     heard: list[int] = []
     for _ in range(2):
-        store.ready("tiny", tell=lambda done, total: heard.append(done == total))
+        store.ready("tiny", on_progress=lambda done, total: heard.append(done == total))
     return sum(heard)
 
 

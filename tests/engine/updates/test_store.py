@@ -27,12 +27,12 @@ from engine.core.update_errors import (
     UpdateUnreachable,
     UpdateUntrusted,
 )
-from engine.downloads.transfer import Listener, Patience
+from engine.downloads.transfer import Listener, RetryPolicy
 from engine.updates.store import UpdateStore
 from tests.helpers.faulty_server import Fault, faulty_server
 from tests.helpers.updates import NEWER, SETUP, Release
 
-QUICK = Patience(tries=3, first_tries=2, first_wait_s=0.01, silence_s=1.0)
+QUICK = RetryPolicy(tries=3, first_tries=2, first_wait_s=0.01, timeout_s=1.0)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def store(release: Release) -> UpdateStore:
 
 
 def listener(control: Control | None = None) -> Listener:
-    return Listener(control=control or Control(), patience=QUICK)
+    return Listener(control=control or Control(), retry=QUICK)
 
 
 def asked(release: Release) -> list[str]:
@@ -285,7 +285,7 @@ def test_a_download_can_be_stopped(release: Release, store: UpdateStore) -> None
     store.check(Control())
     release.server.always = Fault(drip=1000)
     control = Control()
-    told = Listener(tell=lambda done, _: done > 2000 and control.cancel(), control=control)
+    told = Listener(on_progress=lambda done, _: done > 2000 and control.cancel(), control=control)
     with pytest.raises(Cancelled):
         store.download(told)
     assert 2000 < store.state().done_bytes < len(SETUP)
@@ -343,7 +343,7 @@ def test_a_full_disk_is_told_before_anything_is_loaded(
 ) -> None:
     release.publish()
     store.check(Control())
-    monkeypatch.setattr("engine.model_files.store.Store.free_bytes", lambda self: 1000)
+    monkeypatch.setattr("engine.downloads.folder.DownloadFolder.free_bytes", lambda self: 1000)
     with pytest.raises(DiskFull, match="needed for the update"):
         store.download(listener())
     assert asked(release)[-1].endswith(".sig")
