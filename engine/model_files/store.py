@@ -35,14 +35,14 @@ class Store(DownloadFolder):
     reserve_bytes = 64 * 10**6
 
     def __init__(
-        self, folder: Path | None = None, *, files: catalogue.Catalogue | None = None
+        self, folder: Path | None = None, *, files: catalogue.ModelCatalogue | None = None
     ) -> None:
         super().__init__(folder or models_folder())
         self._files = files
         self._hashes = HashCache(self.folder)
 
     @property
-    def catalogue(self) -> catalogue.Catalogue:
+    def catalogue(self) -> catalogue.ModelCatalogue:
         """The published files; read at the first access."""
         if self._files is None:
             self._files = catalogue.catalogue()
