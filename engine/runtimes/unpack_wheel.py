@@ -1,4 +1,4 @@
-"""Unpacks a wheel: nothing outside its folder, without end, or that only builders need."""
+"""Unpacks wheels: never outside the folder or without bound, and only what a program needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_NAME = 240  # characters, of a path in the wheel
 _LEFT_OUT = re.compile(
     r"torch/(test|include|share)/|torch/bin/(?!torch_shm_manager)|.*\.(lib|pdb)$|.*\.pyc$"
 )
-# What a wheel wants to have elsewhere than beside its packages: data for other places is not ours.
+# Files of a wheel that belong elsewhere than into its packages; only libraries are unpacked.
 _DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
 
 
@@ -47,7 +47,7 @@ def unpack(
 
     Args:
         wheel: The file; its SHA-256 was compared before.
-        folder: Where to; files that are there already are an error.
+        folder: Destination; existing files are an error.
         on_progress: Called with bytes written and bytes in total.
         control: Cancels it.
 
@@ -55,10 +55,10 @@ def unpack(
         Bytes of every file by its path in the folder, with "/".
 
     Raises:
-        UnsafeArchive: It is damaged, or would write where it must not; found before the first byte
-            where possible.
+        UnsafeArchive: It is damaged, or would write outside the folder; found before the first
+            byte is written where possible.
         OSError: The folder cannot be written.
-        Cancelled: `control` said so.
+        Cancelled: The control was cancelled.
     """
     control = control or Control()
     members = _examined(wheel)
@@ -78,7 +78,7 @@ def unpack(
 
 
 def long_path(folder: Path) -> Path:
-    """A folder in Windows' own long form, so that nothing in it is too deep; elsewhere as it is."""
+    """A folder in the form that Windows allows long paths for; unchanged on other systems."""
     text = str(folder.absolute())
     if sys.platform != "win32" or text.startswith(LONG):
         return folder
@@ -121,12 +121,12 @@ def _why_not(info: zipfile.ZipInfo) -> str:
 
 
 def _is_name(part: str) -> bool:
-    """Whether a part of a path is a name on every system; whatever leads elsewhere is none."""
+    """Whether a component of a path is a file name on every system."""
     return part not in ("", ".", "..") and not why_no_name(part)
 
 
 def place_of(name: str) -> str:
-    """Where a member of a wheel goes, in the folder of the runtime; "" for what is not wanted."""
+    """Path of a wheel's member in the folder of the runtime; "" for members that are left out."""
     data = _DATA.fullmatch(name)
     if data is not None:
         name = data["kept"] or ""
@@ -134,7 +134,7 @@ def place_of(name: str) -> str:
 
 
 def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Iterator[bytes]:
-    """What is in a member, never more than it says; its checksum is compared at the end."""
+    """Content of a member, never more than its stated size; the checksum is compared at the end."""
     try:
         with archive.open(info) as member:
             while piece := member.read(_PIECE_BYTES):

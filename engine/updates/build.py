@@ -1,4 +1,4 @@
-"""What this copy of the program is: where its updates are published, and how it was installed."""
+"""Facts of this build: where its updates are published, and how it was installed."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSource:
-    """Where updates are published, and whose signatures count."""
+    """Where updates are published, and the keys that sign them."""
 
-    address: str = ""  # of update.json; its signature and the setup lie beside it
+    address: str = ""  # of update.json; its signature and the setup are in the same folder
     keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
 
     @property
     def is_here(self) -> bool:
-        """Whether this build can look for updates at all."""
+        """True where this build can look for updates."""
         return bool(self.address and self.keys)
 
 
 def source() -> UpdateSource:
-    """Where this build finds updates; empty in the sources, filled in by a release.
+    """Source of updates of this build; empty in a checkout, filled in by a release.
 
-    `UPREEL_UPDATES` names another address; the keys stay those of the build.
+    `UPREEL_UPDATES` sets another address; the keys stay those of the build.
 
     Raises:
         UpdateNotInBuild: The program's own file is damaged, or the address is not encrypted.
@@ -51,7 +51,7 @@ def source() -> UpdateSource:
 
 
 def read(path: Path) -> UpdateSource:
-    """What such a file says.
+    """Content of such a file.
 
     Raises:
         UpdateNotInBuild: It is damaged.
@@ -76,7 +76,7 @@ def is_safe(address: str) -> bool:
 
 
 def installed_as() -> Install:
-    """How this copy came here: by the setup, as an unpacked folder, or as sources."""
+    """How this copy was installed: by the setup, as an unpacked folder, or as sources."""
     if not getattr(sys, "frozen", False):
         return "sources"
     folder = Path(sys.executable).parent

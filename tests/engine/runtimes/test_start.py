@@ -89,7 +89,7 @@ def test_a_packed_program_takes_the_chosen_one(
     folder = store.use("cu999")
     assert start.choice().folder == folder
     store.use("")
-    assert start.choice() == start.Choice(why="No NVIDIA runtime is chosen.")
+    assert start.choice() == start.TorchChoice(why="No NVIDIA runtime is chosen.")
 
 
 @pytest.mark.parametrize(
