@@ -38,8 +38,36 @@ class Refused(HttpError):
     """A request that fails each time: untrusted certificate, unsafe or endless redirect."""
 
 
+def get(
+    url: str, *, begin: int = 0, timeout_s: float = 30.0, control: Control | None = None
+) -> Reply:
+    """Request a file from byte `begin` on and follow redirects.
+
+    A name and password in the address are sent to that server only, never to another one.
+
+    Args:
+        url: http or https.
+        begin: First byte; the server may ignore it.
+        timeout_s: Longest silence of the server: while connecting, before the answer, between
+            two pieces.
+        control: Ends any wait when cancelled, within 0.1 s.
+
+    Raises:
+        HttpError: The server cannot be reached, or fell silent.
+        Refused: Its certificate is not trusted, or a redirect is unsafe, endless or invalid.
+        Cancelled: The control was cancelled.
+    """
+    reply = Reply(timeout_s, control or Control())
+    try:
+        reply.open(url, begin)
+    except BaseException:
+        reply.close()
+        raise
+    return reply
+
+
 class Reply:
-    """Answer to a request; the connection that its content comes through is open.
+    """Answer to a request; the connection that its content comes through stays open.
 
     Attributes:
         url: Address after all redirects, without name and password.
@@ -48,13 +76,28 @@ class Reply:
             redirects to another server; "" and 0 where it announces none.
     """
 
-    def __init__(self, connection: _Connection, response: httpx.Response) -> None:
-        self.url = str(response.url)
-        self.status = response.status_code
-        self.announced_sha256 = ""
-        self.announced_bytes = 0
-        self._headers = response.headers
-        self._connection = connection
+    url: str
+    status: int
+
+    def __init__(self, timeout_s: float, control: Control) -> None:
+        import asyncio
+
+        import truststore
+
+        for name in ("httpx", "httpcore"):  # they log addresses, and so passwords and signatures
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self.announced_sha256, self.announced_bytes = "", 0
+        self._timeout_s = timeout_s
+        self._control = control
+        self._certificates = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._client: httpx.AsyncClient | None = None
+        self._content: AsyncIterator[bytes]
+        # Only sockets are waited for: the selector loop does that on every system.
+        self._loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
+        self._task: asyncio.Task[Any] | None = None
+        self._check: asyncio.Handle = self._loop.call_soon(self._check_control)
+
+    # --- the answer
 
     def header(self, name: str) -> str:
         """Value of a header; "" where it is missing."""
@@ -86,11 +129,17 @@ class Reply:
             HttpError: The connection was cut, or no byte came within the timeout.
             Cancelled: The control was cancelled, also while waiting.
         """
-        return self._connection.read()
+        return self._run(self._next())
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection; a second call has no effect."""
+        if self._loop.is_closed():
+            return
+        self._check.cancel()
+        if self._client is not None:
+            self._loop.run_until_complete(self._client.aclose())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -98,55 +147,9 @@ class Reply:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # --- the request
 
-def get(
-    url: str, *, begin: int = 0, timeout_s: float = 30.0, control: Control | None = None
-) -> Reply:
-    """Request a file from byte `begin` on and follow redirects.
-
-    A name and password in the address are sent to that server only, never to another one.
-
-    Args:
-        url: http or https.
-        begin: First byte; the server may ignore it.
-        timeout_s: Longest silence of the server: while connecting, before the answer, between
-            two pieces.
-        control: Ends any wait when cancelled, within 0.1 s.
-
-    Raises:
-        HttpError: The server cannot be reached, or fell silent.
-        Refused: Its certificate is not trusted, or a redirect is unsafe, endless or invalid.
-        Cancelled: The control was cancelled.
-    """
-    connection = _Connection(timeout_s, control or Control())
-    try:
-        return connection.open(url, begin)
-    except BaseException:
-        connection.close()
-        raise
-
-
-class _Connection:
-    """One request with its redirects, and the event loop that it runs on in the caller's thread."""
-
-    def __init__(self, timeout_s: float, control: Control) -> None:
-        import asyncio
-
-        import truststore
-
-        for name in ("httpx", "httpcore"):  # they log addresses, and so passwords and signatures
-            logging.getLogger(name).setLevel(logging.WARNING)
-        self._timeout_s = timeout_s
-        self._control = control
-        self._certificates = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._client: httpx.AsyncClient | None = None
-        self._content: AsyncIterator[bytes] | None = None
-        # Sockets only: the selector loop does that on every system.
-        self._loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
-        self._task: asyncio.Task[Any] | None = None
-        self._check: asyncio.Handle = self._loop.call_soon(self._check_control)
-
-    def open(self, url: str, begin: int) -> Reply:
+    def open(self, url: str, begin: int) -> None:
         """Send the request; see `get`."""
         import httpx
 
@@ -154,35 +157,41 @@ class _Connection:
             address = httpx.URL(url)
         except httpx.InvalidURL as err:
             raise Refused(f"{url.rpartition('@')[2]} is no address on the web") from err
-        auth = (unquote(address.username), unquote(address.password)) if address.userinfo else None
+        auth = None
+        if address.userinfo:
+            auth = httpx.BasicAuth(unquote(address.username), unquote(address.password))
         headers = {"User-Agent": "Upreel", "Accept-Encoding": "identity"}
         if begin:
             headers["Range"] = f"bytes={begin}-"
         request = httpx.Request("GET", address.copy_with(userinfo=b""), headers=headers)
-        return self._run(self._follow(request, httpx.BasicAuth(*auth) if auth else None))
+        self._run(self._follow(request, auth))
 
-    async def _follow(self, request: httpx.Request, auth: httpx.Auth | None) -> Reply:
-        """Answer at the end of all redirects; httpx removes credentials for another server."""
-        digest, size = "", 0
+    async def _follow(self, request: httpx.Request, auth: httpx.Auth | None) -> None:
+        """Send the request and those of redirects; httpx drops credentials for other servers."""
         for _ in range(_MAX_REDIRECTS):
             response = await self._send(request, auth)
-            reply = Reply(self, response)
-            announced = reply.header("X-Linked-Etag").strip('"').lower()
-            digest = digest or (announced if re.fullmatch(r"[0-9a-f]{64}", announced) else "")
-            size = size or _number(reply.header("X-Linked-Size").strip('"'))
+            self.url, self.status = str(response.url), response.status_code
+            self._headers = response.headers
+            self._note_announcement()
             following = response.next_request
             if following is None:
-                reply.announced_sha256, reply.announced_bytes = digest, size
                 self._content = response.aiter_raw()
-                return reply
+                return
             await response.aclose()
             if request.url.scheme == "https" and following.url.scheme != "https":
                 raise Refused(f"{request.url.host} leads to a place that is not encrypted")
             request, auth = following, None
         raise Refused(f"{request.url.host} leads in a circle")
 
+    def _note_announcement(self) -> None:
+        digest = self.header("X-Linked-Etag").strip('"').lower()
+        if re.fullmatch(r"[0-9a-f]{64}", digest):
+            self.announced_sha256 = self.announced_sha256 or digest
+        size = _number(self.header("X-Linked-Size").strip('"'))
+        self.announced_bytes = self.announced_bytes or size
+
     async def _send(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
-        """Answer to one request. Each server of a redirect may need another proxy."""
+        """Answer to one request; each server of a redirect may need another proxy."""
         import httpx
 
         if request.url.scheme not in ("http", "https"):
@@ -206,20 +215,16 @@ class _Connection:
             return None
         try:
             proxy = httpx.Proxy(named if "//" in named else f"http://{named}")
+            if proxy.url.scheme not in ("http", "https"):
+                raise ValueError("SOCKS needs another package")
         except (ValueError, httpx.InvalidURL) as err:
-            raise _unsupported(named) from err
-        if proxy.url.scheme not in ("http", "https"):
-            raise _unsupported(named)
+            kind = named.partition(":")[0]
+            raise Refused(f"the connection failed (cannot use a proxy at {kind}://)") from err
         if proxy.url.scheme == "https":
             proxy.ssl_context = self._certificates
         return proxy
 
-    def read(self) -> bytes:
-        """The next piece; see `Reply.read`."""
-        return self._run(self._next())
-
     async def _next(self) -> bytes:
-        assert self._content is not None, "the request was sent"
         return await anext(self._content, b"")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -242,21 +247,6 @@ class _Connection:
         if self._control.is_cancelled and self._task is not None:
             self._task.cancel()
         self._check = self._loop.call_later(_CANCEL_CHECK_S, self._check_control)
-
-    def close(self) -> None:
-        """Close the connection and the event loop; safe to call twice."""
-        if self._loop.is_closed():
-            return
-        self._check.cancel()
-        if self._client is not None:
-            self._loop.run_until_complete(self._client.aclose())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-
-def _unsupported(proxy: str) -> Refused:
-    kind = proxy.partition(":")[0]
-    return Refused(f"the connection failed (proxies of the kind {kind}:// cannot be used)")
 
 
 def _number(text: str) -> int:
