@@ -86,7 +86,7 @@ def _over_frames(x: Tensor, kernels: bool) -> list[Pass]:
     statistics: Callable[[], object] = partial(norm.group_moments, x, _GROUPS)
     found = group_norm.find(x, _GROUPS, out) if kernels else None
     if found is not None:  # without putting the parts together
-        statistics = partial(found[0].moments, x, found[1])
+        statistics = partial(found[0].statistics, x, found[1])
     write = partial(norm.normalise, x, scale, shift, out, silu=True, kernels=kernels)
     whole = partial(norm.group_norm_silu, x, weight, bias, _GROUPS, _EPS, out, kernels=kernels)
     return [

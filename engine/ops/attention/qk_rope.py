@@ -96,7 +96,7 @@ def gather_qk(
 def _done_on_card(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     target, cos, sin = placement.target, placement.cos, placement.sin
-    work = heads.Work(
+    work = heads.HeadWork(
         qkv=qkv,
         target=target if target.dim() == 2 else target[None],
         angles=None if cos is None or sin is None else (cos, sin),

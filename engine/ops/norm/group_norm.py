@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import group_norm
-from engine.ops.kernels.group_norm import Grid, GroupNormKernels
+from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels
 from engine.ops.norm.cache_blocks import (
     blocks,
     rows_of,
@@ -66,7 +66,7 @@ def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
     _check(x, groups)
     found = group_norm.find(x, groups) if kernels else None
     if found is not None:
-        return _moments_on_card(x, *found)
+        return _moments_by_kernel(x, *found)
     rows, scratch = rows_of(x), scratch_of(x)
     shape = (2, frames, -(-height // rows), channels)
     parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
@@ -133,7 +133,7 @@ def normalise(
     Memory: as group_moments for half precision; nothing for float32 and float64 on the CPU.
     """
     _check(x, 1, out)
-    if kernels and _normalised_on_card(x, out, (scale, shift), silu):
+    if kernels and _normalised_by_kernel(x, out, (scale, shift), silu):
         return
     rows = rows_of(x)
     scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
@@ -157,7 +157,7 @@ def group_norm_silu(
     """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together."""
     _check(x, groups, out)
     affine = weight, bias
-    if kernels and _done_on_card(x, out, groups, (affine, eps), silu):
+    if kernels and _done_by_kernel(x, out, groups, (affine, eps), silu):
         return
     moments = group_moments(x, groups, kernels=kernels)
     scale, shift = scale_and_shift(moments, weight, bias, eps)
@@ -171,25 +171,27 @@ def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
         raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
 
 
-def _moments_on_card(x: Tensor, card: GroupNormKernels, grid: Grid) -> Moments:
-    mean, m2 = card.moments(x, grid)
+def _moments_by_kernel(x: Tensor, kernel: GroupNormKernels, grid: GroupNormGrid) -> Moments:
+    mean, m2 = kernel.statistics(x, grid)
     counts = grid.per_block * grid.group, grid.in_last * grid.group
     return combine(counts, mean[..., None], m2[..., None])
 
 
-def _normalised_on_card(x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool) -> bool:
+def _normalised_by_kernel(
+    x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool
+) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     if out.dtype != x.dtype or any(f.dtype != torch.float32 for f in factors):
         return False
     groups = x.shape[1] // math.gcd(x.shape[1], 8)  # does not matter here
     found = group_norm.find(x, groups, out)
     if found is not None:
-        card, grid = found
-        card.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
+        kernel, grid = found
+        kernel.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
     return found is not None
 
 
-def _done_on_card(
+def _done_by_kernel(
     x: Tensor,
     out: Tensor,
     groups: int,
@@ -199,8 +201,8 @@ def _done_on_card(
     """Whether the kernels did all of it; false: nothing was done."""
     found = group_norm.find(x, groups, out) if out.dtype == x.dtype else None
     if found is not None:
-        card, grid = found
-        card.normalise((x, out), grid, card.scale_and_shift(x, grid, *affine), silu)
+        kernel, grid = found
+        kernel.normalise((x, out), grid, kernel.scale_and_shift(x, grid, *affine), silu)
     return found is not None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.kernels import channel_norm, driver, nvrtc
-from engine.ops.kernels.channel_norm import ChannelNormKernel, dealt, grid_for, vector_of
+from engine.ops.kernels.channel_norm import ChannelNormKernel, grid_for, lanes_and_packs, vector_of
 from engine.ops.norm.rms_norm import rms_norm_silu
 from tests.helpers.kernel_host import HAS_COMPILER, host_channel_norm, stand_in
 
@@ -76,7 +76,7 @@ def test_a_grid_covers_every_number_within_the_limits_of_every_card(
 @pytest.mark.parametrize("vector", [4, 8])
 @pytest.mark.parametrize("channels", WIDTHS)
 def test_no_thread_is_idle_at_published_widths(channels: int, vector: int) -> None:
-    lanes, packs = dealt(channels // vector)
+    lanes, packs = lanes_and_packs(channels // vector)
     assert lanes * packs * vector == channels
     assert lanes >= 4
 

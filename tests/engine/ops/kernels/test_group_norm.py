@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ops.kernels import build, driver, group_norm, nvrtc
-from engine.ops.kernels.group_norm import Grid, GroupNormKernels, grid_for, vector_of
-from engine.ops.kernels.group_norm_source import source
+from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels, grid_for, vector_of
 from engine.ops.norm import group_norm as norm
 from tests.helpers import kernel_grid
-from tests.helpers.kernel_host import HAS_COMPILER, HostModule
+from tests.helpers.kernel_host import HAS_COMPILER, host_module
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
@@ -28,9 +27,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("host")
 
 
-def host_module(folder, dtype, vector, group):
-    text = source(str(dtype).removeprefix("torch."))
-    return HostModule(folder, text, (f"-DVECTOR={vector}", f"-DGROUP={group}"))
+def host_kernels(folder, dtype, vector, group):
+    return host_module(folder, "group_norm", dtype, VECTOR=vector, GROUP=group)
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def _on_host(monkeypatch, folder):
     modules = []
 
     def compiled(device, dtype, vector, group):
-        modules.append(host_module(folder, dtype, vector, group))
+        modules.append(host_kernels(folder, dtype, vector, group))
         return GroupNormKernels(modules[-1])
 
     monkeypatch.setattr(group_norm, "working", lambda device: True)
@@ -47,7 +45,7 @@ def _on_host(monkeypatch, folder):
     monkeypatch.setattr(build, "processors", lambda device: 2)
     yield
     launched = {name for module in modules for name in module.launched}
-    assert launched >= {"group_moments", "normalise"}, "the twin did the work"
+    assert launched >= {"group_statistics", "normalise"}, "the reference did the work"
 
 
 def frames(shape, dtype=torch.float32):
@@ -288,7 +286,7 @@ def test_wrong_results_switch_the_kernels_off(card, monkeypatch, caplog):
 @on_host
 def test_right_results_keep_the_kernels_on(card, monkeypatch, caplog, folder):
     def compiled(device, dtype, vector, group):
-        return GroupNormKernels(host_module(folder, dtype, vector, group))
+        return GroupNormKernels(host_kernels(folder, dtype, vector, group))
 
     measured = group_norm._error
     monkeypatch.setattr(group_norm, "_compile", compiled)
@@ -343,6 +341,8 @@ def test_kernels_reach_beyond_two_billion_numbers():
 
 
 def test_a_grid_says_what_it_needs():
-    grid = Grid(frames=2, width=9, pixels=90, channels=32, group=4, vector=8, rows=8, per_block=32)
+    grid = GroupNormGrid(
+        frames=2, width=9, pixels=90, channels=32, group=4, vector=8, rows=8, per_block=32
+    )
     assert (grid.lanes, grid.blocks, grid.in_last) == (4, 3, 26)
     assert grid.shared_bytes == 8 * 8 * 12

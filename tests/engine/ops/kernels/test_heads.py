@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import heads
-from engine.ops.kernels.heads import HeadKernel, Triple, Work, vector_of
+from engine.ops.kernels.heads import HeadKernel, HeadWork, Triple, vector_of
 from tests.helpers.kernel_host import HAS_COMPILER, host_heads, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -151,11 +151,11 @@ def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
 # What fits
 
 
-def work(qkv: Tensor) -> Work:
+def work(qkv: Tensor) -> HeadWork:
     count, _, some, channels = qkv.shape
     q, k, v = qkv.new_zeros(3, count, some, channels)
     weights = torch.ones(channels), torch.ones(channels)
-    return Work(qkv, torch.arange(count)[None], None, None, weights, 1e-5, (q, k, v))
+    return HeadWork(qkv, torch.arange(count)[None], None, None, weights, 1e-5, (q, k, v))
 
 
 def test_heads_of_the_models_are_read_sixteen_bytes_at_once() -> None:
