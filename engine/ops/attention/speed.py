@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.core import atomic_file
 from engine.core.paths import cache_folder
-from engine.ops.attention.backend import Backend
+from engine.ops.attention.backends import Backend
 
 _log = logging.getLogger(__name__)
 

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.ops.attention import attention as module
-from engine.ops.attention import sdpa, trial
+from engine.ops.attention import backends, trial
 from engine.ops.attention.attention import (
-    BACKENDS,
     attend,
     error_of,
     fastest,
     require,
     working,
 )
-from engine.ops.attention.backend import Backend
+from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.attention.trial import literal, sample
 
 CPU = torch.device("cpu")
@@ -170,7 +169,7 @@ def test_windows_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_the_formula_goes_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdpa, "_SCORES_BYTES", at_once * 8 * 21 * 21)
+    monkeypatch.setattr(backends, "_SCORES_BYTES", at_once * 8 * 21 * 21)
     q, k, v = tokens(windows=4)
     assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
 
