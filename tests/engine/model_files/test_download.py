@@ -101,7 +101,7 @@ def test_faults_of_a_server_are_survived(
 
 
 @pytest.mark.parametrize("known", [0, len(CONTENT)])
-def test_a_server_that_says_too_short_a_length_never_gives_a_wrong_file(
+def test_too_short_a_content_length_never_gives_a_wrong_file(
     tmp_path: Path, server: FaultyServer, known: int
 ) -> None:
     file = published(bytes=known)
@@ -241,7 +241,7 @@ def test_a_wrong_file_is_put_aside_and_never_loaded(
         (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
     ],
 )
-def test_a_server_that_gives_nothing_is_said_with_a_hint(
+def test_a_server_that_delivers_nothing_is_reported_with_a_hint(
     store: Store, file: PublishedFile, server: FaultyServer, fault: Fault, words: str
 ) -> None:
     server.always = fault
@@ -254,7 +254,7 @@ def test_a_server_that_gives_nothing_is_said_with_a_hint(
         store.ready("tiny")
 
 
-def test_a_network_that_fails_on_the_way_is_waited_for(
+def test_a_network_that_fails_meanwhile_is_waited_for(
     store: Store, file: PublishedFile, server: FaultyServer
 ) -> None:
     server.faults = [Fault(cut_after=10), *[Fault(status=503)] * 4]
@@ -262,7 +262,9 @@ def test_a_network_that_fails_on_the_way_is_waited_for(
     assert is_whole(store, file)
 
 
-def test_no_server_at_all_is_said(store: Store, file: PublishedFile, server: FaultyServer) -> None:
+def test_no_server_at_all_is_reported(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
     server.close()
     with pytest.raises(DownloadFailed, match="takes no connections"):
         get(store, file)
@@ -371,7 +373,9 @@ def test_a_device_without_space_is_a_full_disk(store: Store, file: PublishedFile
         get(store, file)
 
 
-def test_a_folder_that_is_a_file_is_said(file: PublishedFile, server: FaultyServer, tmp_path: Path):
+def test_a_folder_that_is_a_file_is_reported(
+    file: PublishedFile, server: FaultyServer, tmp_path: Path
+):
     (tmp_path / "models").write_text("not a folder")
     with pytest.raises(OutputUnwritable):
         get(store_of(tmp_path / "models", server, file), file)

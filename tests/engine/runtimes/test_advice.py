@@ -60,7 +60,7 @@ def test_what_suits_a_machine(machine: DetectedGpu, runtime: str, words: str) ->
     assert words in found.text
 
 
-def test_the_doctor_says_which_torch_is_used_and_why(
+def test_the_self_test_reports_the_torch_in_use_and_why(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = lines(CARD)
@@ -76,7 +76,9 @@ def test_the_doctor_says_which_torch_is_used_and_why(
     assert (line.state, "torch/version.py" in line.message) == ("problem", True)
 
 
-def test_the_doctor_says_why_a_chosen_one_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_test_reports_why_a_chosen_runtime_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     broken = start.TorchChoice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
     (line,) = lines(DetectedGpu())
@@ -84,7 +86,7 @@ def test_the_doctor_says_why_a_chosen_one_is_not_used(monkeypatch: pytest.Monkey
     assert "runtime install cu130" in line.hint
 
 
-def test_a_packed_program_with_a_card_is_told_what_there_is(
+def test_a_packaged_program_with_a_gpu_is_advised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)

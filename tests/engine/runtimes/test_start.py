@@ -187,7 +187,7 @@ def test_a_damaged_choice_is_none(content: str) -> None:
     assert folders.chosen() == ""
 
 
-def test_processes_of_one_number_are_told_apart(store: RuntimeStore) -> None:
+def test_processes_with_the_same_id_are_distinguished(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     for earlier in (1, 2):  # had our number, as Windows gives it again
         (folder / f".loading-{os.getpid()}-{earlier}").touch()

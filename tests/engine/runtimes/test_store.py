@@ -113,7 +113,7 @@ def test_a_wheel_with_another_hash_is_never_unpacked(
     assert store.state("cu999").state == "missing"
 
 
-def test_a_full_disk_is_told_before_the_first_byte(
+def test_a_full_disk_is_reported_before_the_first_byte(
     store: RuntimeStore, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RuntimeFolder, "free_bytes", lambda self: 256 * 10**6 + 1)
@@ -142,7 +142,9 @@ def test_a_disk_that_fills_up_meanwhile_leaves_what_was_loaded_and_nothing_else(
     assert wheels[0].is_file(), "the download is kept"
 
 
-def test_two_at_once_one_is_told_to_wait(store: RuntimeStore, server: FaultyServer) -> None:
+def test_a_second_download_at_the_same_time_is_refused(
+    store: RuntimeStore, server: FaultyServer
+) -> None:
     server.always = Fault(drip=1000)
     began = threading.Event()
     control, ended = Control(), []
@@ -192,7 +194,7 @@ def test_another_wheel_is_refused(
         store.recognise([tmp_path / "nothing.whl"], listener())
 
 
-def test_a_build_without_hashes_asks_nobody(server: FaultyServer, wheel: Path) -> None:
+def test_a_build_without_hashes_sends_no_request(server: FaultyServer, wheel: Path) -> None:
     known = runtimes.runtime(wheel)
     blank = dataclasses.replace(known.wheels[0], sha256="", bytes=0)
     unpinned = dataclasses.replace(known, wheels=(blank,))

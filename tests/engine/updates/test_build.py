@@ -61,13 +61,13 @@ def test_the_address_has_to_be_encrypted(resources: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["address =", "keys = 3", 'keys = ["ab"]', 'keys = ["ABAB"]'])
-def test_a_damaged_file_is_told(resources: Path, text: str) -> None:
+def test_a_damaged_file_is_reported(resources: Path, text: str) -> None:
     (resources / "update.toml").write_text(text, encoding="utf-8")
     with pytest.raises(UpdateNotInBuild, match="damaged"):
         build.source()
 
 
-def test_a_missing_file_is_told(resources: Path) -> None:
+def test_a_missing_file_is_reported(resources: Path) -> None:
     with pytest.raises(UpdateNotInBuild):
         build.source()
 

@@ -78,7 +78,7 @@ def test_from_the_first_question_to_the_setup(release: Release, store: UpdateSto
     assert asked(release) == [f"/upreel/{n}" for n in ("update.json", "update.json.sig", path.name)]
 
 
-def test_nothing_is_asked_before_somebody_asks(release: Release, store: UpdateStore) -> None:
+def test_no_request_is_sent_without_a_check(release: Release, store: UpdateStore) -> None:
     release.publish()
     assert store.state().is_in_build
     with pytest.raises(UpdateMissing, match="No newer version is known"):
@@ -88,7 +88,7 @@ def test_nothing_is_asked_before_somebody_asks(release: Release, store: UpdateSt
     assert asked(release) == []
 
 
-def test_a_build_from_the_sources_asks_nobody(
+def test_a_build_from_the_sources_sends_no_request(
     release: Release, store: UpdateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "resources/update.toml").write_text('address = ""\nkeys = []\n', "utf-8")
@@ -330,7 +330,7 @@ def test_a_web_page_in_the_place_of_the_signature(release: Release, store: Updat
         store.check(Control())
 
 
-def test_nobody_answers(
+def test_a_server_that_does_not_answer(
     release: Release, store: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:9/update.json")
@@ -338,7 +338,7 @@ def test_nobody_answers(
         store.check(Control())
 
 
-def test_a_full_disk_is_told_before_anything_is_loaded(
+def test_a_full_disk_is_reported_before_the_download(
     release: Release, store: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release.publish()
@@ -369,7 +369,7 @@ def test_two_at_once(release: Release, store: UpdateStore) -> None:
         store.download(listener())
 
 
-def test_every_error_says_what_to_do(release: Release, store: UpdateStore) -> None:
+def test_every_error_has_a_hint(release: Release, store: UpdateStore) -> None:
     release.publish()
     release.server.always = Fault(status=500)
     with pytest.raises(EngineError) as failed:

@@ -53,7 +53,7 @@ def test_what_torch_brings_needs_no_guard() -> None:
     assert not CrashGuard(OWN, CPU).has_crashed
 
 
-def test_a_lost_card_is_a_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_gpu_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(device: torch.device) -> None:
         raise RuntimeError("an illegal memory access")
 

@@ -23,7 +23,7 @@ def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
     assert vector_width(torch.zeros(3, 8)) == 4
 
 
-def test_what_no_thread_can_read_is_said() -> None:
+def test_no_thread_reads_tensors_of_other_layouts() -> None:
     x = torch.zeros(4, 8)
     assert vector_width(x.t()) == 0
     assert vector_width(x, x.half()) == 0
@@ -41,7 +41,7 @@ def test_factors_are_copied_only_where_they_have_to() -> None:
     assert pointer(None).value is None
 
 
-def test_a_processor_is_no_card() -> None:
+def test_a_processor_is_no_gpu() -> None:
     assert not is_gpu(torch.device("cpu"))
 
 

@@ -140,7 +140,7 @@ def test_parts_merge_into_the_whole_in_any_order(cut, order, offset):
     torch.testing.assert_close(merged.m2, whole.m2, rtol=1e-12, atol=1e-12)
 
 
-def test_a_tile_can_be_normalised_with_the_moments_of_its_frame():
+def test_a_tile_can_be_normalised_with_the_statistics_of_its_frame():
     x, (weight, bias) = frames((2, 8, 9, 7)), affine(8)
     scale, shift = scale_and_shift(group_statistics(x, 4), weight, bias, 1e-6)
     tile = torch.empty_like(x[:, :, 3:, :5])
@@ -149,7 +149,7 @@ def test_a_tile_can_be_normalised_with_the_moments_of_its_frame():
     torch.testing.assert_close(tile, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_moments_are_mean_and_squared_deviations():
+def test_statistics_are_mean_and_squared_deviations():
     x = frames((3, 6, 4, 5))
     found = group_statistics(x, 3)
     grouped = x.unflatten(1, (3, 2)).flatten(2)

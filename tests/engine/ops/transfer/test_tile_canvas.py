@@ -220,7 +220,7 @@ def test_pinned_memory_is_two_parts_however_many_come(streams):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_card_and_the_processor_agree(dtype):
+def test_a_gpu_and_the_processor_agree(dtype):
     torch.manual_seed(0)
     canvas = Size(300, 200)
     boxes = tile_grid(canvas, Size(128, 96), 20)
