@@ -338,10 +338,10 @@ def _card() -> Iterator[DoctorLine]:
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
 
-    machine = advice.Machine()
-    for card in devices.gpus()[:1]:
-        machine = advice.Machine(card=card.name, driver=card.driver, capability=card.capability)
-    yield from advice.lines(machine)
+    gpu = advice.DetectedGpu()
+    for found in devices.gpus()[:1]:
+        gpu = advice.DetectedGpu(name=found.name, driver=found.driver, capability=found.capability)
+    yield from advice.lines(gpu)
 
 
 def _presets() -> Iterator[DoctorLine]:

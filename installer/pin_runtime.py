@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.index:
             _pin(args.catalogue, args.index)
         missing = unpinned(load(args.catalogue))
-    except (PackagingError, http_client.Refused, OSError, zipfile.BadZipFile) as err:
+    except (PackagingError, http_client.HttpError, OSError, zipfile.BadZipFile) as err:
         print(f"not pinned: {err}", file=sys.stderr)
         return 1
     for name in missing:

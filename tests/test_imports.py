@@ -36,6 +36,11 @@ def test_loads_without_torch_and_av(module):
     assert not {"torch", "av"} & loaded_by(module)
 
 
+@pytest.mark.parametrize("module", ["engine.api", "engine.cli.main", "app.application"])
+def test_http_is_loaded_with_the_first_download(module):
+    assert not {"httpx", "httpcore", "anyio", "truststore"} & loaded_by(module)
+
+
 def test_engine_loads_without_qt():
     assert "PySide6" not in loaded_by("engine.api")
 

@@ -1,4 +1,4 @@
-"""SHA-256 of large files, with progress and an end on demand."""
+"""SHA-256 of large files, with progress and cancel."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ from typing import BinaryIO
 from engine.core.control import Control
 from engine.core.errors import WeightsUnreadable
 
-Tell = Callable[[int, int], None]  # bytes done, bytes in all (0 while unknown)
-Need = Callable[[int], None]  # refuses bytes that there is no room for
+OnProgress = Callable[[int, int], None]
+"""Called with bytes done and bytes in total (0 while unknown)."""
 
 _PIECE_BYTES = 2**22
 
 
-def silent(_done: int, _total: int) -> None:
-    """A `Tell` that nobody listens to."""
+def ignore_progress(_done: int, _total: int) -> None:
+    """An `OnProgress` without effect."""
 
 
-def sha256_of(path: Path, tell: Tell = silent, control: Control | None = None) -> str:
+def sha256_of(
+    path: Path, on_progress: OnProgress = ignore_progress, control: Control | None = None
+) -> str:
     """SHA-256 of a file in hexadecimal digits.
 
     Raises:
         WeightsUnreadable, Cancelled: As `pieces`.
     """
     digest = hashlib.sha256()
-    for piece in pieces(path, tell, control):
+    for piece in pieces(path, on_progress, control):
         digest.update(piece)
     return digest.hexdigest()
 
 
-def pieces(path: Path, tell: Tell = silent, control: Control | None = None) -> Iterator[bytes]:
-    """A file from its beginning to its end, in pieces of 4 MiB; `tell` hears after each.
+def pieces(
+    path: Path, on_progress: OnProgress = ignore_progress, control: Control | None = None
+) -> Iterator[bytes]:
+    """A file from beginning to end in pieces of 4 MiB; progress is reported after each.
 
     Raises:
-        WeightsUnreadable: It has gone, may not be read, or the disk fails.
-        Cancelled: `control` said so.
+        WeightsUnreadable: The file is missing, may not be read, or the disk fails.
+        Cancelled: The control was cancelled.
     """
     control = control or Control()
     try:
@@ -52,7 +56,7 @@ def pieces(path: Path, tell: Tell = silent, control: Control | None = None) -> I
             control.check()
             yield piece
             done += len(piece)
-            tell(done, total)
+            on_progress(done, total)
 
 
 def _piece(file: BinaryIO, path: Path) -> bytes:

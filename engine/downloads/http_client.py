@@ -1,128 +1,145 @@
-"""One GET over HTTP: redirects, proxies, ranges and credentials; what it means is for others.
+"""GET requests over HTTP with httpx and the system's certificates; a cancel ends any wait.
 
-The standard library is enough: what a file of 16 GB needs beyond one request (going on after a
-cut, a hash, a lock) no client brings in the way that we want it.
+httpx opens the connection, speaks TLS and to the proxy, and makes the request that a redirect asks
+for. It runs on an event loop of its own: only there can a wait for a name, a handshake or a byte be
+cancelled on every system. httpx and asyncio are imported with the first request.
 """
 
 from __future__ import annotations
 
-import base64
-import http.client
-import io
+import logging
 import re
 import socket
 import ssl
-import time
 import urllib.request
-from dataclasses import dataclass, field
-from email.message import Message
-from typing import Any, Self
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import unquote
 
-PIECE_BYTES = 2**20  # most of one read
-_LOOK_S = 0.1  # how often a read that waits looks whether it still has to
-_MOST_REDIRECTS = 8
-_REDIRECTS = (301, 302, 303, 307, 308)
+from engine.core.control import Control
+from engine.core.errors import Cancelled
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import httpx
+
+T = TypeVar("T")
+
+_CANCEL_CHECK_S = 0.1
+_MAX_REDIRECTS = 8
 
 
-class Refused(Exception):
-    """An answer that we do not follow: a strange or unsafe redirect, or too many of them."""
+class HttpError(Exception):
+    """A request that failed; its text is a clause of a sentence. Another try may succeed."""
 
 
-class _Wire(io.RawIOBase):
-    """What a socket receives, for readers that may be told to stop waiting.
+class Refused(HttpError):
+    """A request that fails each time: untrusted certificate, unsafe or endless redirect."""
 
-    A socket that is shut down wakes the thread that reads it under Linux, but not everywhere.
+
+def get(
+    url: str, *, begin: int = 0, timeout_s: float = 30.0, control: Control | None = None
+) -> Reply:
+    """Request a file from byte `begin` on and follow redirects.
+
+    A name and password in the address are sent to that server only, never to another one.
+
+    Args:
+        url: http or https.
+        begin: First byte; the server may ignore it.
+        timeout_s: Longest silence of the server: while connecting, before the answer, between
+            two pieces.
+        control: Ends any wait when cancelled, within 0.1 s.
+
+    Raises:
+        HttpError: The server cannot be reached, or fell silent.
+        Refused: Its certificate is not trusted, or a redirect is unsafe, endless or invalid.
+        Cancelled: The control was cancelled.
     """
-
-    def __init__(self, inner: io.RawIOBase, wire: socket.socket) -> None:
-        """`inner` keeps the socket open until it is closed."""
-        self.is_over = False
-        self.silence_s = 0.0  # 0: as long as the socket itself waits
-        self._inner, self._socket = inner, wire
-
-    def readable(self) -> bool:
-        """It can be read."""
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Receive what there is.
-
-        Raises:
-            TimeoutError: It fell silent.
-            ConnectionAbortedError: It is over.
-        """
-        end = time.monotonic() + self.silence_s
-        if self.silence_s:
-            self._socket.settimeout(_LOOK_S)
-        while not self.is_over:
-            try:
-                return self._socket.recv_into(buffer)
-            except TimeoutError:
-                if time.monotonic() >= end:
-                    raise
-        raise ConnectionAbortedError("nobody waits for more")
-
-    def close(self) -> None:
-        """Let the socket go."""
-        super().close()
-        self._inner.close()
+    reply = Reply(timeout_s, control or Control())
+    try:
+        reply.open(url, begin)
+    except BaseException:
+        reply.close()
+        raise
+    return reply
 
 
-class _Response(http.client.HTTPResponse):
-    """An answer whose content comes through a `_Wire`."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        buffered: Any = self.fp
-        self.wire = _Wire(buffered.detach(), sock)
-        self.fp = io.BufferedReader(self.wire)
-
-
-@dataclass(slots=True, kw_only=True)
 class Reply:
-    """The answer to a request, and the connection that its content comes through.
+    """Answer to a request; the connection that its content comes through stays open.
 
-    `announced_sha256` and `announced_bytes` are what a hub says of a large file on its way to
-    another server ("" and 0 where it says nothing).
+    Attributes:
+        url: Address after all redirects, without name and password.
+        status: HTTP status.
+        announced_sha256, announced_bytes: SHA-256 and size that a model hub announces while it
+            redirects to another server; "" and 0 where it announces none.
     """
 
     url: str
     status: int
-    headers: Message
-    announced_sha256: str = ""
-    announced_bytes: int = 0
-    _response: _Response = field(repr=False)
-    _connection: http.client.HTTPConnection = field(repr=False)
+
+    def __init__(self, timeout_s: float, control: Control) -> None:
+        import asyncio
+
+        import truststore
+
+        for name in ("httpx", "httpcore"):  # they log addresses, and so passwords and signatures
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self.announced_sha256, self.announced_bytes = "", 0
+        self._timeout_s = timeout_s
+        self._control = control
+        self._certificates = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._client: httpx.AsyncClient | None = None
+        self._content: AsyncIterator[bytes]
+        # Only sockets are waited for: the selector loop does that on every system.
+        self._loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
+        self._task: asyncio.Task[Any] | None = None
+        self._check: asyncio.Handle = self._loop.call_soon(self._check_control)
+
+    # --- the answer
+
+    def header(self, name: str) -> str:
+        """Value of a header; "" where it is missing."""
+        return str(self._headers.get(name, "")).strip()
+
+    @property
+    def is_web_page(self) -> bool:
+        """True for HTML: the page of a login or an error in place of a file."""
+        return self.header("Content-Type").partition(";")[0].strip().lower() == "text/html"
 
     @property
     def content_bytes(self) -> int:
-        """Bytes of this answer's content; 0 while unknown."""
-        text = self.headers.get("Content-Length") or ""
-        return int(text) if text.isdecimal() else 0
+        """Size of this answer's content; 0 while unknown."""
+        return _number(self.header("Content-Length"))
 
     @property
     def content_range(self) -> tuple[int | None, int]:
-        """First byte and size of the whole as "Content-Range" says; None and 0 while unknown."""
-        text = self.headers.get("Content-Range") or ""
-        found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", text.strip())
+        """First byte and size of the whole file by "Content-Range"; None and 0 while unknown."""
+        found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", self.header("Content-Range"))
         if found is None:
             return None, 0
         begin, whole = found.groups()
-        return (int(begin) if begin else None), (int(whole) if whole != "*" else 0)
+        return (int(begin) if begin else None), _number(whole)
 
     def read(self) -> bytes:
-        """The next piece, what came with one look at the socket; empty at the end or at a cut."""
-        return self._response.read1(PIECE_BYTES)
+        """The next piece of the content, at most 64 kB; b"" at its end.
 
-    def abort(self) -> None:
-        """End a `read` that waits in another thread; nothing can be read afterwards."""
-        self._response.wire.is_over = True
+        Raises:
+            HttpError: The connection was cut, or no byte came within the timeout.
+            Cancelled: The control was cancelled, also while waiting.
+        """
+        return self._run(self._next())
 
     def close(self) -> None:
-        """Let the connection go."""
-        self._response.close()
-        self._connection.close()
+        """Close the connection; a second call has no effect."""
+        if self._loop.is_closed():
+            return
+        self._check.cancel()
+        if self._client is not None:
+            self._loop.run_until_complete(self._client.aclose())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -130,119 +147,143 @@ class Reply:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # --- the request
 
-def get(url: str, *, begin: int = 0, timeout_s: float = 30.0) -> Reply:
-    """Ask for a file from byte `begin` on, wherever its address leads.
+    def open(self, url: str, begin: int) -> None:
+        """Send the request; see `get`."""
+        import httpx
 
-    A name and password in the address are sent to that server only, never on to another one.
+        try:
+            address = httpx.URL(url)
+        except httpx.InvalidURL as err:
+            raise Refused(f"{url.rpartition('@')[2]} is no address on the web") from err
+        auth = None
+        if address.userinfo:
+            auth = httpx.BasicAuth(unquote(address.username), unquote(address.password))
+        headers = {"User-Agent": "Upreel", "Accept-Encoding": "identity"}
+        if begin:
+            headers["Range"] = f"bytes={begin}-"
+        request = httpx.Request("GET", address.copy_with(userinfo=b""), headers=headers)
+        self._run(self._follow(request, auth))
 
-    Raises:
-        OSError, http.client.HTTPException: No way to the server, or it fell silent.
-        Refused: It sends us on in a circle, or to something that is no web server.
-    """
-    authorization = _authorization(urlsplit(url))
-    announced: dict[str, str] = {}
-    for _ in range(_MOST_REDIRECTS):
-        parts = urlsplit(url)
-        reply = _ask(parts, _headers(begin, authorization), timeout_s)
-        for name in ("x-linked-etag", "x-linked-size"):
-            said = (reply.headers.get(name) or "").strip('"')
-            announced[name] = announced.get(name) or said
-        location = reply.headers.get("Location")
-        if reply.status not in _REDIRECTS or not location:
-            return _with(reply, announced)
-        reply.close()
-        url = urljoin(url, location)
-        if _origin(urlsplit(url)) != _origin(parts):
-            authorization = ""
-        if parts.scheme == "https" and urlsplit(url).scheme != "https":
-            raise Refused(f"{parts.hostname} leads to a place that is not encrypted")
-    raise Refused(f"{urlsplit(url).hostname} leads in a circle")
+    async def _follow(self, request: httpx.Request, auth: httpx.Auth | None) -> None:
+        """Send the request and those of redirects; httpx drops credentials for other servers."""
+        for _ in range(_MAX_REDIRECTS):
+            response = await self._send(request, auth)
+            self.url, self.status = str(response.url), response.status_code
+            self._headers = response.headers
+            self._note_announcement()
+            following = response.next_request
+            if following is None:
+                self._content = response.aiter_raw()
+                return
+            await response.aclose()
+            if request.url.scheme == "https" and following.url.scheme != "https":
+                raise Refused(f"{request.url.host} leads to a place that is not encrypted")
+            request, auth = following, None
+        raise Refused(f"{request.url.host} leads in a circle")
 
+    def _note_announcement(self) -> None:
+        digest = self.header("X-Linked-Etag").strip('"').lower()
+        if re.fullmatch(r"[0-9a-f]{64}", digest):
+            self.announced_sha256 = self.announced_sha256 or digest
+        size = _number(self.header("X-Linked-Size").strip('"'))
+        self.announced_bytes = self.announced_bytes or size
 
-def _with(reply: Reply, announced: dict[str, str]) -> Reply:
-    digest, size = announced["x-linked-etag"].lower(), announced["x-linked-size"]
-    reply.announced_sha256 = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
-    reply.announced_bytes = int(size) if size.isdecimal() else 0
-    return reply
+    async def _send(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
+        """Answer to one request; each server of a redirect may need another proxy."""
+        import httpx
 
+        if request.url.scheme not in ("http", "https"):
+            raise Refused(f"{request.url.scheme or 'nothing'}:// is no address on the web")
+        if self._client is not None:
+            await self._client.aclose()
+        self._client = httpx.AsyncClient(
+            verify=self._certificates,
+            proxy=self._proxy(request.url),
+            timeout=self._timeout_s,
+            trust_env=False,
+        )
+        return await self._client.send(request, stream=True, auth=auth)
 
-def _ask(parts: SplitResult, headers: dict[str, str], timeout_s: float) -> Reply:
-    try:
-        connection, target, more = _connection(parts, timeout_s)
-    except ValueError as err:  # a port that is no number
-        raise Refused(f"{_place(parts)} is no address on the web") from err
-    connection.response_class = _Response
-    try:
-        connection.connect()
-        connection.request("GET", target, headers=headers | more)
-        response: Any = connection.getresponse()
-    except BaseException:
-        connection.close()
-        raise
-    response.wire.silence_s = timeout_s
-    return Reply(
-        url=parts.geturl(),
-        status=response.status,
-        headers=response.headers,
-        _response=response,
-        _connection=connection,
-    )
+    def _proxy(self, url: httpx.URL) -> httpx.Proxy | None:
+        """Proxy by environment and system; None where they name none, or an exception."""
+        import httpx
 
+        named = urllib.request.getproxies().get(url.scheme)
+        if not named or urllib.request.proxy_bypass(url.host):
+            return None
+        try:
+            proxy = httpx.Proxy(named if "//" in named else f"http://{named}")
+            if proxy.url.scheme not in ("http", "https"):
+                raise ValueError("SOCKS needs another package")
+        except (ValueError, httpx.InvalidURL) as err:
+            kind = named.partition(":")[0]
+            raise Refused(f"the connection failed (cannot use a proxy at {kind}://)") from err
+        if proxy.url.scheme == "https":
+            proxy.ssl_context = self._certificates
+        return proxy
 
-def _connection(
-    parts: SplitResult, timeout_s: float
-) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    """A connection that is not open yet, what to ask it for, and what its proxy wants to hear."""
-    host, port = parts.hostname, parts.port
-    if parts.scheme not in ("http", "https") or not host:
-        raise Refused(f"{parts.scheme or 'nothing'}:// is no address on the web")
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    proxy = _proxy(parts.scheme, host)
-    near = (proxy.hostname or "", proxy.port) if proxy else (host, port)
-    words = _proxy_headers(proxy) if proxy else {}
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        secure = http.client.HTTPSConnection(*near, timeout=timeout_s, context=context)
-        if proxy:
-            secure.set_tunnel(host, port or 443, headers=words)
-        return secure, target, {}
-    whole = f"http://{_place(parts)}{target}" if proxy else target
-    return http.client.HTTPConnection(*near, timeout=timeout_s), whole, words
+    async def _next(self) -> bytes:
+        return await anext(self._content, b"")
 
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Result of `work`; errors of httpx become ours."""
+        import asyncio
 
-def _proxy(scheme: str, host: str) -> SplitResult | None:
-    named = urllib.request.getproxies().get(scheme)
-    if not named or urllib.request.proxy_bypass(host):
-        return None
-    return urlsplit(named if "//" in named else f"//{named}")
+        import httpx
 
+        task = self._loop.create_task(work)
+        self._task = task
+        try:
+            return self._loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise Cancelled from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as err:
+            raise _translated(err) from err
 
-def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
-    authorization = _authorization(proxy)
-    return {"Proxy-Authorization": authorization} if authorization else {}
-
-
-def _headers(begin: int, authorization: str) -> dict[str, str]:
-    headers = {"User-Agent": "Upreel", "Accept-Encoding": "identity"}
-    if begin:
-        headers["Range"] = f"bytes={begin}-"
-    if authorization:
-        headers["Authorization"] = authorization
-    return headers
-
-
-def _authorization(parts: SplitResult) -> str:
-    if not parts.username:
-        return ""
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return "Basic " + base64.b64encode(words.encode()).decode()
+    def _check_control(self) -> None:
+        """Cancel what the loop waits for once the control is cancelled."""
+        if self._control.is_cancelled and self._task is not None:
+            self._task.cancel()
+        self._check = self._loop.call_later(_CANCEL_CHECK_S, self._check_control)
 
 
-def _origin(parts: SplitResult) -> tuple[str, str]:
-    return parts.scheme, _place(parts).lower()
+def _number(text: str) -> int:
+    """A header's number; 0 where it is none."""
+    return int(text) if text.isdecimal() else 0
 
 
-def _place(parts: SplitResult) -> str:
-    """Server and port as written, without a name and password."""
-    return parts.netloc.rpartition("@")[2]
+def _translated(error: Exception) -> HttpError:
+    """Why a request failed, as a clause."""
+    import httpx
+
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError(verify_message=str(text)):
+                return Refused(f"its certificate is not trusted ({text})")
+            case TimeoutError() | httpx.TimeoutException():
+                return HttpError("it fell silent")
+            case socket.gaierror():
+                return HttpError("its name is not known here, perhaps for want of a connection")
+            case ConnectionRefusedError():
+                return HttpError("it takes no connections")
+            case httpx.InvalidURL():
+                return Refused("its redirect is no address on the web")
+            case httpx.RemoteProtocolError() if str(cause).startswith("Invalid URL"):
+                return Refused("its redirect is no address on the web")
+            case httpx.RemoteProtocolError() if "peer closed connection" in str(cause):
+                return HttpError("the connection was cut")
+            case OSError(strerror=str(text), errno=int()) if text:
+                return HttpError(f"the connection failed ({text})")
+    return HttpError(f"the connection failed ({type(error).__name__})")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it; of several addresses that were tried, the first one's."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        else:
+            error = error.__cause__ or error.__context__

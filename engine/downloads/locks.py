@@ -1,4 +1,4 @@
-"""One at a time at each model file: among threads and among programs."""
+"""Locks by name, held against other threads and other processes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from pathlib import Path
 import filelock
 
 from engine.core.control import Control
-from engine.core.errors import WeightsBusy
 
-_TRY_S = 0.5  # whoever only looks whether a file is busy holds the lock for an instant
-_LOOK_S, _POLL_S = 0.05, 0.01  # so two programs that look do not take each other for one at work
-_looking = threading.Lock()  # nor do two threads
+_TRY_S = 0.5  # another process that only queries a lock holds it for an instant
+_QUERY_S, _POLL_S = 0.05, 0.01  # so two processes that query do not take each other for owners
+_querying = threading.Lock()  # nor do two threads
+
+
+class AlreadyLocked(Exception):
+    """Another thread or process holds the lock."""
 
 
 class Locks:
-    """A folder of lock files; the system lets go of a lock when its program dies."""
+    """A folder of lock files; the system releases a lock when its process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextlib.contextmanager
     def held(self, name: str, *, wait: Control | None = None) -> Iterator[None]:
-        """Keep everybody else away meanwhile.
+        """Hold a lock while the block runs.
 
         Args:
-            name: Of what.
-            wait: Wait for others until this control is cancelled; None refuses.
+            name: Of the lock.
+            wait: Wait for the lock until this control is cancelled; None does not wait.
 
         Raises:
-            WeightsBusy: Somebody is at it.
+            AlreadyLocked: Another thread or process holds it.
             OSError: The folder cannot be written.
             Cancelled: While waiting.
         """
@@ -40,11 +43,7 @@ class Locks:
         lock = self._lock(name)
         while not _acquired(lock):
             if wait is None:
-                raise WeightsBusy(
-                    "Upreel is at work on this model file already.",
-                    hint="Wait until that has finished, or stop it.",
-                    file=name,
-                )
+                raise AlreadyLocked(name)
             wait.check()
         try:
             yield
@@ -52,16 +51,16 @@ class Locks:
             lock.release()
 
     def is_held(self, name: str) -> bool:
-        """True while somebody is at it, this program included."""
+        """True while a thread or process holds the lock, this one included."""
         lock = self._lock(name)
         if not Path(lock.lock_file).exists():
             return False
-        with _looking:
+        with _querying:
             try:
-                lock.acquire(timeout=_LOOK_S, poll_interval=_POLL_S)
+                lock.acquire(timeout=_QUERY_S, poll_interval=_POLL_S)
             except filelock.Timeout:
                 return True
-            except OSError:  # a folder that can only be read
+            except OSError:  # a read-only folder
                 return False
             lock.release()
         return False

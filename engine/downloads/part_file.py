@@ -10,55 +10,61 @@ from pathlib import Path
 from typing import Self
 
 from engine.core.control import Control
-from engine.downloads.hashing import Tell, pieces, silent
+from engine.downloads.hashing import OnProgress, ignore_progress, pieces
 
-Guard = Callable[[], AbstractContextManager[None]]  # turns what the system refuses into our errors
+Guard = Callable[[], AbstractContextManager[None]]
+"""Block around each write; translates errors of the system."""
 
 
 class PartFile:
-    """Opened where it ended the last time: what is there is read once, for the hash.
+    """A part of a file, opened for appending; what exists of it is read once for the hash.
 
     Attributes:
-        bytes: How long it is.
+        path: Of the part.
+        bytes: Its length.
     """
 
     def __init__(
-        self, path: Path, guard: Guard, tell: Tell = silent, control: Control | None = None
+        self,
+        path: Path,
+        guard: Guard,
+        on_progress: OnProgress = ignore_progress,
+        control: Control | None = None,
     ) -> None:
-        """Open it, or begin it.
+        """Open or create it.
 
         Raises:
-            EngineError: What `guard` makes of a folder that cannot be written.
-            WeightsUnreadable: What is there cannot be read.
-            Cancelled: `control` said so.
+            EngineError: From `guard`: the folder cannot be written.
+            WeightsUnreadable: The existing part cannot be read.
+            Cancelled: The control was cancelled.
         """
         self.path = path
         self._guard = guard
         self._digest = hashlib.sha256()
         if path.is_file():
-            for piece in pieces(path, tell, control):
+            for piece in pieces(path, on_progress, control):
                 self._digest.update(piece)
         with guard():
-            self._file = path.open("ab", buffering=0)  # what it took is on its way
+            self._file = path.open("ab", buffering=0)  # other processes see its true length
         self.bytes = self._file.seek(0, os.SEEK_END)
 
     @property
     def sha256(self) -> str:
-        """Of everything so far, in hexadecimal digits."""
+        """Of the content so far, in hexadecimal digits."""
         return self._digest.hexdigest()
 
     def write(self, piece: bytes) -> None:
-        """Append; where the disk is full, what it took counts."""
+        """Append; on a full disk the bytes that were written count."""
         rest = memoryview(piece)
         while rest:
             with self._guard():
-                taken = self._file.write(rest)
-            self._digest.update(rest[:taken])
-            self.bytes += taken
-            rest = rest[taken:]
+                count = self._file.write(rest)
+            self._digest.update(rest[:count])
+            self.bytes += count
+            rest = rest[count:]
 
-    def restart(self) -> None:
-        """Throw away what is there."""
+    def clear(self) -> None:
+        """Remove the content."""
         with self._guard():
             self._file.truncate(0)
         self._digest = hashlib.sha256()
@@ -68,7 +74,7 @@ class PartFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let it go; without an error everything is on the disk then."""
+        """Close it; without an exception the content is on the disk afterwards."""
         with self._file:
             if kind is None:
                 with self._guard():

@@ -1,31 +1,26 @@
-"""Bytes of one file from whoever gives them: cut, slow, wrong and lying servers are met here."""
+"""Transfer of one file from one server; handles servers that are cut off, slow, wrong or lying."""
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import logging
-import socket
-import ssl
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from engine.core.control import Control
 from engine.core.errors import DownloadFailed
 from engine.downloads import http_client
-from engine.downloads.hashing import Need, Tell, silent
+from engine.downloads.hashing import OnProgress, ignore_progress
+from engine.downloads.http_client import HttpError
 from engine.downloads.part_file import PartFile
-from engine.model_files.catalogue import PublishedFile
 
 logger = logging.getLogger(__name__)
 
-_PROGRESS_BYTES = 10**6  # a try that brought as much does not count as a failed one
+_PROGRESS_BYTES = 10**6  # a try that brings as many does not count as failed
 _LONGEST_WAIT_S = 60.0
-_LATER = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others in a moment
-_WATCH_S = 0.1
+_TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
+_CANCEL_CHECK_S = 0.1
 _WHOLE, _PART, _NO_MORE = 200, 206, 416
 _HINTS = {
     _WHOLE: "Perhaps this network wants a login: open a web page, then try again.",
@@ -38,28 +33,39 @@ _HINT = "Check the connection, then try again: it goes on where it ended."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long we put up with a server."""
+class RemoteFile:
+    """A file on servers, and what its content has to be."""
 
-    first_tries: int = 3  # in a row, before anything has come: perhaps there is no network
-    tries: int = 8  # in a row that bring nothing, after something has come: two minutes
-    silence_s: float = 30.0  # without one byte
+    id: str  # for logs, errors and locks
+    name: str  # of the file in the folder
+    urls: tuple[str, ...]  # tried in this order
+    sha256: str
+    bytes: int = 0  # 0 while unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """When a server has failed, and how often it is asked again."""
+
+    first_tries: int = 3  # failures in a row before any byte came: perhaps there is no network
+    tries: int = 8  # failures in a row after that: two minutes
+    timeout_s: float = 30.0  # without one byte
     first_wait_s: float = 1.0  # before the second try; doubled each time
-    slowest: float = 2_000.0  # bytes a second over `slow_s`; below it we connect anew
+    slowest: float = 2_000.0  # bytes a second over `slow_s`; below it we connect again
     slow_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Who hears how far a download is, who may stop it, and how long it tries."""
+    """Receives the progress of a download or another long task on files, and may cancel it."""
 
-    tell: Tell = silent
+    on_progress: OnProgress = ignore_progress
     control: Control = field(default_factory=Control)
-    patience: Patience = Patience()
+    retry: RetryPolicy = RetryPolicy()
 
 
-class _Later(Exception):
-    """This try failed; another one may not."""
+class _TryFailed(HttpError):
+    """The server answered, but not with what was asked for; another try may succeed."""
 
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
         super().__init__(why)
@@ -67,95 +73,102 @@ class _Later(Exception):
 
 
 class Transfer:
-    """Fills a part with one published file.
+    """Fills a part file with a remote file.
 
-    What a server says is a hint only: the file is done when its hash is right. Nothing that was
-    loaded is ever thrown away here: where a server cannot go on in the middle, what we have is
-    skipped in what it sends.
+    Headers of a server are hints only: the file is complete when its SHA-256 is right. Nothing
+    that was downloaded is discarded here: where a server does not support ranges, the bytes that
+    the part has already are skipped in its answer.
     """
 
-    def __init__(self, file: PublishedFile, part: PartFile, need: Need, listener: Listener) -> None:
-        """Nothing is asked yet; `need` refuses bytes that the disk cannot take."""
+    def __init__(
+        self,
+        file: RemoteFile,
+        part: PartFile,
+        need: Callable[[int], None],
+        listener: Listener,
+    ) -> None:
+        """No request is sent yet; `need` refuses bytes that the disk cannot take."""
         self._file = file
         self._part = part
         self._need = need
-        self._tell = listener.tell
+        self._on_progress = listener.on_progress
         self._control = listener.control
-        self._patience = listener.patience
+        self._retry = listener.retry
         self._whole = file.bytes  # 0 while unknown
-        self._can_go_on = True  # False once a server answered a range with something else
+        self._use_range = True  # False once a server answered a range with something else
 
     def run(self, url: str) -> bool:
-        """Ask one address until the hash is right, or until it has given all it has.
+        """Request from one address until the SHA-256 is right or the server has no more bytes.
 
         Returns:
-            True when the part is the published file.
+            True when the part has the content of the file.
 
         Raises:
-            DownloadFailed: It does not give it.
-            DiskFull, OutputUnwritable: Our folder cannot take it.
-            Cancelled: The listener's control said so.
+            DownloadFailed: The server does not deliver it.
+            DiskFull, OutputUnwritable: The folder cannot take it.
+            Cancelled: The listener's control was cancelled.
         """
-        failed, has_come = 0, False
+        failures, has_bytes = 0, False
         while not self._is_right:
             before = self._part.bytes
-            trouble = self._trouble(url)
+            error = self._try(url)
             self._control.check()
-            if trouble is None:
+            if error is None:
                 break
-            has_come = has_come or self._part.bytes > before
-            failed = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failed + 1
-            logger.info("%s from %s: %r, %d times", self._file.id, host(url), trouble, failed)
-            if failed >= (self._patience.tries if has_come else self._patience.first_tries):
-                raise self._failed(url, reason(trouble)) from trouble
-            wait_s = self._patience.first_wait_s * 2 ** (failed - 1)
-            self._wait(max(wait_s, getattr(trouble, "wait_s", 0.0)))
+            has_bytes = has_bytes or self._part.bytes > before
+            failures = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failures + 1
+            logger.info("%s from %s: %s, %d times", self._file.id, host(url), error, failures)
+            if failures >= (self._retry.tries if has_bytes else self._retry.first_tries):
+                raise self._failed(url, str(error)) from error
+            wait_s = self._retry.first_wait_s * 2 ** (failures - 1)
+            self._wait(max(wait_s, getattr(error, "wait_s", 0.0)))
         return self._is_right
 
     @property
     def _is_right(self) -> bool:
         return self._part.sha256 == self._file.sha256
 
-    def _trouble(self, url: str) -> Exception | None:
-        """Try once; what went wrong, if that may pass; None when there is no more to be had."""
+    def _try(self, url: str) -> HttpError | None:
+        """One try; an error that may be temporary, or None when the server has no more bytes."""
         try:
-            self._try(url)
-        except (ssl.SSLCertVerificationError, http_client.Refused) as err:
-            raise self._failed(url, reason(err)) from err
-        except (OSError, http.client.HTTPException, _Later) as err:
+            self._request(url)
+        except http_client.Refused as err:
+            raise self._failed(url, str(err)) from err
+        except HttpError as err:
             return err
         return None
 
-    def _try(self, url: str) -> None:
-        """One request; returns when the server has no more to give."""
-        begin = self._part.bytes if self._can_go_on else 0
-        with http_client.get(url, begin=begin, timeout_s=self._patience.silence_s) as reply:
+    def _request(self, url: str) -> None:
+        """One request and the content of its answer."""
+        begin = self._part.bytes if self._use_range else 0
+        with http_client.get(
+            url, begin=begin, timeout_s=self._retry.timeout_s, control=self._control
+        ) as reply:
             self._check(reply)
-            at, said = self._place(reply)
-            self._whole = self._file.bytes or reply.announced_bytes or said
+            at, whole = self._range(reply)
+            self._whole = self._file.bytes or reply.announced_bytes or whole
             if 0 < self._whole <= self._part.bytes:
                 return  # right or wrong, nothing is missing
             self._need(max(0, self._whole - self._part.bytes))
-            with _woken(reply, self._control):
-                self._copy(reply, at)
+            self._copy(reply, at)
         if self._part.bytes < self._whole and not self._is_right:
-            raise _Later("the connection was cut")
+            raise _TryFailed("the connection was cut")
 
     def _check(self, reply: http_client.Reply) -> None:
         """Refuse answers that are no part of the file."""
         if reply.announced_sha256 not in ("", self._file.sha256):
             raise self._failed(reply.url, "it has another file of that name now")
-        if reply.status in _LATER:
-            raise _Later(f"it says {reply.status}", _retry_after(reply))
+        if reply.status in _TEMPORARY:
+            raise _TryFailed(f"it says {reply.status}", _retry_after(reply))
         if reply.status not in (_WHOLE, _PART, _NO_MORE):
             raise self._failed(reply.url, f"it says {reply.status}", reply.status)
-        if reply.status != _NO_MORE and reply.headers.get_content_type() == "text/html":
+        if reply.status != _NO_MORE and reply.is_web_page:
             raise self._failed(reply.url, "it gave a web page instead", _WHOLE)
-        if reply.headers.get("Content-Encoding", "identity") != "identity":
+        if reply.header("Content-Encoding") not in ("", "identity"):
             raise self._failed(reply.url, "it gave the file in a packed form")
 
-    def _place(self, reply: http_client.Reply) -> tuple[int, int]:
-        """Where the content of an answer begins, and bytes of the whole file (0 if not said)."""
+    def _range(self, reply: http_client.Reply) -> tuple[int, int]:
+        """First byte of an answer's content, and size of the whole file (0 while unknown)."""
         if reply.status == _WHOLE:
             return 0, reply.content_bytes
         begin, whole = reply.content_range
@@ -164,38 +177,38 @@ class Transfer:
             return whole, whole
         if reply.status == _PART and begin is not None and begin <= has:
             return begin, whole
-        self._can_go_on = False
-        raise _Later("it gave another part than the wanted one")
+        self._use_range = False
+        raise _TryFailed("it gave another part than the wanted one")
 
     def _copy(self, reply: http_client.Reply, at: int) -> None:
-        """Append what comes; `at` is where it begins, what we have of it is skipped."""
-        since, came = time.monotonic(), 0
+        """Append content that begins at byte `at`; what the part has of it is skipped."""
+        since, received = time.monotonic(), 0
         while piece := reply.read():
             self._control.check()
-            fresh = piece[self._part.bytes - at :]
+            missing = piece[self._part.bytes - at :]
             at += len(piece)
-            self._part.write(fresh[: self._whole - self._part.bytes] if self._whole else fresh)
-            self._tell(self._part.bytes, self._whole)
+            self._part.write(missing[: self._whole - self._part.bytes] if self._whole else missing)
+            self._on_progress(self._part.bytes, self._whole)
             if self._part.bytes == self._whole:
                 return
-            came += len(piece)
+            received += len(piece)
             passed = time.monotonic() - since
-            if passed > self._patience.slow_s:
-                if came < self._patience.slowest * passed:
-                    raise _Later("it gave next to nothing")
-                since, came = time.monotonic(), 0
+            if passed > self._retry.slow_s:
+                if received < self._retry.slowest * passed:
+                    raise _TryFailed("it gave next to nothing")
+                since, received = time.monotonic(), 0
         if at < self._part.bytes:
-            raise _Later("it has less than we have")
+            raise _TryFailed("it has less than we have")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + min(seconds, _LONGEST_WAIT_S)
         while (left := end - time.monotonic()) > 0:
             self._control.check()
-            time.sleep(min(left, _WATCH_S))
+            time.sleep(min(left, _CANCEL_CHECK_S))
 
     def _failed(self, url: str, why: str, status: int = 0) -> DownloadFailed:
         return DownloadFailed(
-            f"{host(url)} does not give {self._file.filename}: {why}.",
+            f"{host(url)} does not give {self._file.name}: {why}.",
             hint=_HINTS.get(status, _HINT),
             file=self._file.id,
             host=host(url),
@@ -204,48 +217,10 @@ class Transfer:
 
 
 def host(url: str) -> str:
-    """The server of an address, without a name and password."""
+    """The server of an address, without name and password."""
     return urlsplit(url).hostname or url
 
 
-@contextlib.contextmanager
-def _woken(reply: http_client.Reply, control: Control) -> Iterator[None]:
-    """Meanwhile a cancelled control ends a read at once, also one that waits for a byte."""
-    is_over = threading.Event()
-
-    def watch() -> None:
-        while not is_over.wait(_WATCH_S):
-            if control.is_cancelled:
-                reply.abort()
-                return
-
-    watcher = threading.Thread(target=watch, name="download watch", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        watcher.join()
-
-
 def _retry_after(reply: http_client.Reply) -> float:
-    text = (reply.headers.get("Retry-After") or "").strip()
-    return float(text) if text.isdecimal() else 0.0  # a date is as good as nothing said
-
-
-def reason(trouble: Exception) -> str:
-    """Why a server gave nothing, as a part of a sentence."""
-    match trouble:
-        case _Later() | http_client.Refused():
-            return str(trouble)
-        case ssl.SSLCertVerificationError(verify_message=str(text)):
-            return f"its certificate is not trusted ({text})"
-        case TimeoutError():
-            return "it fell silent"
-        case socket.gaierror():
-            return "its name is not known here, perhaps for want of a connection"
-        case ConnectionRefusedError():
-            return "it takes no connections"
-        case OSError(strerror=str(text)) if text:
-            return f"the connection failed ({text})"
-    return f"the connection failed ({type(trouble).__name__})"
+    text = reply.header("Retry-After")
+    return float(text) if text.isdecimal() else 0.0  # dates are ignored

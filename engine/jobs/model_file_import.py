@@ -41,8 +41,8 @@ def take(
     if not path.is_file():
         raise WeightsMissing(f"There is no file {path}.", hint="Choose another one.", path=path)
     described = describe(path)
-    if mode == "link" or store.shelf.owns(path):
-        digest = sha256_of(path, listener.tell, listener.control)
+    if mode == "link" or store.owns(path):
+        digest = sha256_of(path, listener.on_progress, listener.control)
         return _noted(path, digest, described, store)
     with _copied(path, store, listener) as (part, digest):
         published = _published(digest, store)
@@ -50,7 +50,7 @@ def take(
         with store.held(published.id if published else name):
             target = store.target(name)
             if target.exists() and sha256_of(target, control=listener.control) != digest:
-                store.quarantined(target, dataclasses.replace(described, filename=name))
+                store.quarantine(target, name)
             with store.writing():
                 atomic_file.replace(part, target)
             return _noted(target, digest, described, store)
@@ -61,7 +61,7 @@ def _noted(
 ) -> tuple[PublishedState, Notice | None]:
     """Remember what lies where."""
     published = _published(digest, store)
-    linked = not store.shelf.owns(path)
+    linked = not store.owns(path)
     if published is not None:
         store.note(path, digest, linked=linked)
         return store.standing_of(published.id), None
@@ -89,8 +89,8 @@ def _copied(path: Path, store: Store, listener: Listener) -> Iterator[tuple[Path
     with store.held(part.name):
         try:
             with PartFile(part, store.writing) as copy:
-                copy.restart()
-                for piece in pieces(path, listener.tell, listener.control):
+                copy.clear()
+                for piece in pieces(path, listener.on_progress, listener.control):
                     copy.write(piece)
             yield part, copy.sha256
         finally:

@@ -45,7 +45,7 @@ class WeightsDesk:
             return self._verify_path(Path(file), listener), None
         self._store.standing_of(file)
         with self._store.held(file):
-            self._store.check(file, tell=listener.tell, control=listener.control)
+            self._store.check(file, on_progress=listener.on_progress, control=listener.control)
         return self._store.standing_of(file), None
 
     def take(self, path: Path, mode: ImportMode, listener: Listener) -> Answer:
@@ -62,7 +62,7 @@ class WeightsDesk:
             return dataclasses.replace(before, state="missing", path=None, done_bytes=0), None
 
     def _verify_path(self, path: Path, listener: Listener) -> PublishedState:
-        digest = sha256_of(path, listener.tell, listener.control)
+        digest = sha256_of(path, listener.on_progress, listener.control)
         for known in self._store.states():
             if known.sha256 == digest:
                 return dataclasses.replace(known, state="here", path=path)

@@ -120,7 +120,7 @@ class WeightsWorker:
 
     def _ended(self, task: _Task) -> e.WeightsEvent:
         """Do it, and say how it ended."""
-        listener = Listener(tell=Meter(partial(self._say, task)), control=task.control)
+        listener = Listener(on_progress=Meter(partial(self._say, task)), control=task.control)
         error: EngineError
         try:
             result, notice = task.do(listener)

@@ -18,7 +18,7 @@ from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import Phase, RuntimeState
 from engine.runtimes import installation as folders
 from engine.runtimes import start, trial
-from engine.runtimes.advice import Machine, advice
+from engine.runtimes.advice import DetectedGpu, advice
 from engine.runtimes.catalogue import Runtime
 from engine.runtimes.store import RuntimeStore
 
@@ -39,7 +39,7 @@ class RuntimeDesk:
     ) -> None:
         self._sink = sink
         self._own_store = store
-        self._try = try_ or trial.tried
+        self._try = try_ or trial.try_runtime
         self._tasks: OneTask[_Task] = OneTask("runtime", afterwards=self._say_all)
 
     def answer(self, command: c.RuntimeCommand) -> None:
@@ -174,32 +174,32 @@ def listed(store: RuntimeStore) -> e.RuntimesListed:
     Raises:
         RuntimePackError: The program's own files are incomplete.
     """
-    machine = this_machine()
-    found = advice(machine, store.catalogue)
+    gpu = detected_gpu()
+    found = advice(gpu, store.catalogue)
     return e.RuntimesListed(
-        runtimes=tuple(_on(machine, state, store) for state in store.states()),
+        runtimes=tuple(_on(gpu, state, store) for state in store.states()),
         used=start.current().why,
         advice=found.text,
         suited=found.runtime,
         free_mb=store.wheels.free_bytes() / 1e6,
-        card=machine.card,
-        driver=machine.driver,
+        card=gpu.name,
+        driver=gpu.driver,
         driver_needed=found.driver,
         follows_choice=start.follows_choice(),
     )
 
 
-def this_machine() -> Machine:
-    """The card that torch would take, as its driver describes it."""
+def detected_gpu() -> DetectedGpu:
+    """The GPU that torch would use, as its driver describes it."""
     card = next(iter(devices.gpus()), None)
     if card is None:
-        return Machine()
-    return Machine(card=card.name, driver=card.driver, capability=card.capability)
+        return DetectedGpu()
+    return DetectedGpu(name=card.name, driver=card.driver, capability=card.capability)
 
 
-def _on(machine: Machine, state: RuntimeState, store: RuntimeStore) -> RuntimeState:
+def _on(gpu: DetectedGpu, state: RuntimeState, store: RuntimeStore) -> RuntimeState:
     known = {runtime.id: runtime for runtime in store.catalogue}
-    if state.id not in known or not machine.card:
+    if state.id not in known or not gpu.name:
         return state
-    suits = known[state.id].runs_on(machine.driver, machine.capability)
+    suits = known[state.id].runs_on(gpu.driver, gpu.capability)
     return dataclasses.replace(state, suits_card=suits)

@@ -35,7 +35,7 @@ class Task(ABC):
     @property
     def listener(self) -> Listener:
         """For the work: says how far it is, and is told to stop."""
-        return Listener(tell=Meter(self.say), control=self.control)
+        return Listener(on_progress=Meter(self.say), control=self.control)
 
     def say(self, amount: Amount) -> None:
         """Say how far it is."""

@@ -1,1 +1,1 @@
-"""Files with numbers in them: what they hold, and reading it tensor by tensor."""
+"""Model files: the catalogue, the installed files, reading their tensors."""

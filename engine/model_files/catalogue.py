@@ -13,13 +13,13 @@ from engine.core.paths import resource
 from engine.core.serialization import from_plain
 from engine.protocol.model_file_state import Kind, PublishedState
 
-# From the most exact to the smallest: what is taken when nobody asks for one of them.
+# From the most exact to the smallest: the order of preference without a request.
 PRECISIONS = ("fp16", "q8", "fp8", "q4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """One file with numbers of a model: where it was published, and how to know it."""
+    """One weights file of a model: where it was published, and its SHA-256."""
 
     id: str
     title: str
@@ -38,7 +38,7 @@ class PublishedFile:
     place: str = ""  # path in the repository; "" for the filename
 
     def state(self) -> PublishedState:
-        """The file as the window and the command line see it while it is not on this machine."""
+        """The file as plain data, in the state "missing"."""
         return PublishedState(
             id=self.id,
             title=self.title,
@@ -57,8 +57,8 @@ class PublishedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
-    """Every published file, and how addresses are made of them."""
+class ModelCatalogue:
+    """Every published file, and the address templates of their hosts."""
 
     hosts: dict[str, str]
     files: tuple[PublishedFile, ...]
@@ -78,7 +78,7 @@ class Catalogue:
         raise unknown(file_id)
 
     def addresses(self, file: PublishedFile) -> tuple[str, ...]:
-        """Where a file can be asked for, the first place first."""
+        """Addresses of a file, the preferred one first."""
         return tuple(
             self.hosts[file.host].format(
                 repository=repository,
@@ -89,14 +89,14 @@ class Catalogue:
         )
 
 
-def load(path: Path) -> Catalogue:
+def load(path: Path) -> ModelCatalogue:
     """Read a catalogue.
 
     Raises:
         WeightsError: It is missing or damaged: the program's own files are incomplete.
     """
     try:
-        return from_plain(Catalogue, tomllib.loads(path.read_text(encoding="utf-8")))
+        return from_plain(ModelCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise WeightsError(
             "The list of published models cannot be read.",
@@ -106,22 +106,22 @@ def load(path: Path) -> Catalogue:
 
 
 @cache
-def catalogue() -> Catalogue:
-    """The catalogue that comes with the program."""
+def catalogue() -> ModelCatalogue:
+    """The catalogue of this program."""
     return load(resource("catalogue.toml"))
 
 
 def precisions_of(model_id: str) -> tuple[str, ...]:
-    """The precisions that a model was published in, the most exact one first."""
+    """Precisions that a model was published in, the most exact one first."""
     found = {f.precision for f in catalogue() if f.kind == "dit" and model_id in f.models}
     return tuple(precision for precision in PRECISIONS if precision in found)
 
 
 def files_of(model_id: str, precision: str) -> tuple[str, str, str]:
-    """Ids of what a model needs: transformer, VAE and text embedding.
+    """Ids of the files that a model needs: transformer, VAE and text embedding.
 
     Raises:
-        UnknownWeights: The model was not published in that precision; the hint names those it was.
+        UnknownWeights: The model was not published in that precision; the hint lists the others.
     """
     mine = [file for file in catalogue() if model_id in file.models]
     dits = [file.id for file in mine if file.kind == "dit" and file.precision == precision]
@@ -140,12 +140,12 @@ def files_of(model_id: str, precision: str) -> tuple[str, str, str]:
 def best_present(
     model_id: str, states: Iterable[PublishedState]
 ) -> tuple[PublishedState, PublishedState, PublishedState] | None:
-    """The most exact transformer of a model that is here, with VAE and text embedding.
+    """The most exact transformer of a model on this machine, with VAE and text embedding.
 
     Published files come before files of the user's own.
 
     Returns:
-        None unless all three are here.
+        None unless all three are on this machine.
     """
     here = [state for state in states if state.is_here and model_id in state.models]
     chosen = [
@@ -157,7 +157,7 @@ def best_present(
 
 
 def best_vae(model_id: str, states: Iterable[PublishedState]) -> PublishedState:
-    """The VAE of a model that needs nothing else: the first one that is here, else the first.
+    """The VAE of a model that needs nothing else: the first on this machine, else the first.
 
     Published files come before files of the user's own.
 
@@ -176,7 +176,7 @@ def _rank(state: PublishedState) -> tuple[bool, int]:
 
 
 def unknown(file_id: str) -> UnknownWeights:
-    """There is no such file."""
+    """Error for an id that is neither in the catalogue nor a file of the user's own."""
     return UnknownWeights(
         f"There is no model file {file_id!r}.",
         hint="`python -m engine models list` names them.",

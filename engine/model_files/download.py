@@ -1,15 +1,13 @@
-"""Downloads of published files: they go on where they ended, and end when their hash is right."""
+"""Downloads of published model files."""
 
 from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 
-from engine.core import atomic_file
-from engine.core.errors import DownloadFailed, EngineError, HashMismatch
-from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, Transfer, host
+from engine.core.errors import HashMismatch
+from engine.downloads.download import fetch
+from engine.downloads.transfer import Listener, RemoteFile
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
 
@@ -19,37 +17,30 @@ _HUB = "https://huggingface.co/"
 
 
 def download(file: PublishedFile, store: Store, listener: Listener | None = None) -> None:
-    """Make sure that a published file is here and right.
+    """Make sure that a published file is on this machine and right.
 
-    A copy that nobody has read yet is read first, also one in another program's folder: only
-    without a right one the network is asked. Whatever goes wrong, what was loaded stays in
-    "<name>.part", and the next call goes on there.
+    A copy that was not read yet is read first, also one in another program's folder: the network is
+    used only without a right one. Whatever goes wrong, what was downloaded stays in "<name>.part",
+    and the next call continues there.
 
     Raises:
-        WeightsBusy: Somebody is at the file already.
-        DownloadFailed: No server gave it.
-        HashMismatch: What came is not the published file; it was put aside.
-        DiskFull, OutputUnwritable: Our folder cannot take it.
-        Cancelled: The listener's control said so.
+        WeightsBusy: Another thread or process holds the file.
+        DownloadFailed: No server delivered it.
+        HashMismatch: What came is not the published file; it was quarantined.
+        DiskFull, OutputUnwritable: The folder cannot take it.
+        Cancelled: The listener's control was cancelled.
     """
     listener = listener or Listener()
     with store.held(file.id):
-        if _is_right(file, store, listener):
-            return
-        part = store.shelf.part(file.filename)
-        _fill(part, file, store, listener)
-        target = store.target(file.filename)
-        if target.exists():
-            logger.warning("%s", store.quarantined(target, file.state()).message)
-        with store.writing():
-            atomic_file.replace(part, target)
-        store.note(target, file.sha256)
+        if not _is_right(file, store, listener):
+            fetch(remote_file(file, store), store, listener)
+            store.note(store.target(file.filename), file.sha256)
 
 
-def addresses(file: PublishedFile, store: Store) -> tuple[str, ...]:
-    """Where to ask for a file, in this order: the user's mirror, then where it was published.
+def remote_file(file: PublishedFile, store: Store) -> RemoteFile:
+    """A published file with its addresses: the user's mirror, then where it was published.
 
-    `UPREEL_MIRROR` stands for every host; `HF_ENDPOINT`, as other tools know it, for Hugging Face.
+    `UPREEL_MIRROR` replaces every host; `HF_ENDPOINT`, known from other tools, Hugging Face.
     """
     published = store.catalogue.addresses(file)
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/")
@@ -57,37 +48,23 @@ def addresses(file: PublishedFile, store: Store) -> tuple[str, ...]:
         published = tuple(url.replace(_HUB, f"{endpoint}/", 1) for url in published)
     mirror = os.environ.get("UPREEL_MIRROR", "").rstrip("/")
     path = f"{file.repository}/resolve/{file.revision}/{file.place or file.filename}"
-    return (f"{mirror}/{path}", *published) if mirror else published
+    return RemoteFile(
+        id=file.id,
+        name=file.filename,
+        urls=(f"{mirror}/{path}", *published) if mirror else published,
+        sha256=file.sha256,
+        bytes=file.bytes,
+    )
 
 
 def _is_right(file: PublishedFile, store: Store, listener: Listener) -> bool:
-    """Whether a right copy is here already; those that nobody has read are read."""
+    """Whether a right copy is here already; copies that were not read yet are read."""
     state = store.standing_of(file.id).state
     if state != "unverified":
         return state == "here"
     try:
-        store.check(file.id, tell=listener.tell, control=listener.control)
+        store.check(file.id, on_progress=listener.on_progress, control=listener.control)
     except HashMismatch as err:
         logger.warning("%s", err.message)
         return _is_right(file, store, listener)  # there may be another copy
     return True
-
-
-def _fill(path: Path, file: PublishedFile, store: Store, listener: Listener) -> None:
-    """Return when `path` is the published file; each address goes on where the last one ended."""
-    failure: EngineError | None = None
-    for url in addresses(file, store):
-        try:
-            while True:
-                with PartFile(path, store.writing, listener.tell, listener.control) as part:
-                    began_anew = part.bytes == 0
-                    if Transfer(file, part, store.need, listener).run(url):
-                        return
-                failure = store.quarantined(path, file.state())
-                if began_anew:
-                    break  # it was not the rest of an older try that was wrong
-        except DownloadFailed as err:
-            failure = err
-        logger.warning("%s from %s: %s", file.id, host(url), failure.message)
-    assert failure is not None, "every published file has an address"
-    raise failure

@@ -1,7 +1,4 @@
-"""What is known of model files: who read which one when, and what SHA-256 it had then.
-
-A file whose size or time of change is another one since counts as never read.
-"""
+"""SHA-256 of model files that were read before; a file that changed since counts as never read."""
 
 from __future__ import annotations
 
@@ -27,19 +24,19 @@ _LOCK_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One file as it was when its SHA-256 was read."""
+class HashRecord:
+    """One file as it was when its SHA-256 was computed."""
 
     path: Path
     bytes: int
     modified_ns: int
     sha256: str
     checked_at: str  # "2026-11-20T20:15:00+00:00"
-    linked: bool = False  # the user said that it lies there; we only read it
-    own: PublishedState | None = None  # what a file is that the catalogue does not know
+    linked: bool = False  # the user named its path; we only read it
+    own: PublishedState | None = None  # description of a file that the catalogue does not have
 
-    def holds(self) -> bool:
-        """True while the file is there as it was."""
+    def is_current(self) -> bool:
+        """True while the file has the same size and modification time."""
         try:
             about = self.path.stat()
         except OSError:
@@ -47,14 +44,14 @@ class Record:
         return (about.st_size, about.st_mtime_ns) == (self.bytes, self.modified_ns)
 
 
-def record_of(path: Path, sha256: str) -> Record:
-    """A record of a file whose SHA-256 was read just now.
+def record_of(path: Path, sha256: str) -> HashRecord:
+    """A record of a file whose SHA-256 was computed just now.
 
     Raises:
-        OSError: The file has gone.
+        OSError: The file is gone.
     """
     about = path.stat()
-    return Record(
+    return HashRecord(
         path=path,
         bytes=about.st_size,
         modified_ns=about.st_mtime_ns,
@@ -63,25 +60,25 @@ def record_of(path: Path, sha256: str) -> Record:
     )
 
 
-class Ledger:
-    """The records of one folder, in a file that is replaced in one step; several programs may."""
+class HashCache:
+    """The records of one folder in a file that is replaced atomically; shared by processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def records(self) -> tuple[Record, ...]:
-        """All of them; a damaged file counts as none: then files are read once more."""
+    def records(self) -> tuple[HashRecord, ...]:
+        """All records; none where the file is damaged: model files are read once more then."""
         try:
             found = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
-            return tuple(from_plain(Record, record) for record in found)
+            return tuple(from_plain(HashRecord, record) for record in found)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, TypeError, KeyError) as err:
             logger.warning("%s cannot be read: %s", self._folder / _FILE, err)
             return ()
 
-    def note(self, record: Record) -> None:
-        """Keep a record in the place of an older one of the same file.
+    def add(self, record: HashRecord) -> None:
+        """Store a record; it replaces an older one of the same file.
 
         Raises:
             OSError: The folder cannot be written.
@@ -105,7 +102,7 @@ class Ledger:
             records[:] = [record for record in records if record.path not in paths]
 
     @contextlib.contextmanager
-    def _changed(self) -> Iterator[list[Record]]:
+    def _changed(self) -> Iterator[list[HashRecord]]:
         self._folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(self._folder / f"{_FILE}.lock", timeout=_LOCK_WAIT_S):
             records = list(self.records())

@@ -1,104 +1,123 @@
-"""Where a model file stands: its copies here and there, and what is left of one. Only looks."""
+"""States of model files, from what is on the disk: in our folder, in those of other programs."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from engine.model_files import external_caches
-from engine.model_files.hash_cache import Record
+from engine.downloads.folder import DownloadFolder
+from engine.model_files.hash_cache import HashRecord
 from engine.protocol.model_file_state import PublishedState, State
 
-_RANKS: tuple[State, ...] = ("here", "unverified", "partial", "damaged", "missing")
+_BEST_FIRST: tuple[State, ...] = ("here", "unverified", "partial", "damaged", "missing")
+_IN_COMFYUI = ("SEEDVR2", "diffusion_models", "unet", "vae", "checkpoints", "text_encoders")
+_USUAL_COMFYUI = ("ComfyUI", "Documents/ComfyUI", "comfy/ComfyUI", "Desktop/ComfyUI")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shelf:
-    """Our own folder, and the names that a file has in it."""
-
-    folder: Path
-
-    def target(self, filename: str) -> Path:
-        """Where our own copy of a file lies."""
-        return self.folder / filename
-
-    def part(self, filename: str) -> Path:
-        """Where our own copy grows until it is whole."""
-        return self.folder / f"{filename}.part"
-
-    def owns(self, path: Path) -> bool:
-        """True for files in our own folder."""
-        return path.parent == self.folder
-
-    def rests(self, filename: str) -> Iterator[tuple[State, Path]]:
-        """Begun and quarantined copies, the newest first."""
-        if self.part(filename).is_file():
-            yield "partial", self.part(filename)
-        damaged = self.folder.glob(f"{glob.escape(filename)}.damaged-*")
-        yield from (("damaged", path) for path in sorted(damaged, reverse=True))
-
-    def leftovers(self, state: PublishedState) -> set[Path]:
-        """Whatever of a file is ours."""
-        if state.is_own:
-            return {state.path} if state.path is not None and self.owns(state.path) else set()
-        target = self.target(state.filename)
-        rests = {path for _, path in self.rests(state.filename)}
-        return rests | ({target} if target.is_file() else set())
-
-
-def standing(
-    shelf: Shelf, files: Iterable[PublishedState], records: Sequence[Record]
+def file_states(
+    folder: DownloadFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
 ) -> list[PublishedState]:
-    """How every published file stands, then every file of the user's own."""
-    known = [_published(shelf, file, records) for file in files]
+    """The state of every published file, then of every file of the user's own."""
+    known = [_published(folder, file, records) for file in files]
     own = [(record.own, record) for record in records if record.own is not None]
-    return known + [_own(shelf, state, record) for state, record in own]
+    return known + [_own(folder, state, record) for state, record in own]
 
 
-def _published(shelf: Shelf, file: PublishedState, records: Sequence[Record]) -> PublishedState:
-    """Its best copy, else what is left of one."""
-    copies = [_copy(shelf, file, path, records) for path in _paths(shelf, file, records)]
-    rests = [
-        dataclasses.replace(file, state=stands, path=path, done_bytes=_size(path))
-        for stands, path in shelf.rests(file.filename)
-    ]
-    return min(copies + rests, key=lambda copy: _RANKS.index(copy.state), default=file)
+def _published(
+    folder: DownloadFolder, file: PublishedState, records: Sequence[HashRecord]
+) -> PublishedState:
+    """State of its best copy, else of an unfinished or quarantined one."""
+    found = [_copy(folder, file, path, records) for path in _paths(folder, file, records)]
+    part = folder.part(file.filename)
+    if part.is_file():
+        found.append(_with(file, "partial", part))
+    found += [_with(file, "damaged", path) for path in folder.damaged(file.filename)]
+    return min(found, key=lambda copy: _BEST_FIRST.index(copy.state), default=file)
 
 
-def _paths(shelf: Shelf, file: PublishedState, records: Sequence[Record]) -> list[Path]:
+def _paths(
+    folder: DownloadFolder, file: PublishedState, records: Sequence[HashRecord]
+) -> list[Path]:
+    """Complete copies: ours, those with the right hash, those of other programs."""
     read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
-    here = [path for path in (shelf.target(file.filename), *read) if path.is_file()]
-    elsewhere = external_caches.borrowed(file)
-    return list(dict.fromkeys([*here, *elsewhere]))
+    here = [path for path in (folder.target(file.filename), *read) if path.is_file()]
+    return list(dict.fromkeys([*here, *external_copies(file)]))
 
 
 def _copy(
-    shelf: Shelf, file: PublishedState, path: Path, records: Sequence[Record]
+    folder: DownloadFolder, file: PublishedState, path: Path, records: Sequence[HashRecord]
 ) -> PublishedState:
-    size = _size(path)
-    seen = next((r for r in records if r.path == path and r.holds()), None)
-    stands: State = "unverified"
-    if seen is not None:
-        stands = "here" if seen.sha256 == file.sha256 else "damaged"
-    elif file.bytes and size != file.bytes:
-        stands = "damaged"
-    borrowed = not shelf.owns(path)
-    return dataclasses.replace(file, state=stands, path=path, done_bytes=size, borrowed=borrowed)
+    known = next((r for r in records if r.path == path and r.is_current()), None)
+    state: State = "unverified"
+    if known is not None:
+        state = "here" if known.sha256 == file.sha256 else "damaged"
+    elif file.bytes and _size(path) != file.bytes:
+        state = "damaged"
+    return dataclasses.replace(_with(file, state, path), borrowed=not folder.owns(path))
 
 
-def _own(shelf: Shelf, state: PublishedState, record: Record) -> PublishedState:
-    return _copy(shelf, state, record.path, (record,)) if record.path.is_file() else state
+def _own(folder: DownloadFolder, state: PublishedState, record: HashRecord) -> PublishedState:
+    return _copy(folder, state, record.path, (record,)) if record.path.is_file() else state
 
 
-def is_whole(path: Path) -> bool:
-    """True for a file under a name of its own, whatever is in it."""
-    return path.suffix != ".part" and ".damaged-" not in path.name
+def _with(file: PublishedState, state: State, path: Path) -> PublishedState:
+    return dataclasses.replace(file, state=state, path=path, done_bytes=_size(path))
 
 
 def _size(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
+
+
+# --- folders of other programs: read, never changed
+
+
+def external_copies(file: PublishedState) -> Iterator[Path]:
+    """Files of other programs that may be this published one, by name or by the hub's own hash."""
+    for folder in comfyui_folders():
+        if (folder / file.filename).is_file() and _has_exact_name(folder, file.filename):
+            yield folder / file.filename
+    for repository in (file.repository, *file.also):
+        kept = hub_cache() / ("models--" + repository.replace("/", "--"))
+        found = kept.glob(f"snapshots/*/{file.place or file.filename}")
+        yield from (path for path in sorted(found) if path.is_file())
+        if re.fullmatch(r"[0-9a-f]{64}", file.sha256) and (kept / "blobs" / file.sha256).is_file():
+            yield kept / "blobs" / file.sha256
+
+
+def comfyui_folders() -> tuple[Path, ...]:
+    """Existing folders of models in ComfyUI.
+
+    `UPREEL_COMFYUI` names one or several installations (separated as in PATH) in place of the usual
+    folders; empty it means none.
+    """
+    named = os.environ.get("UPREEL_COMFYUI")
+    if named is None:
+        roots = [Path.home() / place for place in _USUAL_COMFYUI]
+    else:
+        roots = [Path(text) for text in named.split(os.pathsep) if text]
+    bases = [base for root in roots for base in (root / "models", root)]
+    found = [base / name for base in bases for name in _IN_COMFYUI]
+    return tuple(folder for folder in found if folder.is_dir())
+
+
+def hub_cache() -> Path:
+    """Folder where the Hugging Face tools keep their downloads; it need not exist."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name])
+    home = os.environ.get("HF_HOME")
+    if home:
+        return Path(home) / "hub"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "huggingface" / "hub"
+
+
+def _has_exact_name(folder: Path, filename: str) -> bool:
+    """Whether a file has this name in these capitals; Windows opens others, too."""
+    return any(path.name == filename for path in folder.iterdir())

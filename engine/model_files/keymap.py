@@ -1,4 +1,4 @@
-"""From the names in a published file to the names of our modules, as data."""
+"""Key maps: from tensor names in a published file to those of our modules, as data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """Renames tensors, one to one: the first rule whose pattern is found is applied, once.
+    """Renames tensors, one to one: the first rule whose pattern matches is applied, once.
 
     Attributes:
         renames: Pairs of a regular expression and its replacement; none: names are ours already.
-        ignored: Regular expressions of tensors, by our name, that may be in a file and that nobody
-            needs.
-        then: Rules for the names that these ones give.
+        ignored: Regular expressions of our names that may be in a file and are not needed.
+        then: A second map, applied to the result of this one.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
@@ -23,7 +22,7 @@ class KeyMap:
     then: KeyMap | None = None
 
     def ours(self, published: str) -> str:
-        """Our name of a published one."""
+        """Our name for a published name."""
         name = self._renamed(published)
         return name if self.then is None else self.then.ours(name)
 
@@ -35,10 +34,10 @@ class KeyMap:
         return published
 
     def published(self, names: Iterable[str]) -> dict[str, str]:
-        """Our name -> published name, for all names of a file that are not ignored.
+        """Published name by our name, for all names of a file that are not ignored.
 
         Raises:
-            ValueError: Two names become one; a mistake in the rules.
+            ValueError: Two names become one; an error in the rules.
         """
         result: dict[str, str] = {}
         for name in names:

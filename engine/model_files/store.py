@@ -1,65 +1,58 @@
-"""Which model files are on this machine, where, and whether they are the published ones.
+"""Model files on this machine: where they are, and whether they are the published ones.
 
-Nothing is ever deleted but by `remove`, and nothing outside our own folder is ever changed.
+Only `remove` deletes files, and files outside the program's own folder are never changed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
-import shutil
-from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
-from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import (
     DiskFull,
     EngineError,
     HashMismatch,
     OutputUnwritable,
+    WeightsBusy,
     WeightsError,
     WeightsMissing,
 )
 from engine.core.paths import models_folder
 from engine.core.units import bytes_text
-from engine.downloads.hashing import Tell, sha256_of, silent
-from engine.downloads.locks import Locks
-from engine.downloads.os_errors import refusal, writing
+from engine.downloads.download import mismatch
+from engine.downloads.folder import DownloadFolder, is_complete
+from engine.downloads.hashing import OnProgress, ignore_progress, sha256_of
 from engine.model_files import catalogue
-from engine.model_files.hash_cache import Ledger, Record, record_of
-from engine.model_files.installed_files import Shelf, is_whole, standing
+from engine.model_files.hash_cache import HashCache, HashRecord, record_of
+from engine.model_files.installed_files import file_states
 from engine.protocol.model_file_state import PublishedState
 
-_RESERVE_BYTES = 64 * 10**6  # left free on the disk
 
+class Store(DownloadFolder):
+    """The folder of model files, and model files in folders of other programs."""
 
-class Store:
-    """The folder of model files, and what other programs have of them."""
+    reserve_bytes = 64 * 10**6
 
     def __init__(
-        self, folder: Path | None = None, *, files: catalogue.Catalogue | None = None
+        self, folder: Path | None = None, *, files: catalogue.ModelCatalogue | None = None
     ) -> None:
-        self.folder = (folder or models_folder()).absolute()
-        self.shelf = Shelf(self.folder)
+        super().__init__(folder or models_folder())
         self._files = files
-        self._ledger = Ledger(self.folder)
-        self._locks = Locks(self.folder / ".locks")
+        self._hashes = HashCache(self.folder)
 
     @property
-    def catalogue(self) -> catalogue.Catalogue:
-        """The published files; read when first asked for."""
+    def catalogue(self) -> catalogue.ModelCatalogue:
+        """The published files; read at the first access."""
         if self._files is None:
             self._files = catalogue.catalogue()
         return self._files
 
-    # --- asking
+    # --- queries
 
     def states(self) -> tuple[PublishedState, ...]:
         """Every published file in the catalogue's order, then the user's own."""
-        return tuple(self._with_busy(state) for state in self._standing())
+        return tuple(self._with_busy(state) for state in self._all())
 
     def state(self, file_id: str) -> PublishedState:
         """One file by its id.
@@ -69,11 +62,23 @@ class Store:
         """
         return self._with_busy(self.standing_of(file_id))
 
+    def standing_of(self, file_id: str) -> PublishedState:
+        """As `state`, but never "busy": for the thread that holds the file.
+
+        Raises:
+            UnknownWeights: There is none.
+        """
+        asked = [file.state() for file in self.catalogue if file.id == file_id]
+        for state in file_states(self, asked, self._hashes.records()):
+            if state.id == file_id:
+                return state
+        raise catalogue.unknown(file_id)
+
     def best_present(
         self, model_id: str
     ) -> tuple[PublishedState, PublishedState, PublishedState] | None:
-        """Transformer, VAE and text embedding to take, or None when one is not here."""
-        return catalogue.best_present(model_id, self._standing())
+        """Transformer, VAE and text embedding to use, or None when one is not here."""
+        return catalogue.best_present(model_id, self._all())
 
     def best_vae(self, model_id: str) -> PublishedState:
         """The VAE of a model that needs nothing else, one that is here where there is one.
@@ -81,10 +86,10 @@ class Store:
         Raises:
             UnknownWeights: There is no such model.
         """
-        return catalogue.best_vae(model_id, self._standing())
+        return catalogue.best_vae(model_id, self._all())
 
     def path_of(self, file_id: str) -> Path:
-        """Where a file lies, without reading it; before it is loaded ask `ready`.
+        """Path of a file, without reading it; before it is loaded use `ready`.
 
         Raises:
             UnknownWeights: There is no such file.
@@ -104,15 +109,21 @@ class Store:
             filename=state.filename,
         )
 
-    def ready(self, file_id: str, *, tell: Tell = silent, control: Control | None = None) -> Path:
-        """Where a file lies, to be loaded now: it was read and is the published one.
+    def ready(
+        self,
+        file_id: str,
+        *,
+        on_progress: OnProgress = ignore_progress,
+        control: Control | None = None,
+    ) -> Path:
+        """Path of a file whose SHA-256 is right, to be loaded now.
 
-        A file that was read before and has not been touched since is not read again.
+        A file that was read before and has not changed since is not read again.
 
         Raises:
             UnknownWeights, WeightsMissing, HashMismatch: As `path_of`.
             WeightsUnreadable: The disk fails.
-            Cancelled: `control` said so.
+            Cancelled: The control was cancelled.
         """
         control = control or Control()
         path = self.path_of(file_id)
@@ -121,61 +132,42 @@ class Store:
         try:
             with self.held(file_id, wait=control):
                 if self.standing_of(file_id).state != "here":
-                    self.check(file_id, tell=tell, control=control)
+                    self.check(file_id, on_progress=on_progress, control=control)
                 return self.path_of(file_id)
-        except OutputUnwritable:  # models on a disk that can only be read: nothing is remembered
+        except OutputUnwritable:  # models on a read-only disk: the hash cannot be cached
             state = self.standing_of(file_id)
-            if sha256_of(path, tell, control) != state.sha256:
+            if sha256_of(path, on_progress, control) != state.sha256:
                 raise _mismatch(path, state) from None
             return path
 
-    def free_bytes(self) -> int:
-        """Free space on the disk of our folder, which need not exist yet; 0 when unknown."""
-        for folder in (self.folder, *self.folder.parents):
-            with contextlib.suppress(OSError):
-                return shutil.disk_usage(folder).free
-        return 0
+    # --- changes
 
-    def target(self, filename: str) -> Path:
-        """Where our own copy of a file lies, or would."""
-        return self.shelf.target(filename)
+    def check(
+        self,
+        file_id: str,
+        *,
+        on_progress: OnProgress = ignore_progress,
+        control: Control | None = None,
+    ) -> None:
+        """Read a file and compare it with the published one; the caller holds it.
 
-    # --- changing
-
-    @contextlib.contextmanager
-    def held(self, file_id: str, *, wait: Control | None = None) -> Iterator[None]:
-        """Keep other programs, and other threads of this one, away from a file.
-
-        Raises:
-            WeightsBusy: Somebody is at the file, and nobody wants to wait.
-            DiskFull, OutputUnwritable: Our folder cannot be written.
-            Cancelled: While waiting.
-        """
-        with contextlib.ExitStack() as stack:
-            with self.writing():
-                stack.enter_context(self._locks.held(file_id, wait=wait))
-            yield
-
-    def check(self, file_id: str, *, tell: Tell = silent, control: Control | None = None) -> None:
-        """Read a file and compare it with what was published; the caller holds it.
-
-        A wrong file of ours is put aside under another name; one of somebody else stays.
+        A wrong file of ours is quarantined; a file of another program stays.
 
         Raises:
             WeightsMissing: There is nothing to check.
             HashMismatch: It is not the published file.
             WeightsUnreadable: The disk fails.
-            Cancelled: `control` said so.
+            Cancelled: The control was cancelled.
         """
         state = self.standing_of(file_id)
         path = state.path
-        if path is None or not is_whole(path):
-            path = self.path_of(file_id)  # says what is wrong
-        digest = sha256_of(path, tell=tell, control=control)
+        if path is None or not is_complete(path):
+            path = self.path_of(file_id)  # raises
+        digest = sha256_of(path, on_progress, control)
         if digest == state.sha256:
             self.note(path, digest)
-        elif self.shelf.owns(path):
-            raise self.quarantined(path, state)
+        elif self.owns(path):
+            raise _mismatch(self.quarantine(path, state.filename), state)
         else:
             self.note(path, digest)
             raise _mismatch(path, state)
@@ -183,87 +175,83 @@ class Store:
     def note(
         self, path: Path, sha256: str, *, linked: bool = False, own: PublishedState | None = None
     ) -> None:
-        """Remember what SHA-256 a file has.
+        """Cache the SHA-256 of a file.
 
         Raises:
-            DiskFull, OutputUnwritable: Our folder cannot be written.
+            DiskFull, OutputUnwritable: The folder cannot be written.
         """
         with self.writing():
             record = record_of(path, sha256)
-            self._ledger.note(dataclasses.replace(record, linked=linked, own=own))
+            self._hashes.add(dataclasses.replace(record, linked=linked, own=own))
 
-    def quarantined(self, path: Path, state: PublishedState) -> HashMismatch:
-        """Put a wrong file of ours aside, and say so."""
-        stamp = f"{state.filename}.damaged-{datetime.now():%Y%m%d-%H%M%S}"
-        names = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
-        aside = next(p for p in map(self.shelf.target, names) if not p.exists())
+    def quarantine(self, path: Path, name: str) -> Path:
+        """As any download folder; also drops the cached hash."""
+        aside = super().quarantine(path, name)
         with self.writing():
-            atomic_file.replace(path, aside)
-            self._ledger.forget({path})
-        return _mismatch(aside, state)
+            self._hashes.forget({path})
+        return aside
 
     def remove(self, file_id: str) -> None:
-        """Delete our own copy of a file with its parts, and forget where the user said it lies.
+        """Delete a file of ours with its parts, and forget a link to a file elsewhere.
 
         Raises:
             UnknownWeights, WeightsMissing: There is nothing of it.
-            WeightsBusy: Somebody is at it.
-            WeightsError: It lies in another program's folder.
+            WeightsBusy: Another thread or process holds it.
+            WeightsError: It is in another program's folder.
         """
         with self.held(file_id):
             state = self.standing_of(file_id)
-            mine = self.shelf.leftovers(state)
-            told = {record.path for record in self._ledger.records() if _is_told(record, state)}
-            if not mine and not told:
+            mine = self._files_of(state)
+            linked = {record.path for record in self._hashes.records() if _is_link(record, state)}
+            if not mine and not linked:
                 raise self._not_ours(state)
             with self.writing():
                 for path in mine:
                     path.unlink(missing_ok=True)
-                self._ledger.forget(mine | told)
+                self._hashes.forget(mine | linked)
 
-    def need(self, bytes_: int) -> None:
-        """Refuse what the disk cannot take.
+    def _files_of(self, state: PublishedState) -> set[Path]:
+        """Every file of ours that belongs to a model file."""
+        if state.is_own:
+            return {state.path} if state.path is not None and self.owns(state.path) else set()
+        return self.files_of(state.filename)
 
-        Raises:
-            DiskFull: Less than that, and a little more, is free.
-        """
-        free = self.free_bytes()
-        if free < bytes_ + _RESERVE_BYTES:
-            raise DiskFull(
-                f"The disk of {self.folder} has {bytes_text(free)} free, "
-                f"but {bytes_text(bytes_)} are to come.",
-                hint="Free some space, or put the models elsewhere with UPREEL_MODELS.",
-                path=self.folder,
-                free=free,
-                needed=bytes_,
-            )
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """Where our folder is written to: what the system refuses becomes an error for people."""
-        with writing(self.folder, _unwritable):
-            yield
-
-    def _standing(self) -> list[PublishedState]:
-        """As `states`, but whoever holds a file does not hide how it stands."""
+    def _all(self) -> list[PublishedState]:
+        """As `states`, but never "busy"."""
         published = [file.state() for file in self.catalogue]
-        return standing(self.shelf, published, self._ledger.records())
-
-    def standing_of(self, file_id: str) -> PublishedState:
-        """As `state`, but never "busy": for whoever holds the file.
-
-        Raises:
-            UnknownWeights: There is none.
-        """
-        asked = [file.state() for file in self.catalogue if file.id == file_id]
-        for state in standing(self.shelf, asked, self._ledger.records()):
-            if state.id == file_id:
-                return state
-        raise catalogue.unknown(file_id)
+        return file_states(self, published, self._hashes.records())
 
     def _with_busy(self, state: PublishedState) -> PublishedState:
-        is_busy = self._locks.is_held(state.id)
-        return dataclasses.replace(state, state="busy") if is_busy else state
+        return dataclasses.replace(state, state="busy") if self.is_held(state.id) else state
+
+    # --- errors
+
+    def busy(self, name: str) -> EngineError:
+        """Another thread or process holds a model file."""
+        return WeightsBusy(
+            "Upreel is at work on this model file already.",
+            hint="Wait until that has finished, or stop it.",
+            file=name,
+        )
+
+    def too_small(self, free: int, needed: int) -> DiskFull:
+        """The disk has too little space for a model file."""
+        return DiskFull(
+            f"The disk of {self.folder} has {bytes_text(free)} free, "
+            f"but {bytes_text(needed)} are to come.",
+            hint="Free some space, or put the models elsewhere with UPREEL_MODELS.",
+            path=self.folder,
+            free=free,
+            needed=needed,
+        )
+
+    def unwritable(self, why: str) -> OutputUnwritable:
+        """The folder of the models cannot be written."""
+        return OutputUnwritable(
+            f"The folder of the models, {self.folder}, cannot be written: {why}.",
+            hint="Another program may hold the file; or name another folder with UPREEL_MODELS.",
+            path=self.folder,
+        )
 
     def _not_ours(self, state: PublishedState) -> EngineError:
         if state.path is None:
@@ -278,27 +266,12 @@ class Store:
         )
 
 
-def _unwritable(folder: Path, error: OSError) -> EngineError:
-    otherwise = OutputUnwritable(
-        f"The folder of the models, {folder}, cannot be written: {error.strerror or error}.",
-        hint="Another program may hold the file; or name another folder with UPREEL_MODELS.",
-        path=folder,
-    )
-    return refusal(folder, error, otherwise)
-
-
 def _mismatch(path: Path, state: PublishedState) -> HashMismatch:
-    return HashMismatch(
-        f"{path.name} is not the file that was published.",
-        hint="It is kept but never used. Download it again.",
-        path=str(path),
-        file=state.id,
-        sha256=state.sha256,
-    )
+    return mismatch(path, state.id, state.sha256)
 
 
-def _is_told(record: Record, state: PublishedState) -> bool:
-    """True where the user said what a file is, or where it lies."""
+def _is_link(record: HashRecord, state: PublishedState) -> bool:
+    """True where the user named the path of a file."""
     if record.own is not None:
         return record.own.id == state.id
     return record.linked and record.sha256 == state.sha256

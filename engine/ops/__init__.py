@@ -1,1 +1,1 @@
-"""Functions on tensors: told device and backend, never choosing."""
+"""Operators on tensors; the caller chooses device and backend."""

@@ -1,4 +1,4 @@
-"""Work of one shape recorded once on a card and replayed without the processor's help.
+"""Work of one shape, recorded once on a GPU and replayed without the processor.
 
 Not yet run on a GPU.
 """
@@ -39,7 +39,7 @@ class Recording:
 class GraphedCalls:
     """Calls of a function, recorded for the shapes that come most recently.
 
-    What cannot be recorded is done the ordinary way from then on, with one warning.
+    What cannot be recorded is launched as usual from then on, with one warning.
 
     Args:
         work: Pure but for buffers that it uses again; no synchronisation inside.

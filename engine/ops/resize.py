@@ -26,7 +26,7 @@ def resize(frames: Tensor, size: Size) -> Tensor:
 
 
 def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
-    """A small picture for people to look at, 8 bit.
+    """A small picture for previews, 8 bit.
 
     Args:
         frame: [C, H, W] float32, 0 to 1; only the first three channels are used.

@@ -39,7 +39,7 @@ def check_weights(context: Context) -> None:
     is_other = False  # a better copy has come since; the plan's own was perhaps never read
     for weights in files:
         if weights.published:
-            path = store.ready(weights.published, tell=tell, control=context.control)
+            path = store.ready(weights.published, on_progress=tell, control=context.control)
             is_other |= path != weights.path
     if is_other or any(map(registry.is_changed, files)):
         raise CheckpointMismatch(

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# a wheel is a part of an NVIDIA runtime, a setup that of a newer version of the program
-Kind = Literal["dit", "vae", "text", "wheel", "setup"]
+Kind = Literal["dit", "vae", "text"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
 Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]

@@ -1,1 +1,1 @@
-"""Which build of torch this program uses: its own, or an NVIDIA runtime that was installed."""
+"""NVIDIA runtimes: builds of torch that are installed next to the program's own."""

@@ -1,4 +1,4 @@
-"""Which NVIDIA runtime suits this machine, which torch is in use, and why: in words."""
+"""Advice for users: the NVIDIA runtime that suits this machine, and the torch in use."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ _NAME = "runtime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """The card that torch would take; no name where there is none."""
+class DetectedGpu:
+    """The GPU that torch would use; no name where there is none."""
 
-    card: str = ""
+    name: str = ""
     driver: str = ""
     capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What suits a machine."""
+    """The runtime that suits a GPU."""
 
     text: str
     runtime: str = ""  # id; "" where none does
-    driver: str = ""  # the oldest that would do, where the present one is too old
+    driver: str = ""  # the oldest version that would do, where the installed one is too old
 
 
-def advice(machine: Machine, known: RuntimeCatalogue) -> Advice:
-    """The runtime for a card and its driver, or what helps where there is none."""
-    if not machine.card:
+def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
+    """The runtime for a GPU and its driver, or what helps where there is none."""
+    if not gpu.name:
         return Advice(text="There is no NVIDIA card here: no runtime is needed.")
-    found = suited(known.runtimes, machine.driver, machine.capability)
-    name = f"{machine.card} with driver {machine.driver}"
+    found = suited(known.runtimes, gpu.driver, gpu.capability)
+    name = f"{gpu.name} with driver {gpu.driver}"
     if found is not None:
         return Advice(text=f"{found.title} suits {name}.", runtime=found.id)
     newest = known.runtimes[0]
-    if newest.runs_on(newest.driver, machine.capability):
+    if newest.runs_on(newest.driver, gpu.capability):
         text = f"{name} needs driver {newest.driver} or newer first."
         return Advice(text=text, driver=newest.driver)
     return Advice(text=f"No runtime has code for {name}: the processor does the work.")
 
 
-def lines(machine: Machine) -> Iterator[DoctorLine]:
-    """What the self-test says: the torch in use and why, and what would suit the card.
+def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
+    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU.
 
     Raises:
         RuntimePackError: The program's own files are incomplete.
@@ -62,12 +62,12 @@ def lines(machine: Machine) -> Iterator[DoctorLine]:
     else:
         yield DoctorLine(name=_NAME, state="ok", message=choice.why)
     known = catalogue()
-    found = advice(machine, known)
-    if choice.folder is None and machine.card and getattr(sys, "frozen", False):
+    found = advice(gpu, known)
+    if choice.folder is None and gpu.name and getattr(sys, "frozen", False):
         yield _advised(found, known)
 
 
-def _whole(choice: start.Choice) -> Iterator[DoctorLine]:
+def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
     assert choice.folder is not None
     installed = folders.read(choice.folder)
     wrong = folders.first_wrong(choice.folder, installed, every=True) if installed else ""

@@ -1,4 +1,4 @@
-"""The NVIDIA runtimes that this build knows, from resources/runtime.toml; loads without torch."""
+"""Catalogue of the NVIDIA runtimes that this build knows: resources/runtime.toml. No torch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """One official wheel, and how to know it."""
+    """One official wheel, and its SHA-256."""
 
     filename: str
     bytes: int = 0  # 0 until the release pins it
     sha256: str = ""
-    place: str = ""  # behind the index
+    place: str = ""  # path below the index, or a whole address
 
     @property
     def is_pinned(self) -> bool:
-        """True where this build knows the file well enough to take it."""
+        """True where this build knows size and SHA-256 of the file."""
         return self.bytes > 0 and _SHA256.fullmatch(self.sha256) is not None
 
     @property
@@ -48,27 +48,27 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """One build of torch for NVIDIA cards, made of official wheels."""
+    """One build of torch for NVIDIA GPUs, made of official wheels."""
 
     id: str  # "cu130"
     title: str
     torch: str  # "2.13.0+cu130"
     cuda: str  # "13.0"
-    driver: str  # the oldest that it runs with, as "580.0"
+    driver: str  # the oldest version that it runs with: "580.0"
     wheels: tuple[Wheel, ...]
     oldest_capability: int = 75  # of CUDA: 75 is Turing
-    newest_capability: int = 0  # 0: all that come
-    about_bytes: int = 0  # to download, for people
+    newest_capability: int = 0  # 0: no limit
+    about_bytes: int = 0  # to download; shown while `bytes` is unknown
     unpacked_bytes: int = 0  # on the disk; 0 until the release pins it
 
     @property
     def bytes(self) -> int:
-        """Of all wheels; 0 while one of them is not pinned."""
+        """Size of all wheels; 0 while one of them is not pinned."""
         return sum(wheel.bytes for wheel in self.wheels) if self.is_pinned else 0
 
     @property
     def is_pinned(self) -> bool:
-        """True where every wheel of it is known well enough to be taken."""
+        """True where every wheel is pinned."""
         return bool(self.wheels) and all(wheel.is_pinned for wheel in self.wheels)
 
     @property
@@ -83,16 +83,16 @@ class Runtime:
 
     @property
     def folder_name(self) -> str:
-        """Where it is installed, below the folder of runtimes: another one for every version."""
+        """Name of its folder below that of runtimes; each version has another one."""
         digest = hashlib.sha256("".join(self.hashes).encode()).hexdigest()
         return f"{self.id}-{self.torch.partition('+')[0]}-{digest[:8]}"
 
     def runs_on(self, driver: str, capability: tuple[int, int] | None) -> bool:
-        """True for cards that it has code for, with a driver that is new enough.
+        """True for GPUs that it has code for, with a driver that is new enough.
 
         Args:
-            driver: Its version, as "581.29".
-            capability: Of CUDA; None where the driver is too old to tell.
+            driver: Version of the driver: "581.29".
+            capability: CUDA compute capability; None where the driver is too old to report it.
         """
         if capability is None or _numbers(driver) < _numbers(self.driver):
             return False
@@ -102,9 +102,9 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCatalogue:
-    """Every runtime of this build, the one to prefer first."""
+    """Every runtime of this build, the preferred one first."""
 
-    index: str  # what the places of the wheels follow; "" until the release names it
+    index: str  # base address of the wheels; "" until the release sets it
     torch: str
     python: str
     licence: str
@@ -129,14 +129,14 @@ class RuntimeCatalogue:
         )
 
     def is_here(self, runtime: Runtime) -> bool:
-        """True where this build can fetch a runtime and verify what comes."""
+        """True where this build can download and verify a runtime."""
         return bool(self.index) and runtime.is_pinned
 
 
 def suited(
     runtimes: Sequence[Runtime], driver: str, capability: tuple[int, int] | None
 ) -> Runtime | None:
-    """The first runtime for a card with this driver; None where there is none."""
+    """The first runtime for a GPU with this driver; None where there is none."""
     return next((runtime for runtime in runtimes if runtime.runs_on(driver, capability)), None)
 
 
@@ -158,7 +158,7 @@ def load(path: Path) -> RuntimeCatalogue:
 
 @cache
 def catalogue() -> RuntimeCatalogue:
-    """The catalogue that comes with the program."""
+    """The catalogue of this program."""
     return load(resource("runtime.toml"))
 
 

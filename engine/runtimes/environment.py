@@ -1,4 +1,4 @@
-"""What has to be in the process environment before torch is loaded."""
+"""Environment variables that have to be set before torch is loaded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from engine.settings.optimisations import RUN_OPTIMISATIONS, RunSwitches
 from engine.settings.optimisations.run import RUN_CHOICES
 from engine.settings.switches import switches_of
 
-# Threads of torch that wait for work spin for a while by default. The encoder, the decoder and
-# the window need those cores: with spinning the small operations around the model took 10 to 70
-# times the processor time on two busy cores.
+# By default threads of torch that wait for work spin for a while. The encoder, the decoder and the
+# window need those cores: with spinning, small operations took 10 to 70 times the processor time on
+# two busy cores.
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 _ALLOCATORS = {
-    "native": {},  # whatever torch does by itself
+    "native": {},  # torch's default
     "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
     "async": {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
 }
@@ -26,20 +26,20 @@ _AT_START = tuple(entry.name for entry in (*RUN_OPTIMISATIONS, *RUN_CHOICES) if 
 
 
 @dataclass(slots=True)
-class _Chosen:
-    """What this process has: the switches, and the variables that were set for them."""
+class _Applied:
+    """The switches of this process, and the variables that were set for them."""
 
     switches: RunSwitches = field(default_factory=RunSwitches)
     variables: dict[str, str] = field(default_factory=dict)
 
 
-_chosen = _Chosen()
+_applied = _Applied()
 
 
 def prepare() -> None:
-    """Set what is not set already, and choose a torch; must run before torch is loaded.
+    """Set the variables and choose a build of torch; must run before torch is loaded.
 
-    Switches that nobody can read are left to whoever reads them next, and tells the user.
+    Switches that cannot be parsed are ignored here: the job reports them to the user.
     """
     try:
         choose("")
@@ -49,33 +49,33 @@ def prepare() -> None:
 
 
 def choose(text: str) -> None:
-    """Follow the environment and a text as in the setting `switches`, while torch is not loaded.
+    """Apply the environment and a text as in the setting `switches`, while torch is not loaded.
 
     Raises:
-        SettingsError: One of them cannot be read.
+        SettingsError: One of them cannot be parsed.
     """
     if "torch" not in sys.modules:
         _set(switches_of(text, "cpu", None).run)
 
 
 def too_late(run: RunSwitches) -> tuple[str, ...]:
-    """Names of switches that this process was started with another value of."""
+    """Names of switches whose value differs from that at the start of the process."""
     return tuple(
-        name for name in _AT_START if getattr(run, name) != getattr(_chosen.switches, name)
+        name for name in _AT_START if getattr(run, name) != getattr(_applied.switches, name)
     )
 
 
 def variables_of(run: RunSwitches) -> Mapping[str, str]:
-    """What the environment is to have, where a user did not set it to something else."""
+    """Variables that switches need; values set by the user are kept."""
     return (_PASSIVE if run.passive_threads else {}) | _ALLOCATORS[run.allocator]
 
 
 def _set(run: RunSwitches) -> None:
-    for name, value in _chosen.variables.items():
+    for name, value in _applied.variables.items():
         if os.environ.get(name) == value:
             del os.environ[name]
-    _chosen.switches = run
-    _chosen.variables = {
+    _applied.switches = run
+    _applied.variables = {
         name: value for name, value in variables_of(run).items() if name not in os.environ
     }
-    os.environ.update(_chosen.variables)
+    os.environ.update(_applied.variables)

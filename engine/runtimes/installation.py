@@ -1,12 +1,12 @@
-"""An installed runtime as it lies on the disk: what it is, whether it is whole, how it went.
+"""Files of an installed runtime: description, check, marks of failed loads, the chosen one.
 
-    runtimes/chosen.json                  the one that the next start takes
+    runtimes/chosen.json                  the one that the next start uses
     runtimes/<name>/runtime.json          written last: a folder without it is not installed
     runtimes/<name>/torch/...             on the module path while it is used
-    runtimes/<name>/.loading-<process>-<n> torch is being loaded; stays behind when that crashes
+    runtimes/<name>/.loading-<process>-<n> torch is being loaded; remains after a crash
     runtimes/<name>/broken.json           why it is not used any more
 
-Several versions may lie beside each other.
+Several versions may be installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONGEST_LOAD_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What a folder holds."""
+    """Description of an installed runtime."""
 
     id: str
     torch: str
@@ -46,12 +46,12 @@ class Installed:
 
     @property
     def bytes(self) -> int:
-        """On the disk."""
+        """Size on the disk."""
         return sum(self.files.values())
 
 
 def read(folder: Path) -> Installed | None:
-    """What a folder holds; None where nothing was installed to its end."""
+    """Description of the runtime in a folder; None where no installation was completed."""
     found = _read(folder / MANIFEST)
     try:
         return from_plain(Installed, found) if found is not None else None
@@ -61,7 +61,7 @@ def read(folder: Path) -> Installed | None:
 
 
 def write(folder: Path, installed: Installed) -> None:
-    """Say that everything is there; the last thing that an installation writes.
+    """Mark an installation as complete; its last step.
 
     Raises:
         OSError: The folder cannot be written.
@@ -73,10 +73,10 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
     """A file that is missing or of another length; "" where there is none.
 
     Args:
-        folder: Where it is installed.
-        installed: What should be there.
-        every: Look at all files; else at the libraries and torch's first module, which a start
-            has the time for.
+        folder: Of the runtime.
+        installed: Its description.
+        every: Check all files; else the libraries and torch's first module, quick enough for a
+            start.
     """
     for name, length in installed.files.items():
         if every or name == "torch/__init__.py" or name.endswith(_LIBRARIES):
@@ -88,11 +88,11 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
     return ""
 
 
-# --- how it went
+# --- marks of failed loads
 
 
 def broken(folder: Path) -> str:
-    """Why a runtime is not to be used any more; "" where nothing is known against it."""
+    """Why a runtime must not be used any more; "" while it works."""
     found = _read(folder / _BROKEN)
     if isinstance(found, dict):
         return str(found.get("why", "it did not load"))
@@ -102,33 +102,33 @@ def broken(folder: Path) -> str:
 
 
 def note_broken(folder: Path, why: str) -> None:
-    """Keep it from the next start; a folder that cannot be written stays as it is."""
+    """Exclude a runtime from the next start; a read-only folder stays as it is."""
     with contextlib.suppress(OSError):
         atomic_file.write_json(folder / _BROKEN, {"why": why})
 
 
 def forgive(folder: Path) -> None:
-    """Forget what is known against a runtime."""
+    """Delete the marks of failed loads."""
     with contextlib.suppress(OSError):
         for mark in (*folder.glob(f"{_LOADING}*"), folder / _BROKEN):
             mark.unlink(missing_ok=True)
 
 
 def begin_load(folder: Path) -> None:
-    """Leave a mark while torch is being loaded."""
+    """Create a mark that exists while torch is being loaded."""
     with contextlib.suppress(OSError):
         _our_mark(folder).touch()
 
 
 def end_load(folder: Path) -> None:
-    """It loaded: nothing is held against earlier tries any more."""
+    """Delete the marks of this load and of earlier ones that failed."""
     with contextlib.suppress(OSError):
         for mark in folder.glob(f"{_LOADING}*"):
             if mark == _our_mark(folder) or _has_ended(mark):
                 mark.unlink(missing_ok=True)
 
 
-_NUMBER = time.time_ns()  # of this process: Windows soon gives a process number to another one
+_NUMBER = time.time_ns()  # of this process: Windows soon uses the id of an ended process again
 
 
 def _our_mark(folder: Path) -> Path:
@@ -136,7 +136,7 @@ def _our_mark(folder: Path) -> Path:
 
 
 def _has_ended(mark: Path) -> bool:
-    """True where the process that left a mark does not load any more."""
+    """True where the process of a mark does not load torch any more."""
     import psutil  # only where there is a mark
 
     number = mark.name.removeprefix(_LOADING).partition("-")[0]
@@ -148,18 +148,18 @@ def _has_ended(mark: Path) -> bool:
     return False
 
 
-# --- the one that is taken
+# --- the chosen runtime
 
 
 def chosen() -> str:
-    """Name of the folder that the next start takes; "" for the torch that came with the program."""
+    """Name of the folder that the next start uses; "" for the program's own torch."""
     found = _read(runtimes_folder() / _CHOSEN)
     name = found.get("runtime", "") if isinstance(found, dict) else ""
     return name if isinstance(name, str) and Path(name).name == name else ""
 
 
 def choose(name: str) -> None:
-    """Let the next start take this folder; "" for the torch that came with the program.
+    """Choose the folder that the next start uses; "" for the program's own torch.
 
     Raises:
         OutputUnwritable: Our folder cannot be written.

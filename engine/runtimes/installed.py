@@ -1,4 +1,4 @@
-"""Which NVIDIA runtimes are on this machine, and whether they can be used. Only looks."""
+"""NVIDIA runtimes on this machine, and whether they can be used; changes nothing."""
 
 from __future__ import annotations
 
@@ -6,39 +6,36 @@ import dataclasses
 from pathlib import Path
 
 from engine.core.paths import runtimes_folder
-from engine.downloads.locks import Locks
 from engine.protocol.runtime_state import RuntimeState
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, catalogue
-from engine.runtimes.wheels import WheelStore
+from engine.runtimes.wheels import RuntimeFolder
 
 _DOWNLOADS = "downloads"
-_GROWTH = 3  # an unpacked wheel to a packed one, where the catalogue does not say
+_GROWTH = 3  # size of an unpacked wheel to a packed one, where the catalogue does not have it
 
 
-class RuntimeShelf:
-    """The folder of runtimes."""
+class InstalledRuntimes:
+    """The folder of runtimes.
 
-    def __init__(self, files: RuntimeCatalogue | None = None) -> None:
-        self._catalogue = files
-        self.folder = runtimes_folder().absolute()
-        self.locks = Locks(self.folder / ".locks")
-        self._wheels: WheelStore | None = None
+    Attributes:
+        files: The folder itself: locks, space, errors of the disk.
+        wheels: Its folder of downloaded wheels.
+    """
+
+    def __init__(self, known: RuntimeCatalogue | None = None) -> None:
+        self._catalogue = known
+        self.files = RuntimeFolder(runtimes_folder())
+        self.folder = self.files.folder
+        self.wheels = RuntimeFolder(self.folder / _DOWNLOADS)
 
     @property
     def catalogue(self) -> RuntimeCatalogue:
-        """What this build knows; read when first asked for."""
+        """The runtimes that this build knows; read at the first access."""
         if self._catalogue is None:
             self._catalogue = catalogue()
         return self._catalogue
-
-    @property
-    def wheels(self) -> WheelStore:
-        """The wheels while they come."""
-        if self._wheels is None:
-            self._wheels = WheelStore(self.folder / _DOWNLOADS, self.catalogue)
-        return self._wheels
 
     def states(self) -> tuple[RuntimeState, ...]:
         """Every runtime of this build, then installed ones that it does not know."""
@@ -71,7 +68,7 @@ class RuntimeShelf:
         )
         if not runtime.is_pinned:
             return dataclasses.replace(state, state="not-in-build")
-        if self.locks.is_held(runtime.id):
+        if self.files.is_held(runtime.id):
             return dataclasses.replace(state, state="busy")
         installed = folders.read(folder)
         if installed is not None:
@@ -83,19 +80,19 @@ class RuntimeShelf:
                 path=folder,
                 done_bytes=installed.bytes,
             )
-        done = self.wheels.loaded_bytes(runtime)
+        done = self.wheels.wheel_bytes(runtime)
         if done:
             return dataclasses.replace(state, state="partial", done_bytes=done)
         return state
 
     def is_whole(self, runtime_id: str) -> bool:
-        """True where a runtime is installed with every file in its length."""
+        """True where a runtime is installed and every file has its length."""
         folder = self.folder_of(runtime_id)
         installed = folders.read(folder)
         return installed is not None and not folders.first_wrong(folder, installed, every=True)
 
     def folder_of(self, runtime_id: str) -> Path:
-        """Where a runtime of this build is installed, or would be.
+        """Folder that a runtime of this build is installed in, whether it is or not.
 
         Raises:
             UnknownRuntime: There is none.
@@ -103,7 +100,7 @@ class RuntimeShelf:
         return self.folder / self.catalogue.runtime(runtime_id).folder_name
 
     def disk_bytes(self, runtime: Runtime) -> int:
-        """What a runtime takes when it is installed, about."""
+        """Approximate size of a runtime when it is installed."""
         return runtime.unpacked_bytes or _GROWTH * (runtime.bytes or runtime.about_bytes)
 
     def installed(self) -> list[Path]:
@@ -112,7 +109,7 @@ class RuntimeShelf:
         return sorted(path.parent for path in found if not path.parent.name.startswith("."))
 
     def _other(self, folder: Path) -> RuntimeState:
-        """A runtime that an earlier version of the program installed."""
+        """A runtime that another version of the program installed."""
         installed = folders.read(folder)
         return RuntimeState(
             id=folder.name,

@@ -1,8 +1,8 @@
-"""Puts exactly one torch on the module path, before anything loads it, and tells which and why.
+"""Start with one build of torch: puts it on the module path before anything imports it.
 
-`UPREEL_RUNTIME` says which: "bundled" for the torch that came with the program, "installed" for the
-runtime that was chosen, or the id of an installed one. Without it the packed program takes the
-chosen one, and a checkout of the sources its own.
+`UPREEL_RUNTIME` selects it: "bundled" for the torch that came with the program, "installed" for the
+chosen runtime, or the id of an installed one. Without it the packaged program uses the chosen one,
+and a checkout of the sources that of its own Python.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ BUNDLED, INSTALLED = "bundled", "installed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which torch a process has."""
+class TorchChoice:
+    """The build of torch of a process."""
 
     why: str  # a sentence
     folder: Path | None = None  # None: the torch that came with the program
-    runtime: str = ""  # id of the runtime, or of the one that was wanted and is not used
+    runtime: str = ""  # id of the runtime, also of one that was requested and is not used
     torch: str = ""
-    is_fallback: bool = False  # a runtime was wanted, and something is wrong with it
+    is_fallback: bool = False  # the requested runtime cannot be used
 
 
-_choice = Choice(why="Nothing was chosen yet.")
+_choice = TorchChoice(why="Nothing was chosen yet.")
 
 
 def activate() -> None:
-    """Choose, once, and let `import torch` find what was chosen."""
+    """Choose once, and make `import torch` find the chosen build."""
     global _choice
     if "torch" in sys.modules or _choice.folder is not None:
         return
     _choice = choice()
     if _choice.folder is not None:
         sys.path.insert(0, str(_choice.folder))
-        sys.meta_path.insert(0, _Watch(_choice.folder))
+        sys.meta_path.insert(0, _TorchFinder(_choice.folder))
 
 
-def current() -> Choice:
-    """Which torch this process has, and why."""
+def current() -> TorchChoice:
+    """The build of torch of this process, and why."""
     return _choice
 
 
-def choice() -> Choice:
-    """Which torch a process that starts now would take."""
+def choice() -> TorchChoice:
+    """The build of torch that a process started now would use."""
     wanted = os.environ.get("UPREEL_RUNTIME", "")
     if wanted == BUNDLED:
-        return Choice(why="UPREEL_RUNTIME asks for the torch that came with the program.")
+        return TorchChoice(why="UPREEL_RUNTIME asks for the torch that came with the program.")
     if not wanted and not follows_choice():
-        return Choice(why="A checkout of the sources uses the torch of its own Python.")
+        return TorchChoice(why="A checkout of the sources uses the torch of its own Python.")
     name = folders.chosen() if wanted in ("", INSTALLED) else _named(wanted)
     if not name:
-        return Choice(why="No NVIDIA runtime is chosen.")
+        return TorchChoice(why="No NVIDIA runtime is chosen.")
     return _checked(name)
 
 
 def follows_choice() -> bool:
-    """True where a start of this program, as it was started now, takes the chosen runtime."""
+    """True where the next start of this program uses the chosen runtime."""
     wanted = os.environ.get("UPREEL_RUNTIME", "")
     return wanted == INSTALLED or (not wanted and bool(getattr(sys, "frozen", False)))
 
@@ -102,7 +102,7 @@ def _named(wanted: str) -> str:
     return known.get(wanted, Path(wanted).name)
 
 
-def _checked(name: str) -> Choice:
+def _checked(name: str) -> TorchChoice:
     folder = runtimes_folder() / name
     installed = folders.read(folder)
     runtime = installed.id if installed else name
@@ -112,12 +112,12 @@ def _checked(name: str) -> Choice:
         why_not = err.message
     if why_not or installed is None:
         logger.warning("the NVIDIA runtime %s is not used: %s", name, why_not)
-        return Choice(
+        return TorchChoice(
             why=f"The NVIDIA runtime {runtime} is not used: {why_not}.",
             runtime=runtime,
             is_fallback=True,
         )
-    return Choice(
+    return TorchChoice(
         why=f"The NVIDIA runtime {runtime} is installed and chosen.",
         folder=folder,
         runtime=runtime,
@@ -125,8 +125,8 @@ def _checked(name: str) -> Choice:
     )
 
 
-class _Watch(MetaPathFinder):
-    """Finds torch in the folder of the runtime and nowhere else, and sees how its load ends."""
+class _TorchFinder(MetaPathFinder):
+    """Finds torch in the folder of the runtime and nowhere else, and records how its load ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -134,7 +134,7 @@ class _Watch(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Only for torch itself, once."""
+        """Spec of torch; None for other modules. Removes itself."""
         if name != "torch":
             return None
         sys.meta_path.remove(self)
@@ -142,12 +142,12 @@ class _Watch(MetaPathFinder):
         if spec is None or spec.loader is None:
             folders.note_broken(self._folder, "it has no torch")
             raise _broken(self._folder, "it has no torch")
-        spec.loader = _Watched(spec.loader, self._folder)
+        spec.loader = _MarkedLoader(spec.loader, self._folder)
         return spec
 
 
-class _Watched(Loader):
-    """The loader of torch, with a mark on the disk meanwhile."""
+class _MarkedLoader(Loader):
+    """The loader of torch; a mark is on the disk while it runs."""
 
     def __init__(self, inner: Any, folder: Path) -> None:
         self._inner = inner
@@ -157,12 +157,12 @@ class _Watched(Loader):
         return getattr(self._inner, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the real one."""
+        """As the original loader."""
         module: ModuleType | None = self._inner.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the real one; what it raises keeps the next start from this runtime.
+        """As the original loader; an exception excludes this runtime from the next start.
 
         Raises:
             RuntimeBroken: It does not load.

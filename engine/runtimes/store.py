@@ -1,16 +1,15 @@
-"""NVIDIA runtimes on this machine: which are here, and how one comes, is used and goes.
+"""NVIDIA runtimes on this machine: downloading, installing, choosing and removing them.
 
-Nothing is unpacked whose SHA-256 does not stand in the catalogue of this build, and a folder gets
-its name only when everything is in it.
+Only wheels whose SHA-256 is in the catalogue of this build are unpacked, and a folder gets its name
+only when everything is in it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.core import atomic_file
@@ -19,62 +18,54 @@ from engine.core.errors import (
     RuntimeBroken,
     RuntimeBusy,
     RuntimeNotInBuild,
-    WeightsBusy,
     WeightsMissing,
 )
-from engine.downloads.hashing import Tell, sha256_of
+from engine.downloads.download import ensure
+from engine.downloads.hashing import OnProgress, sha256_of
 from engine.downloads.transfer import Listener
-from engine.model_files.download import download
 from engine.runtimes import installation as folders
 from engine.runtimes import start
-from engine.runtimes.catalogue import Runtime
+from engine.runtimes.catalogue import Runtime, Wheel
 from engine.runtimes.installation import Installed
-from engine.runtimes.installed import RuntimeShelf
+from engine.runtimes.installed import InstalledRuntimes
 from engine.runtimes.unpack_wheel import long_path, needed_bytes, unpack
-from engine.runtimes.wheels import (
-    need,
-    unwritable,
-    wheels_in,
-    writing,
-)
+from engine.runtimes.wheels import pinned_wheels, remote_wheel, wheels_in
 
 _TEMPORARY, _GONE = ".unpack-", ".gone-"
 _HELD = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.ENOTEMPTY)
 
 
-class RuntimeStore(RuntimeShelf):
-    """Each of its verbs does one thing in the calling thread."""
+class RuntimeStore(InstalledRuntimes):
+    """Changes the folder of runtimes; every method works in the calling thread."""
 
     def download(self, runtime_id: str, listener: Listener) -> Sequence[Path]:
-        """Fetch what a runtime is made of; what came stays, and the next call goes on there.
+        """Download the wheels of a runtime; after an error the next call continues where it ended.
 
         Returns:
             Its wheels, for `install`.
 
         Raises:
             UnknownRuntime, RuntimeNotInBuild: There is no such runtime that could be verified.
-            RuntimeBusy: Somebody is at it.
+            RuntimeBusy: Another thread or process is working on it.
             DownloadFailed, HashMismatch, DiskFull, OutputUnwritable, Cancelled: As a download.
         """
         runtime = self._wanted(runtime_id)
         if not self.catalogue.index:
             raise _not_in_build(runtime)
-        with self._held(runtime):
-            standing = self.wheels.of(runtime)
-            missing = runtime.bytes - self.wheels.loaded_bytes(runtime)
-            self._need(missing + self.disk_bytes(runtime))
-            for wheel in standing:
-                download(self.wheels.catalogue.file(wheel.id), self.wheels, listener)
-            return [self.wheels.path_of(wheel.id) for wheel in standing]
+        with self.files.held(runtime.id):
+            missing = runtime.bytes - self.wheels.wheel_bytes(runtime)
+            self.files.need(missing + self.disk_bytes(runtime))
+            wheels = [remote_wheel(wheel, self.catalogue) for wheel in runtime.wheels]
+            return [ensure(wheel, self.wheels, listener) for wheel in wheels]
 
     def recognise(
         self, paths: Sequence[Path], listener: Listener
     ) -> tuple[Runtime, Sequence[Path]]:
-        """Which runtime these wheels are; read in full, where they lie.
+        """Identify the runtime that wheels belong to by reading them in full, where they are.
 
         Args:
             paths: Wheels, or folders with wheels in them.
-            listener: Hears bytes of one after the other.
+            listener: Receives bytes of one after the other.
 
         Raises:
             WeightsMissing: There is no wheel.
@@ -88,8 +79,8 @@ class RuntimeStore(RuntimeShelf):
         sizes = {wheel.bytes for runtime in pinned for wheel in runtime.wheels}
         found: dict[str, Path] = {}
         for path in wheels_in(paths):
-            if path.stat().st_size in sizes:  # no other can be right: gigabytes are not read
-                digest = sha256_of(path, listener.tell, listener.control)
+            if path.stat().st_size in sizes:  # others are not read: they have gigabytes
+                digest = sha256_of(path, listener.on_progress, listener.control)
                 found[digest] = path
         for runtime in pinned:
             if all(digest in found for digest in runtime.hashes):
@@ -103,25 +94,23 @@ class RuntimeStore(RuntimeShelf):
         )
 
     def install(self, runtime: Runtime, wheels: Sequence[Path], listener: Listener) -> None:
-        """Unpack wheels that were verified; the folder appears in one step, whole.
+        """Unpack wheels that were verified; the folder appears in one step, complete.
 
         Raises:
-            RuntimeBusy: Somebody is at it, or a broken one of that name is in use.
+            RuntimeBusy: Another thread or process is working on it, or a broken one is in use.
             UnsafeArchive: A wheel would do harm.
             DiskFull, OutputUnwritable, Cancelled: Nothing of it stays.
         """
         target = self.folder / runtime.folder_name
-        with self._held(runtime):
+        with self.files.held(runtime.id):
             self._sweep(runtime)
             if not self.is_whole(runtime.id):
                 self._unpack(runtime, wheels, target, listener)
             folders.forgive(target)
-            for wheel in self.wheels.of(runtime):
-                with contextlib.suppress(WeightsMissing):
-                    self.wheels.remove(wheel.id)  # it can be had again; the space cannot
+            self._delete_wheels(runtime)  # gigabytes that can be downloaded again
 
     def use(self, runtime_id: str) -> Path:
-        """Let the next start of the program take an installed runtime; "" for its own torch.
+        """Choose the runtime that the next start of the program uses; "" for its own torch.
 
         Returns:
             Its folder; that of all runtimes for "".
@@ -139,11 +128,11 @@ class RuntimeStore(RuntimeShelf):
         return self.folder_of(runtime_id)
 
     def check(self, runtime_id: str) -> None:
-        """Look whether the next start could take an installed runtime.
+        """Check whether the next start can use an installed runtime.
 
         Raises:
             UnknownRuntime: There is none.
-            RuntimeBroken: It could not, and why.
+            RuntimeBroken: It cannot, and why.
         """
         runtime = self.catalogue.runtime(runtime_id)
         why_not = start.unusable(runtime.folder_name, self.catalogue)
@@ -156,7 +145,7 @@ class RuntimeStore(RuntimeShelf):
             )
 
     def remove(self, name: str) -> None:
-        """Delete a runtime with all that was loaded of it, by its id or by its folder's name.
+        """Delete a runtime and its downloads, by its id or by its folder's name.
 
         Raises:
             UnknownRuntime, WeightsMissing: There is nothing of it.
@@ -167,40 +156,46 @@ class RuntimeStore(RuntimeShelf):
         known = {path.name for path in self.installed()}
         folder = self.folder / (runtime.folder_name if runtime else name)
         if runtime is None and name not in known:
-            self.catalogue.runtime(name)  # says that there is none
-        begun = self.wheels.of(runtime) if runtime is not None else ()
-        if not folder.is_dir() and not any(wheel.path for wheel in begun):
+            self.catalogue.runtime(name)  # raises
+        has_wheels = runtime is not None and any(map(self._files_of, pinned_wheels(runtime)))
+        if not folder.is_dir() and not has_wheels:
             raise WeightsMissing(f"There is nothing of {name} to be removed.", file=name)
         if start.current().folder == folder:
             raise _in_use(name)
-        with self._held(runtime or name):
+        with self.files.held(runtime.id if runtime else name):
             if runtime is not None:
                 self._sweep(runtime)
             if folders.chosen() == folder.name:
                 folders.choose("")
             self._drop(folder, name)
-            for wheel in begun:
-                with contextlib.suppress(WeightsMissing):
-                    self.wheels.remove(wheel.id)
+            if runtime is not None:
+                self._delete_wheels(runtime)
 
     def forgive(self, runtime_id: str) -> None:
         """Forget what is known against an installed runtime."""
         folders.forgive(self.folder_of(runtime_id))
 
-    # --- how
+    # --- steps
+
+    def _files_of(self, wheel: Wheel) -> set[Path]:
+        return self.wheels.files_of(wheel.filename)
+
+    def _delete_wheels(self, runtime: Runtime) -> None:
+        for wheel in pinned_wheels(runtime):
+            self.wheels.delete(wheel.filename)
 
     def _unpack(
         self, runtime: Runtime, wheels: Sequence[Path], target: Path, listener: Listener
     ) -> None:
         total = needed_bytes(wheels)
-        self._need(total)
+        self.files.need(total)
         temporary = self.folder / f"{_TEMPORARY}{runtime.id}-{os.getpid()}"
         try:
-            with writing(self.folder):
+            with self.files.writing():
                 files: dict[str, int] = {}
                 for wheel in wheels:
-                    tell = _behind(sum(files.values()), total, listener.tell)
-                    files |= unpack(wheel, temporary, tell, listener.control)
+                    on_progress = _shifted(sum(files.values()), total, listener.on_progress)
+                    files |= unpack(wheel, temporary, on_progress, listener.control)
                 about = Installed(
                     id=runtime.id,
                     torch=runtime.torch,
@@ -210,13 +205,13 @@ class RuntimeStore(RuntimeShelf):
                 )
                 folders.write(temporary, about)
             self._drop(target, runtime.id)
-            with writing(self.folder):
+            with self.files.writing():
                 atomic_file.rename(temporary, target)
         finally:
             shutil.rmtree(long_path(temporary), ignore_errors=True)
 
     def _drop(self, folder: Path, name: str) -> None:
-        """Delete a folder: first its name goes, so that nobody finds half of it."""
+        """Delete a folder; it is renamed first, so that half of it is never taken for a runtime."""
         if not folder.is_dir():
             return
         gone = self.folder / f"{_GONE}{folder.name}-{os.getpid()}"
@@ -225,11 +220,11 @@ class RuntimeStore(RuntimeShelf):
         except OSError as err:
             if err.errno in _HELD:
                 raise _in_use(name) from err
-            raise unwritable(self.folder, err) from err
+            raise self.files.write_error(err) from err
         shutil.rmtree(long_path(gone), ignore_errors=True)
 
     def _sweep(self, runtime: Runtime) -> None:
-        """Delete what installations left that were killed; the caller holds the runtime."""
+        """Delete what installations left behind that were killed; the caller holds the runtime."""
         for path in (
             *self.folder.glob(f"{_TEMPORARY}{runtime.id}-*"),
             *self.folder.glob(f"{_GONE}{runtime.id}-*"),
@@ -249,28 +244,10 @@ class RuntimeStore(RuntimeShelf):
             )
         return runtime
 
-    @contextlib.contextmanager
-    def _held(self, runtime: Runtime | str) -> Iterator[None]:
-        name = runtime if isinstance(runtime, str) else runtime.id
-        with contextlib.ExitStack() as stack:
-            try:
-                with writing(self.folder):
-                    stack.enter_context(self.locks.held(name))
-            except WeightsBusy as err:
-                raise RuntimeBusy(
-                    f"Upreel is at work on the NVIDIA runtime {name} already.",
-                    hint="Wait until that has finished, or stop it.",
-                    runtime=name,
-                ) from err
-            yield
 
-    def _need(self, bytes_: int) -> None:
-        need(self.folder, self.wheels.free_bytes(), bytes_)
-
-
-def _behind(done: int, total: int, tell: Tell) -> Tell:
-    """Tells of one wheel as a part of all."""
-    return lambda some, _: tell(done + some, total)
+def _shifted(done: int, total: int, on_progress: OnProgress) -> OnProgress:
+    """Progress of one wheel as a part of all."""
+    return lambda some, _: on_progress(done + some, total)
 
 
 def _not_in_build(runtime: Runtime) -> RuntimeNotInBuild:

@@ -1,4 +1,4 @@
-"""Tries an installed runtime in a process of its own: what breaks there breaks nothing here."""
+"""Trial of an installed runtime in a process of its own, so that a crash does no harm."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from engine.core.errors import RuntimeBroken
 from engine.core.serialization import from_plain
 from engine.protocol.report import RuntimeTrial
 
-_LONGEST_S = 300.0  # a scanner for viruses reads gigabytes of new libraries at the first start
-_LOOK_EVERY_S = 0.1
+_LONGEST_S = 300.0  # a virus scanner reads gigabytes of new libraries at the first start
+_CHECK_EVERY_S = 0.1
 _LAST_LINES = 3
 
 
-def tried(folder: Path, control: Control) -> RuntimeTrial:
-    """Load the torch of a runtime and compute with it, on the card too where there is one.
+def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
+    """Load the torch of a runtime and compute with it, on the GPU too where there is one.
 
     Args:
-        folder: Where it is installed.
-        control: May end it.
+        folder: Of the runtime.
+        control: Cancels the trial.
 
     Raises:
-        RuntimeBroken: It does not load or computes wrongly; says what it said.
-        Cancelled: `control` said so.
+        RuntimeBroken: It does not load or computes wrongly; with the last lines of its output.
+        Cancelled: The control was cancelled.
     """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        out, errors = Path(place) / "trial.json", Path(place) / "errors.txt"
-        with errors.open("wb") as said:
-            status = _run([*_program(), "runtime", "try", "--out", str(out)], folder, said, control)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        out, errors = Path(temporary) / "trial.json", Path(temporary) / "errors.txt"
+        with errors.open("wb") as output:
+            status = _run(
+                [*_program(), "runtime", "try", "--out", str(out)], folder, output, control
+            )
         found = _result(out)
         if found is not None and status == 0:
             return found
         text = errors.read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-    raise broken(folder, " ".join(lines) or f"the trial ended with status {status}")
+    raise _broken(folder, " ".join(lines) or f"the trial ended with status {status}")
 
 
-def broken(folder: Path, why: str) -> RuntimeBroken:
-    """It was tried and does not work."""
+def _broken(folder: Path, why: str) -> RuntimeBroken:
     return RuntimeBroken(
         f"The NVIDIA runtime in {folder.name} does not work here: {why}",
         hint="The torch that came with the program stays in use. An update of the NVIDIA driver or "
@@ -57,26 +58,26 @@ def broken(folder: Path, why: str) -> RuntimeBroken:
 
 
 def _program() -> list[str]:
-    """The command line of this very program."""
+    """The command line of this program."""
     if not getattr(sys, "frozen", False):
         return [sys.executable, "-m", "engine"]
     is_console = Path(sys.executable).stem.endswith("-cli")
     return [sys.executable] if is_console else [sys.executable, "--headless"]
 
 
-def _run(words: list[str], folder: Path, said: BinaryIO, control: Control) -> int:
+def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -> int:
     environment = os.environ | {"UPREEL_RUNTIME": folder.name}
     flags = 0
     if sys.platform == "win32":
         flags = subprocess.CREATE_NO_WINDOW
     root = None if getattr(sys, "frozen", False) else Path(__file__).parents[2]
     child = subprocess.Popen(
-        words,
+        command,
         env=environment,
         cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=said,
+        stderr=output,
         creationflags=flags,
     )
     end = time.monotonic() + _LONGEST_S
@@ -84,8 +85,8 @@ def _run(words: list[str], folder: Path, said: BinaryIO, control: Control) -> in
         while child.poll() is None:
             control.check()
             if time.monotonic() > end:
-                raise broken(folder, f"it did not load within {_LONGEST_S:.0f} s")
-            time.sleep(_LOOK_EVERY_S)
+                raise _broken(folder, f"it did not load within {_LONGEST_S:.0f} s")
+            time.sleep(_CHECK_EVERY_S)
     finally:
         if child.poll() is None:
             child.kill()

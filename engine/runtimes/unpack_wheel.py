@@ -1,4 +1,4 @@
-"""Unpacks a wheel: nothing outside its folder, without end, or that only builders need."""
+"""Unpacks wheels: never outside the folder or without bound, and only what a program needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
 from engine.core.windows_paths import LONG, why_no_name
-from engine.downloads.hashing import Tell, silent
+from engine.downloads.hashing import OnProgress, ignore_progress
 
 _PIECE_BYTES = 2**20
 _MOST_FILES = 100_000
@@ -24,7 +24,7 @@ _LONGEST_NAME = 240  # characters, of a path in the wheel
 _LEFT_OUT = re.compile(
     r"torch/(test|include|share)/|torch/bin/(?!torch_shm_manager)|.*\.(lib|pdb)$|.*\.pyc$"
 )
-# What a wheel wants to have elsewhere than beside its packages: data for other places is not ours.
+# Files of a wheel that belong elsewhere than into its packages; only libraries are unpacked.
 _DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
 
 
@@ -38,24 +38,27 @@ def needed_bytes(wheels: Iterable[Path]) -> int:
 
 
 def unpack(
-    wheel: Path, folder: Path, tell: Tell = silent, control: Control | None = None
+    wheel: Path,
+    folder: Path,
+    on_progress: OnProgress = ignore_progress,
+    control: Control | None = None,
 ) -> dict[str, int]:
     """Unpack what a program needs of a wheel.
 
     Args:
         wheel: The file; its SHA-256 was compared before.
-        folder: Where to; files that are there already are an error.
-        tell: Hears bytes written and bytes in all.
-        control: May stop it.
+        folder: Destination; existing files are an error.
+        on_progress: Called with bytes written and bytes in total.
+        control: Cancels it.
 
     Returns:
         Bytes of every file by its path in the folder, with "/".
 
     Raises:
-        UnsafeArchive: It is damaged, or would write where it must not; found before the first byte
-            where possible.
+        UnsafeArchive: It is damaged, or would write outside the folder; found before the first
+            byte is written where possible.
         OSError: The folder cannot be written.
-        Cancelled: `control` said so.
+        Cancelled: The control was cancelled.
     """
     control = control or Control()
     members = _examined(wheel)
@@ -70,12 +73,12 @@ def unpack(
                     control.check()
                     file.write(piece)
                     done += len(piece)
-                    tell(done, total)
+                    on_progress(done, total)
     return {name: info.file_size for name, info in members}
 
 
 def long_path(folder: Path) -> Path:
-    """A folder in Windows' own long form, so that nothing in it is too deep; elsewhere as it is."""
+    """A folder in the form that Windows allows long paths for; unchanged on other systems."""
     text = str(folder.absolute())
     if sys.platform != "win32" or text.startswith(LONG):
         return folder
@@ -118,12 +121,12 @@ def _why_not(info: zipfile.ZipInfo) -> str:
 
 
 def _is_name(part: str) -> bool:
-    """Whether a part of a path is a name on every system; whatever leads elsewhere is none."""
+    """Whether a component of a path is a file name on every system."""
     return part not in ("", ".", "..") and not why_no_name(part)
 
 
 def place_of(name: str) -> str:
-    """Where a member of a wheel goes, in the folder of the runtime; "" for what is not wanted."""
+    """Path of a wheel's member in the folder of the runtime; "" for members that are left out."""
     data = _DATA.fullmatch(name)
     if data is not None:
         name = data["kept"] or ""
@@ -131,7 +134,7 @@ def place_of(name: str) -> str:
 
 
 def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Iterator[bytes]:
-    """What is in a member, never more than it says; its checksum is compared at the end."""
+    """Content of a member, never more than its stated size; the checksum is compared at the end."""
     try:
         with archive.open(info) as member:
             while piece := member.read(_PIECE_BYTES):

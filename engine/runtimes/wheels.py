@@ -1,129 +1,89 @@
-"""The wheels of NVIDIA runtimes on their way: the downloader of model files does the work."""
+"""Wheels of NVIDIA runtimes: where they are published, the folders they come to, finding them."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core.errors import (
-    DiskFull,
-    EngineError,
-    OutputUnwritable,
-    WeightsMissing,
-)
+from engine.core.errors import DiskFull, EngineError, OutputUnwritable, RuntimeBusy, WeightsMissing
 from engine.core.units import bytes_text
-from engine.downloads import os_errors
-from engine.model_files.catalogue import Catalogue, PublishedFile
-from engine.model_files.store import Store
-from engine.protocol.model_file_state import PublishedState
+from engine.downloads.folder import DownloadFolder
+from engine.downloads.transfer import RemoteFile
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel
 
-_RESERVE_BYTES = 256 * 10**6  # left free on the disk
+
+class RuntimeFolder(DownloadFolder):
+    """The folder of installed runtimes, or that of wheels until they are unpacked."""
+
+    reserve_bytes = 256 * 10**6
+
+    def wheel_bytes(self, runtime: Runtime) -> int:
+        """Bytes that are here of a runtime's wheels; quarantined ones do not count."""
+        return sum(self._bytes_of(wheel) for wheel in pinned_wheels(runtime))
+
+    def _bytes_of(self, wheel: Wheel) -> int:
+        target, part = self.target(wheel.filename), self.part(wheel.filename)
+        if target.is_file() and target.stat().st_size == wheel.bytes:
+            return wheel.bytes
+        return part.stat().st_size if part.is_file() else 0
+
+    def busy(self, name: str) -> EngineError:
+        """Another thread or process is working on a runtime."""
+        return RuntimeBusy(
+            f"Upreel is at work on the NVIDIA runtime {name} already.",
+            hint="Wait until that has finished, or stop it.",
+            runtime=name,
+        )
+
+    def too_small(self, free: int, needed: int) -> DiskFull:
+        """The disk has too little space for a runtime."""
+        return DiskFull(
+            f"The disk of {self.folder} has {bytes_text(free)} free, "
+            f"but the NVIDIA runtime needs {bytes_text(needed)}.",
+            hint="Free some space, or put Upreel's data elsewhere with UPREEL_DATA.",
+            path=self.folder,
+            free=free,
+            needed=needed,
+        )
+
+    def unwritable(self, why: str) -> OutputUnwritable:
+        """The folder cannot be written."""
+        return OutputUnwritable(
+            f"The folder of the NVIDIA runtimes, {self.folder}, cannot be written: {why}.",
+            hint="Another program may hold a file; or name another folder with UPREEL_DATA.",
+            path=self.folder,
+        )
 
 
-class WheelStore(Store):
-    """The wheels of all runtimes as published files: our downloader does the rest."""
+def pinned_wheels(runtime: Runtime) -> tuple[Wheel, ...]:
+    """The wheels of a runtime; none while one of them is not pinned."""
+    return runtime.wheels if runtime.is_pinned else ()
 
-    def __init__(self, folder: Path, runtimes: RuntimeCatalogue) -> None:
-        files = {
-            wheel.filename: _published(wheel, runtime, runtimes.licence)
-            for runtime in runtimes
-            for wheel in runtime.wheels
-            if wheel.is_pinned
-        }
-        template = runtimes.index.rstrip("/").replace("{", "{{").replace("}", "}}") + "/{filename}"
-        hosts = {"index": template, "elsewhere": "{filename}"}
-        super().__init__(folder, files=Catalogue(hosts=hosts, files=tuple(files.values())))
 
-    def of(self, runtime: Runtime) -> list[PublishedState]:
-        """Where the wheels of a runtime stand; [] for one that is not pinned."""
-        wheels = runtime.wheels if runtime.is_pinned else ()
-        return [self.standing_of(wheel.filename) for wheel in wheels]
-
-    def loaded_bytes(self, runtime: Runtime) -> int:
-        """What is there of the wheels of a runtime; damaged ones do not count."""
-        return sum(w.done_bytes for w in self.of(runtime) if w.state == "partial" or w.is_here)
-
-    def need(self, bytes_: int) -> None:
-        """Refuse what the disk cannot take.
-
-        Raises:
-            DiskFull: Less than that, and a little more, is free.
-        """
-        need(self.folder, self.free_bytes(), bytes_)
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """As any store, with our own words."""
-        with writing(self.folder):
-            yield
+def remote_wheel(wheel: Wheel, known: RuntimeCatalogue) -> RemoteFile:
+    """A wheel where it is published: its place is an address, or follows that of the index."""
+    place = wheel.place or wheel.filename
+    url = place if "://" in place else f"{known.index.rstrip('/')}/{place}"
+    return RemoteFile(
+        id=wheel.filename,
+        name=wheel.filename,
+        urls=(url,),
+        sha256=wheel.sha256,
+        bytes=wheel.bytes,
+    )
 
 
 def wheels_in(paths: Sequence[Path]) -> list[Path]:
-    """Files as they are named, of folders the wheels in them.
+    """Files as they are named, and of folders the wheels in them.
 
     Raises:
         WeightsMissing: There is no such file, or no wheel in a folder.
     """
     found: list[Path] = []
     for path in paths:
-        mine = sorted(path.glob("*.whl")) if path.is_dir() else [path]
-        if not mine or not mine[0].is_file():
+        wheels = sorted(path.glob("*.whl")) if path.is_dir() else [path]
+        if not wheels or not wheels[0].is_file():
             what = f"no wheel in {path}" if path.is_dir() else f"no file {path}"
             raise WeightsMissing(f"There is {what}.", hint="Choose another one.", path=path)
-        found += mine
+        found += wheels
     return found
-
-
-def need(folder: Path, free: int, bytes_: int) -> None:
-    """Refuse what a disk cannot take, before anything is written.
-
-    Raises:
-        DiskFull: Less than that, and a little more, is free.
-    """
-    if free < bytes_ + _RESERVE_BYTES:
-        raise DiskFull(
-            f"The disk of {folder} has {bytes_text(free)} free, "
-            f"but the NVIDIA runtime needs {bytes_text(bytes_)}.",
-            hint="Free some space, or put Upreel's data elsewhere with UPREEL_DATA.",
-            path=folder,
-            free=free,
-            needed=bytes_,
-        )
-
-
-def writing(folder: Path) -> AbstractContextManager[None]:
-    """Where our folder is written to: what the system refuses becomes an error for people."""
-    return os_errors.writing(folder, unwritable)
-
-
-def unwritable(folder: Path, error: OSError) -> EngineError:
-    """What the system said, for people."""
-    otherwise = OutputUnwritable(
-        f"The folder of the NVIDIA runtimes, {folder}, cannot be written: "
-        f"{error.strerror or error}.",
-        hint="Another program may hold a file; or name another folder with UPREEL_DATA.",
-        path=folder,
-    )
-    return os_errors.refusal(folder, error, otherwise)
-
-
-def _published(wheel: Wheel, runtime: Runtime, licence: str) -> PublishedFile:
-    place = wheel.place or wheel.filename
-    return PublishedFile(
-        id=wheel.filename,
-        title=runtime.title,
-        kind="wheel",
-        models=(),
-        precision="",
-        repository="runtime",
-        filename=wheel.filename,
-        sha256=wheel.sha256,
-        licence=licence,
-        host="elsewhere" if "://" in place else "index",
-        revision=runtime.id,
-        bytes=wheel.bytes,
-        place=place,
-    )

@@ -1,1 +1,1 @@
-"""An update of the program: its signed description, and what is said about it. No network."""
+"""Updates of the program: the signed description, the setup, and starting it."""

@@ -1,4 +1,4 @@
-"""What this copy of the program is: where its updates are published, and how it was installed."""
+"""Facts of this build: where its updates are published, and how it was installed."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where updates are published, and whose signatures count."""
+class UpdateSource:
+    """Where updates are published, and the keys that sign them."""
 
-    address: str = ""  # of update.json; its signature and the setup lie beside it
+    address: str = ""  # of update.json; its signature and the setup are in the same folder
     keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
 
     @property
     def is_here(self) -> bool:
-        """Whether this build can look for updates at all."""
+        """True where this build can look for updates."""
         return bool(self.address and self.keys)
 
 
-def source() -> Source:
-    """Where this build finds updates; empty in the sources, filled in by a release.
+def source() -> UpdateSource:
+    """Source of updates of this build; empty in a checkout, filled in by a release.
 
-    `UPREEL_UPDATES` names another address; the keys stay those of the build.
+    `UPREEL_UPDATES` sets another address; the keys stay those of the build.
 
     Raises:
         UpdateNotInBuild: The program's own file is damaged, or the address is not encrypted.
     """
     found = read(resource("update.toml"))
-    found = Source(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
+    found = UpdateSource(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
     if found.address and not is_safe(found.address):
         raise UpdateNotInBuild(
             "The address of the updates is no https:// address.",
@@ -50,14 +50,14 @@ def source() -> Source:
     return found
 
 
-def read(path: Path) -> Source:
-    """What such a file says.
+def read(path: Path) -> UpdateSource:
+    """Content of such a file.
 
     Raises:
         UpdateNotInBuild: It is damaged.
     """
     try:
-        found = from_plain(Source, tomllib.loads(path.read_text(encoding="utf-8")))
+        found = from_plain(UpdateSource, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise _damaged(path) from err
     if not all(_KEY.fullmatch(key) for key in found.keys):
@@ -76,7 +76,7 @@ def is_safe(address: str) -> bool:
 
 
 def installed_as() -> Install:
-    """How this copy came here: by the setup, as an unpacked folder, or as sources."""
+    """How this copy was installed: by the setup, as an unpacked folder, or as sources."""
     if not getattr(sys, "frozen", False):
         return "sources"
     folder = Path(sys.executable).parent

@@ -1,90 +1,114 @@
-"""The setup of a newer version on its way: the downloader of model files does the work."""
+"""What comes from the server of updates: the signed description, and the setup's folder."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
+from urllib.parse import urljoin
 
+from engine.core.control import Control
 from engine.core.errors import DiskFull, EngineError, OutputUnwritable
 from engine.core.units import bytes_text
-from engine.downloads import os_errors
-from engine.model_files.catalogue import Catalogue, PublishedFile
-from engine.model_files.store import Store
-from engine.protocol.model_file_state import PublishedState
-from engine.updates.build import Source
+from engine.core.update_errors import UpdateBusy, UpdateUnreachable
+from engine.downloads import http_client
+from engine.downloads.folder import DownloadFolder
+from engine.downloads.transfer import RemoteFile, host
+from engine.updates import manifest
+from engine.updates.build import UpdateSource
 from engine.updates.manifest import Manifest
 
-_RESERVE_BYTES = 700 * 10**6  # what the setup unpacks, and a little more
+_TIMEOUT_S = 10.0
+_LOGIN = "Perhaps this network wants a login: open a web page, then try again."
+_CHECK = "Check the connection, then try again."
 
 
-class SetupStore(Store):
-    """The setup as a published file: our downloader does the rest."""
+class SetupFolder(DownloadFolder):
+    """The folder of the description and the setup of a newer version."""
 
-    def __init__(self, folder: Path, source: Source, found: Manifest) -> None:
-        base = source.address.partition("?")[0].rpartition("/")[0]
-        template = base.replace("{", "{{").replace("}", "}}") + "/{filename}"
-        published = PublishedFile(
-            id=found.setup.name,
-            title=f"Upreel {found.version}",
-            kind="setup",
-            models=(),
-            precision="",
-            repository="updates",
-            filename=found.setup.name,
-            sha256=found.setup.sha256,
-            licence="",
-            host="updates",
-            revision=found.version,
-            bytes=found.setup.bytes,
-        )
-        files = Catalogue(hosts={"updates": template}, files=(published,))
-        super().__init__(folder, files=files)
+    reserve_bytes = 700 * 10**6  # what the setup unpacks, and a little more
 
-    def standing_of(self, file_id: str) -> PublishedState:
-        """As any store, but a setup in somebody else's folder is none of ours."""
-        state = super().standing_of(file_id)
-        return (
-            dataclasses.replace(state, state="missing", path=None, done_bytes=0)
-            if state.borrowed
-            else state
+    def done_bytes(self, setup: RemoteFile) -> int:
+        """Bytes of the setup that are here."""
+        if self.is_complete(setup):
+            return setup.bytes
+        part = self.part(setup.name)
+        return part.stat().st_size if part.is_file() else 0
+
+    def is_complete(self, setup: RemoteFile) -> bool:
+        """True where the setup has its name and size; its content is not read."""
+        path = self.target(setup.name)
+        return path.is_file() and path.stat().st_size == setup.bytes
+
+    def busy(self, name: str) -> EngineError:
+        """Another thread or process is downloading the setup."""
+        return UpdateBusy(
+            "Upreel is at work on the update already.",
+            hint="Wait until that has finished, or stop it.",
         )
 
-    def need(self, bytes_: int) -> None:
-        """Refuse what the disk cannot take.
+    def too_small(self, free: int, needed: int) -> DiskFull:
+        """The disk has too little space for the setup and what it unpacks."""
+        return DiskFull(
+            f"The disk of {self.folder} has {bytes_text(free)} free, "
+            f"but {bytes_text(needed + self.reserve_bytes)} are needed for the update.",
+            hint="Free some space, then try again.",
+            path=self.folder,
+            free=free,
+            needed=needed + self.reserve_bytes,
+        )
 
-        Raises:
-            DiskFull: Less than that, and room for what the setup unpacks, is free.
-        """
-        free = self.free_bytes()
-        if free < bytes_ + _RESERVE_BYTES:
-            raise DiskFull(
-                f"The disk of {self.folder} has {bytes_text(free)} free, "
-                f"but {bytes_text(bytes_ + _RESERVE_BYTES)} are needed for the update.",
-                hint="Free some space, then try again.",
-                path=self.folder,
-                free=free,
-                needed=bytes_ + _RESERVE_BYTES,
-            )
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """As any store, with our own words."""
-        with writing(self.folder):
-            yield
+    def unwritable(self, why: str) -> OutputUnwritable:
+        """The folder of the updates cannot be written."""
+        return OutputUnwritable(
+            f"The folder of the updates, {self.folder}, cannot be written: {why}.",
+            hint="Another program may hold the file; or name another folder with UPREEL_CACHE.",
+            path=self.folder,
+        )
 
 
-def writing(folder: Path) -> AbstractContextManager[None]:
-    """Where our folder is written to: what the system refuses becomes an error for people."""
-    return os_errors.writing(folder, _unwritable)
-
-
-def _unwritable(folder: Path, error: OSError) -> EngineError:
-    otherwise = OutputUnwritable(
-        f"The folder of the updates, {folder}, cannot be written: {error.strerror or error}.",
-        hint="Another program may hold the file; or name another folder with UPREEL_CACHE.",
-        path=folder,
+def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
+    """The setup of a version; it is published next to the description."""
+    base = source.address.partition("?")[0].rpartition("/")[0]
+    return RemoteFile(
+        id=found.setup.name,
+        name=found.setup.name,
+        urls=(f"{base}/{found.setup.name}",),
+        sha256=found.setup.sha256,
+        bytes=found.setup.bytes,
     )
-    return os_errors.refusal(folder, error, otherwise)
+
+
+def description(address: str, control: Control) -> tuple[bytes, bytes]:
+    """The description and its signatures as they came, not verified.
+
+    Raises:
+        UpdateUnreachable: The server does not answer, or with something else.
+        Cancelled: The control was cancelled.
+    """
+    content = _small_file(address, control)
+    return content, _small_file(urljoin(address, manifest.SIGNATURE), control)
+
+
+def _small_file(address: str, control: Control) -> bytes:
+    control.check()
+    found = bytearray()
+    try:
+        with http_client.get(address, timeout_s=_TIMEOUT_S, control=control) as reply:
+            if reply.status != 200:
+                raise _unreachable(address, f"it says {reply.status}")
+            if reply.is_web_page:
+                raise _unreachable(address, "it gave a web page instead", _LOGIN)
+            while piece := reply.read():
+                found += piece
+                if len(found) > manifest.MOST_BYTES:
+                    raise _unreachable(address, "it gave far more than a description has")
+    except http_client.HttpError as err:
+        raise _unreachable(address, str(err)) from err
+    return bytes(found)
+
+
+def _unreachable(address: str, why: str, hint: str = _CHECK) -> UpdateUnreachable:
+    return UpdateUnreachable(
+        f"{host(address)} does not tell which version is the newest: {why}.",
+        hint=hint,
+        host=host(address),
+        why=why,
+    )

@@ -1,4 +1,4 @@
-"""Starts the setup of a newer version: the last thing that a program does."""
+"""Starts the setup of a newer version, before the program ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.updates.store import UpdateStore
 
 logger = logging.getLogger(__name__)
 
-_SWITCH = "/UPDATE"  # asks nothing, waits for us to end, starts the new version
+_SWITCH = "/UPDATE"  # no questions; waits for this process to end, then starts the new version
 _INSTEAD: dict[Install, str] = {
     "portable": "Get the new archive where you got this one, and unpack it in the place of the old "
     "folder.",
@@ -27,10 +27,10 @@ _INSTEAD: dict[Install, str] = {
 
 
 def check_installable() -> None:
-    """Refuse what no setup can update.
+    """Refuse copies of the program that a setup cannot update.
 
     Raises:
-        UpdateNotInstallable: This copy was not installed by a setup; the hint says what to do.
+        UpdateNotInstallable: This copy was not installed by a setup; the hint has the alternative.
     """
     how = installed_as()
     if how != "setup":
@@ -42,16 +42,16 @@ def check_installable() -> None:
 
 
 def start_update(store: UpdateStore | None = None) -> Path:
-    """Start the setup that was loaded; this process then has to end, for the setup waits for that.
+    """Start the downloaded setup; this process has to end then, as the setup waits for that.
 
-    It is read once more right before, and started only if it is the published one to the last byte.
+    Its SHA-256 is computed again right before.
 
     Returns:
         The setup.
 
     Raises:
-        UpdateNotInstallable: No setup can update this copy, or it does not start.
-        UpdateMissing, UpdateDamaged: It is not here, or was changed.
+        UpdateNotInstallable: A setup cannot update this copy, or it does not start.
+        UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
     """
     check_installable()
     path = (store or UpdateStore()).ready()
@@ -68,12 +68,14 @@ def start_update(store: UpdateStore | None = None) -> Path:
 
 
 def _start(path: Path) -> None:
-    """Start it for itself: it outlives us, and holds neither our folder nor our console."""
+    """Start it detached: it outlives this process and uses neither its folder nor its console."""
     environment = os.environ | {"PYINSTALLER_RESET_ENVIRONMENT": "1"}  # it may start a new Upreel
     flags = NO_CONSOLE
     if sys.platform == "win32":
-        flags |= subprocess.CREATE_NEW_PROCESS_GROUP  # Ctrl-C in our console is not for it
-        ctypes.windll.kernel32.SetDllDirectoryW(None)  # else it would look for libraries in ours
+        flags |= subprocess.CREATE_NEW_PROCESS_GROUP  # it ignores Ctrl-C in our console
+        ctypes.windll.kernel32.SetDllDirectoryW(
+            None
+        )  # else it would load libraries from our folder
     subprocess.Popen(
         [windows_paths.shown(path), _SWITCH],
         creationflags=flags,

@@ -4,8 +4,8 @@
      "notes": {"en": "...", "zh_CN": "..."},
      "setup": {"name": "upreel-0.2.0-setup.exe", "bytes": 180000000, "sha256": "..."}}
 
-Nothing is read of bytes whose signature is not right. A later program may add fields; one that
-changes what these mean counts `format` up, and older programs then say that they cannot read it.
+Bytes without a valid signature are not parsed. A later version may add fields; one that changes
+their meaning increments `format`, and older programs then refuse it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from engine.core.update_errors import UpdateTooNew, UpdateUntrusted
 PRODUCT, FORMAT = "upreel", 1
 NAME, SIGNATURE = "update.json", "update.json.sig"
 MOST_BYTES = 2**18
-"""Of a description or its signature; more is none."""
-_LARGEST_SETUP = 2**31 - 1  # bytes; what a setup can be
+"""Largest size of a description or its signatures."""
+_LARGEST_SETUP = 2**31 - 1  # bytes; limit of NSIS
 _MOST_SIGNATURES = 8
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,3}")
 _SETUP = re.compile(r"upreel-[0-9A-Za-z._-]{1,100}\.exe")
@@ -52,17 +52,17 @@ class Manifest:
 
 
 def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
-    """A description, once its signature is right.
+    """Parse a description whose signature is valid.
 
     Args:
         content: The bytes as they came.
-        signatures: The text beside it: a signature in Base64 on each line, one by a known key is
-            enough, so that keys can be changed.
+        signatures: A signature in Base64 on each line; one by a known key is enough, so that keys
+            can be changed.
         keys: Public keys, 64 hexadecimal digits each.
 
     Raises:
-        UpdateUntrusted: Nobody we trust has signed these bytes, or they describe something else.
-        UpdateTooNew: A newer program is needed to read them.
+        UpdateUntrusted: No known key has signed these bytes, or they describe something else.
+        UpdateTooNew: Only a newer program can read them.
     """
     if not is_signed(content, signatures, keys):
         raise UpdateUntrusted(
@@ -74,7 +74,7 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
 
 
 def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
-    """Whether one of the signatures is that of a known key."""
+    """Whether one of the signatures is valid for a known key."""
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 
@@ -93,11 +93,11 @@ def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
 
 
 def parse(content: bytes) -> Manifest:
-    """What signed bytes say.
+    """Parse signed bytes.
 
     Raises:
-        UpdateUntrusted: They are no description of an Upreel; whoever signed them made a mistake.
-        UpdateTooNew: A newer program is needed to read them.
+        UpdateUntrusted: They are no description of an Upreel, although they are signed.
+        UpdateTooNew: Only a newer program can read them.
     """
     try:
         found = json.loads(content)
@@ -118,12 +118,12 @@ def parse(content: bytes) -> Manifest:
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a version comes after another: 0.10 after 0.9, and 0.2.0 is 0.2."""
+    """Whether a version is later than another: 0.10 after 0.9, and 0.2.0 equals 0.2."""
     return _numbers(version) > _numbers(than)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Raises ValueError for what is no version."""
+    """Four numbers; raises ValueError for what is no version."""
     if not _VERSION.fullmatch(version):
         raise ValueError(f"{version!r} is no version")
     found = [int(part) for part in version.split(".")]
@@ -131,7 +131,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _wrong(manifest: Manifest) -> str:
-    """What is impossible in a description; "" for nothing."""
+    """The first impossible value of a description; "" for none."""
     setup = manifest.setup
     checks: list[tuple[Any, str]] = [
         (_VERSION.fullmatch(manifest.version), "version"),

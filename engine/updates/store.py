@@ -1,7 +1,7 @@
-"""The newer version of the program on this machine: its description, and its setup as it comes.
+"""The newer version of the program on this machine: its description and its setup.
 
-updates/update.json       the last description that was signed by us
-updates/update.json.sig   its signatures; both are checked whenever they are read
+updates/update.json       the last description with a valid signature
+updates/update.json.sig   its signatures; both are verified whenever they are read
 updates/upreel-...exe     the setup, under its name only when its SHA-256 was right
 """
 
@@ -15,28 +15,22 @@ from pathlib import Path
 from engine import __version__
 from engine.core import atomic_file, windows_paths
 from engine.core.control import Control
-from engine.core.errors import (
-    DownloadFailed,
-    HashMismatch,
-    WeightsBusy,
-    WeightsError,
-)
+from engine.core.errors import DownloadFailed, HashMismatch, WeightsError
 from engine.core.paths import cache_folder
 from engine.core.update_errors import (
-    UpdateBusy,
     UpdateDamaged,
     UpdateError,
     UpdateMissing,
     UpdateNotInBuild,
     UpdateUnreachable,
 )
+from engine.downloads.download import ensure
 from engine.downloads.hashing import sha256_of
 from engine.downloads.transfer import Listener
-from engine.model_files.download import download
 from engine.protocol.update_messages import UpdateState
-from engine.updates import build, fetch_manifest, manifest
-from engine.updates.build import Source
-from engine.updates.download import SetupStore, writing
+from engine.updates import build, manifest
+from engine.updates.build import UpdateSource
+from engine.updates.download import SetupFolder, description, remote_setup
 from engine.updates.manifest import Manifest
 
 logger = logging.getLogger(__name__)
@@ -45,7 +39,7 @@ _AGAIN = "Check the connection, then try again: it goes on where it ended."
 
 
 class UpdateStore:
-    """Each of its verbs does one thing in the calling thread.
+    """Finds, downloads and verifies updates; every method works in the calling thread.
 
     Args:
         version: Of the program that is to be updated.
@@ -53,10 +47,11 @@ class UpdateStore:
 
     def __init__(self, version: str = __version__) -> None:
         self._version = version
-        self.folder = windows_paths.openable(cache_folder() / "updates").absolute()
+        self._files = SetupFolder(windows_paths.openable(cache_folder() / "updates"))
+        self.folder = self._files.folder
 
     def state(self) -> UpdateState:
-        """What is known without asking anybody."""
+        """What is known without a request."""
         state = UpdateState(version=self._version, installed_as=build.installed_as())
         try:
             source = build.source()
@@ -66,7 +61,7 @@ class UpdateStore:
         found = self._kept(source) if source.is_here else None
         if found is None:
             return dataclasses.replace(state, is_in_build=source.is_here)
-        file = SetupStore(self.folder, source, found).standing_of(found.setup.name)
+        setup = remote_setup(found, source)
         return dataclasses.replace(
             state,
             is_in_build=True,
@@ -75,65 +70,61 @@ class UpdateStore:
             notes=found.notes,
             setup=found.setup.name,
             bytes=found.setup.bytes,
-            done_bytes=file.done_bytes if file.state in ("partial", "here", "unverified") else 0,
-            is_ready=file.state == "here",
+            done_bytes=self._files.done_bytes(setup),
+            is_ready=self._files.is_complete(setup),
         )
 
     def check(self, control: Control) -> None:
-        """Ask which version is the newest; what is older than the newest one is deleted here.
+        """Look up the newest version; files of older ones are deleted.
 
         Raises:
-            UpdateNotInBuild: This build does not know where to ask.
-            UpdateUnreachable: Nobody answers there, or with something else.
+            UpdateNotInBuild: This build does not know where updates are published.
+            UpdateUnreachable: The server does not answer, or with something else.
             UpdateUntrusted, UpdateTooNew: What came is no description of an update.
-            DiskFull, OutputUnwritable: Our folder cannot take it.
-            Cancelled: `control` said so.
+            DiskFull, OutputUnwritable: The folder cannot take it.
+            Cancelled: The control was cancelled.
         """
         source = _here()
-        content, signatures = fetch_manifest.description(source.address, control)
+        content, signatures = description(source.address, control)
         found = manifest.read(content, signatures.decode("ascii", "replace"), source.keys)
         is_newer = manifest.is_newer(found.version, self._version)
-        with writing(self.folder):
+        with self._files.writing():
             if is_newer:
                 atomic_file.write_bytes(self.folder / manifest.NAME, content)
                 atomic_file.write_bytes(self.folder / manifest.SIGNATURE, signatures)
             self._sweep(found.setup.name if is_newer else "")
 
     def download(self, listener: Listener) -> None:
-        """Load the setup of the version that `check` found, or go on where that ended.
+        """Download the setup of the version that `check` found; continues where it ended.
 
         Raises:
             UpdateMissing: No newer version is known.
-            UpdateBusy: Somebody is at it.
-            UpdateUnreachable: Nobody gives it.
+            UpdateBusy: Another thread or process is downloading it.
+            UpdateUnreachable: The server does not deliver it.
             UpdateDamaged: What came is not the setup that was published; it was deleted.
             DiskFull, OutputUnwritable, Cancelled: As a download.
         """
         source = _here()
         found = self._known(source)
-        store = SetupStore(self.folder, source, found)
-        name = found.setup.name
+        setup = remote_setup(found, source)
         try:
-            file = store.standing_of(name)
-            store.need(found.setup.bytes - (file.done_bytes if file.state == "partial" else 0))
-            download(store.catalogue.file(name), store, listener)
+            self._files.need(setup.bytes - self._files.done_bytes(setup))
+            ensure(setup, self._files, listener)
         except DownloadFailed as err:
             raise UpdateUnreachable(err.message, hint=_AGAIN, **err.params) from err
         except HashMismatch as err:
-            self._sweep(name)
+            self._sweep(setup.name)
             raise _damaged(found) from err
-        except WeightsBusy as err:
-            raise _busy() from err
         except WeightsError as err:
             raise UpdateError(err.message, hint=err.hint, **err.params) from err
 
     def ready(self, listener: Listener | None = None) -> Path:
-        """The setup, read again from its first byte to its last: it may be started now.
+        """The setup to be started now; its SHA-256 is computed again.
 
         Raises:
-            UpdateMissing: It was not loaded.
+            UpdateMissing: It was not downloaded.
             UpdateDamaged: It is not what was published any more; it was deleted.
-            Cancelled: The listener's control said so.
+            Cancelled: The listener's control was cancelled.
         """
         listener = listener or Listener()
         source = _here()
@@ -148,7 +139,7 @@ class UpdateStore:
         try:
             is_right = (
                 path.stat().st_size == found.setup.bytes
-                and sha256_of(path, listener.tell, listener.control) == found.setup.sha256
+                and sha256_of(path, listener.on_progress, listener.control) == found.setup.sha256
             )
         except (OSError, WeightsError) as err:
             raise UpdateError(f"{path.name} cannot be read.", hint=str(err), path=path) from err
@@ -159,7 +150,7 @@ class UpdateStore:
         return path
 
     def tidy(self) -> None:
-        """Delete what was loaded of a version that is installed by now; asks nobody."""
+        """Delete what was downloaded of a version that is installed by now; sends no request."""
         if not any(self.folder.glob("up*")):
             return
         with contextlib.suppress(UpdateNotInBuild, OSError):
@@ -167,7 +158,7 @@ class UpdateStore:
             if source.is_here and self._kept(source) is None:
                 self._sweep("")
 
-    def _known(self, source: Source) -> Manifest:
+    def _known(self, source: UpdateSource) -> Manifest:
         found = self._kept(source)
         if found is None:
             raise UpdateMissing(
@@ -177,8 +168,8 @@ class UpdateStore:
             )
         return found
 
-    def _kept(self, source: Source) -> Manifest | None:
-        """The newer version that was found some time ago; its signature is checked anew."""
+    def _kept(self, source: UpdateSource) -> Manifest | None:
+        """The newer version that an earlier `check` found; its signature is verified again."""
         try:
             content = (self.folder / manifest.NAME).read_bytes()
             signatures = (self.folder / manifest.SIGNATURE).read_text("ascii", "replace")
@@ -191,18 +182,18 @@ class UpdateStore:
         return found if manifest.is_newer(found.version, self._version) else None
 
     def _sweep(self, current: str) -> None:
-        """Delete setups but the current one; without one everything."""
+        """Delete all setups except the current one; without one delete everything."""
         kept = {current, f"{current}.part"} if current else set[str]()
         if not current:
             for name in (manifest.NAME, manifest.SIGNATURE):
                 (self.folder / name).unlink(missing_ok=True)
         for path in self.folder.glob("upreel-*"):
             if path.name not in kept:
-                with contextlib.suppress(OSError):  # it runs, or a scanner looks at it
+                with contextlib.suppress(OSError):  # it runs, or a virus scanner reads it
                     path.unlink()
 
 
-def _here() -> Source:
+def _here() -> UpdateSource:
     source = build.source()
     if not source.is_here:
         raise UpdateNotInBuild(
@@ -217,11 +208,4 @@ def _damaged(found: Manifest) -> UpdateDamaged:
         f"The setup of Upreel {found.version} is not the one that was published.",
         hint="It was deleted and not started. Download it again.",
         version=found.version,
-    )
-
-
-def _busy() -> UpdateBusy:
-    return UpdateBusy(
-        "Upreel is at work on the update already.",
-        hint="Wait until that has finished, or stop it.",
     )

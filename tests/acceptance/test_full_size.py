@@ -38,7 +38,7 @@ PROGRAM = """
 import json, re, sys, time, torch
 from pathlib import Path
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
-from engine.ops.linear.quantized_linear import TwinLinear
+from engine.ops.linear.quantized_linear import QuantizedLinear
 def peak():  # getrusage would begin with what the parent had
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 path, options, dtype, latent = json.loads(sys.argv[1])
@@ -48,7 +48,7 @@ dit = load_dit(Path(path), dtype=dtype, options=LoadOptions(**options))
 found = {"load_s": time.perf_counter() - start, "load_bytes": peak() - before}
 found["layers"] = dit.config.layers
 found["parameters"] = sum(
-    one.in_features * one.out_features if isinstance(one, TwinLinear) and name == "weight"
+    one.in_features * one.out_features if isinstance(one, QuantizedLinear) and name == "weight"
     else value.numel()
     for one in dit.modules() for name, value in one.named_parameters(recurse=False)
 )

@@ -17,12 +17,12 @@ from engine.api import Engine
 from engine.core import paths
 from engine.jobs import runtime_service
 from engine.runtimes import installation as folders
-from engine.runtimes.advice import Machine
+from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 
-MACHINE = Machine(card="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
+MACHINE = DetectedGpu(name="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
 PATIENCE_MS = 30_000
 
 
@@ -56,7 +56,7 @@ def program(
     (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
-    monkeypatch.setattr(runtime_service, "this_machine", lambda: MACHINE)
+    monkeypatch.setattr(runtime_service, "detected_gpu", lambda: MACHINE)
     catalogue.cache_clear()
     ui_state = UiState(tmp_path / "window.ini")
     ui_state.language = "en"

@@ -40,7 +40,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
         made.files = {f"/some/body/main/{p.name}": p.read_bytes() for p in kinds.values()}
         made.faults = [Fault(cut_after=100), Fault(cut_after=1000)]
         hosts = {"loopback": made.url + "/{repository}/{revision}/{filename}"}
-        known = catalogue.Catalogue(hosts=hosts, files=told)
+        known = catalogue.ModelCatalogue(hosts=hosts, files=told)
         monkeypatch.setattr(catalogue, "catalogue", lambda: known)
         yield made
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.ops.kernels.group_norm import Grid
+from engine.ops.kernels.group_norm import GroupNormGrid
 
 INT_MAX = 2**31 - 1
 Part = tuple[float, np.float32, np.float32]  # count, mean, m2
 
 
-def walk(grid: Grid, block: int, row: int) -> Iterator[tuple[int, int]]:
-    """(y, x) of each pixel of a row of threads, as `Walk` of the source steps."""
+def walk(grid: GroupNormGrid, block: int, row: int) -> Iterator[tuple[int, int]]:
+    """(y, x) of each pixel of a row of threads, as `PixelSteps` of the source steps."""
     first = block * grid.per_block
     end = min(first + grid.per_block, grid.pixels)
     pixel = first + row
@@ -29,7 +29,7 @@ def walk(grid: Grid, block: int, row: int) -> Iterator[tuple[int, int]]:
             x, y = x - grid.width, y + 1
 
 
-def addresses(grid: Grid, strides: tuple[int, int, int]) -> Iterator[int]:
+def addresses(grid: GroupNormGrid, strides: tuple[int, int, int]) -> Iterator[int]:
     """Offset of every number that the threads of a whole grid touch, in elements."""
     for frame in range(grid.frames):
         for block in range(grid.blocks):
@@ -41,7 +41,7 @@ def addresses(grid: Grid, strides: tuple[int, int, int]) -> Iterator[int]:
                         yield from range(start, start + grid.vector)
 
 
-def moments(frame: NDArray[np.float32], grid: Grid, block: int) -> list[Part]:
+def moments(frame: NDArray[np.float32], grid: GroupNormGrid, block: int) -> list[Part]:
     """Mean and m2 of each group of a block of a frame [H, W, C], in the kernel's order."""
     sub = min(grid.vector, grid.group)
     rows = [_row(frame, grid, block, row, sub) for row in range(grid.rows)]
@@ -73,7 +73,9 @@ def _pairs(rows: list[list[Part]], half: int) -> Iterator[tuple[list[Part], list
     return zip(rows[:half], rows[half:], strict=True)
 
 
-def _row(frame: NDArray[np.float32], grid: Grid, block: int, row: int, sub: int) -> list[Part]:
+def _row(
+    frame: NDArray[np.float32], grid: GroupNormGrid, block: int, row: int, sub: int
+) -> list[Part]:
     """What the threads of a row have seen: a part for each lane and segment."""
     segments = grid.channels // sub
     mean, m2 = np.zeros(segments, np.float32), np.zeros(segments, np.float32)

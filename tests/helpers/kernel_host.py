@@ -1,8 +1,7 @@
-"""Runs the very CUDA source of a kernel on the processor: a thread for each thread of a block.
+"""Runs the CUDA source of a kernel on the processor: a thread for each thread of a block.
 
-Only what the processor has no word for is replaced: the built-in variables, the barrier, the
-exchange within a warp and the conversion of half precision. Blocks run one after another. Needs g++
-with C++20.
+Only what C++ lacks is replaced: the built-in variables, the barrier, the exchange within a warp and
+two statements of assembler. Blocks run one after another. Needs g++ with C++20.
 """
 
 from __future__ import annotations
@@ -20,18 +19,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import (
-    build,
-    channel_norm,
-    channel_norm_source,
-    heads,
-    heads_source,
-    token_rows,
-    token_rows_source,
-)
+from engine.ops.kernels import build, channel_norm, heads, token_rows
 from engine.ops.kernels.channel_norm import ChannelNormKernel
 from engine.ops.kernels.heads import HeadKernel
-from engine.ops.kernels.scalars import SCALARS
 from engine.ops.kernels.token_rows import RowKernels
 
 HAS_COMPILER = shutil.which("g++") is not None
@@ -68,14 +58,14 @@ static float __shfl_xor_sync(unsigned, float value, int away) {  // all threads 
 }
 """
 
-_HALF = """
-static float silu_of(float value) { return value / (1.0f + expf(-value)); }
-typedef unsigned short Scalar;
-inline float to_float(Scalar value) { _Float16 h; memcpy(&h, &value, 2); return (float)h; }
-inline Scalar to_scalar(float value) {
-  _Float16 h = (_Float16)value; Scalar s; memcpy(&s, &h, 2); return s;
+_ASSEMBLER = {
+    'asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));': (
+        "_Float16 half; memcpy(&half, &value, 2); result = (float)half;"
+    ),
+    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));': (
+        "_Float16 half = (_Float16)value; memcpy(&result, &half, 2);"
+    ),
 }
-"""
 
 _LAUNCH = """
 extern "C" void launch(int which, const unsigned *d, void **arguments) {
@@ -117,7 +107,9 @@ class HostModule:
 
     def __init__(self, folder: Path, text: str, options: tuple[str, ...]) -> None:
         kernels = _KERNEL.findall(text)
-        text = text.replace(SCALARS["float16"], _HALF)
+        for statement, replacement in _ASSEMBLER.items():
+            assert statement in text
+            text = text.replace(statement, replacement)
         text = _PRELUDE + text + _calls(kernels) + _LAUNCH
         name = hashlib.sha256("\0".join([text, *options]).encode()).hexdigest()[:16]
         library = folder / f"{name}.so"
@@ -150,24 +142,27 @@ def _calls(kernels: list[tuple[str, str]]) -> str:
     return "\n".join([*lines, "}\n"])
 
 
+def host_module(folder: Path, name: str, dtype: torch.dtype, **macros: int) -> Any:
+    """A family of kernels, on the processor."""
+    return HostModule(folder, build.source(name), build.macros(dtype, **macros))
+
+
 def host_rows(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
     """The passes over tokens, on the processor."""
-    text = token_rows_source.source(str(dtype).removeprefix("torch."))
-    return RowKernels(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DPACKS={packs}")))
+    return RowKernels(host_module(folder, "token_rows", dtype, VECTOR=vector, PACKS=packs))
 
 
 def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
     """The way of q, k and v into windows, on the processor."""
-    text = heads_source.source(str(dtype).removeprefix("torch."))
-    return HeadKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DLANES={lanes}")))
+    return HeadKernel(host_module(folder, "heads", dtype, VECTOR=vector, LANES=lanes))
 
 
 def host_channel_norm(
     folder: Path, dtype: torch.dtype, vector: int, packs: int
 ) -> ChannelNormKernel:
     """The norm of positions over their channels, on the processor."""
-    text = channel_norm_source.source(str(dtype).removeprefix("torch."))
-    return ChannelNormKernel(HostModule(folder, text, (f"-DVECTOR={vector}", f"-DPACKS={packs}")))
+    module = host_module(folder, "channel_norm", dtype, VECTOR=vector, PACKS=packs)
+    return ChannelNormKernel(module)
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
@@ -183,7 +178,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
 
         return load
 
-    monkeypatch.setattr(build, "is_card", lambda device: True)
+    monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
     monkeypatch.setattr(token_rows, "_MOST_BLOCKS", 1)
     monkeypatch.setattr(token_rows, "_load", loading(host_rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from engine.model_files.catalogue import Catalogue, PublishedFile
+from engine.model_files.catalogue import ModelCatalogue, PublishedFile
 from engine.model_files.store import Store
 from tests.helpers.faulty_server import FaultyServer
 
@@ -34,4 +34,4 @@ def store_of(folder: Path, server: FaultyServer | None, *files: PublishedFile) -
     """A store of these files only; each is asked for at `server`."""
     url = server.url if server is not None else "http://127.0.0.1:9"
     hosts = {"loopback": url + "/{repository}/{revision}/{filename}"}
-    return Store(folder, files=Catalogue(hosts=hosts, files=files))
+    return Store(folder, files=ModelCatalogue(hosts=hosts, files=files))

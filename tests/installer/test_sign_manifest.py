@@ -126,7 +126,7 @@ def test_address_and_keys_are_filled_in(release: ReleaseFolder) -> None:
     options = ("--address", "https://example.org/update.json", "--public", release.public)
     assert release.run("fill", *options, "--public", "ab" * 32, "--file", file) == 0
     assert release.run("fill", "--check", "--file", file) == 0
-    expected = build.Source(
+    expected = build.UpdateSource(
         address="https://example.org/update.json", keys=(release.public, "ab" * 32)
     )
     assert build.read(file) == expected

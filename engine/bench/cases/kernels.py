@@ -81,12 +81,12 @@ def _over_frames(x: Tensor, kernels: bool) -> list[Pass]:
     """GroupNorm and SiLU of frames [T, C, H, W], its parts and the whole; the norm of positions."""
     weight, bias = torch.rand(2, x.shape[1], device=x.device).to(x.dtype)
     gamma, out = weight.float(), torch.empty_like(x)
-    moments = norm.group_moments(x, _GROUPS, kernels=kernels)
+    moments = norm.group_statistics(x, _GROUPS, kernels=kernels)
     scale, shift = norm.scale_and_shift(moments, weight, bias, _EPS)
-    statistics: Callable[[], object] = partial(norm.group_moments, x, _GROUPS)
+    statistics: Callable[[], object] = partial(norm.group_statistics, x, _GROUPS)
     found = group_norm.find(x, _GROUPS, out) if kernels else None
     if found is not None:  # without putting the parts together
-        statistics = partial(found[0].moments, x, found[1])
+        statistics = partial(found[0].statistics, x, found[1])
     write = partial(norm.normalise, x, scale, shift, out, silu=True, kernels=kernels)
     whole = partial(norm.group_norm_silu, x, weight, bias, _GROUPS, _EPS, out, kernels=kernels)
     return [

@@ -25,7 +25,7 @@ from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.linear.formats import PRODUCTS, rounded, working
 from engine.ops.linear.fp8 import FORMATS
-from engine.ops.linear.quantize import STORED, product_kinds, twin_of
+from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
 
 _SEED = 20261120
 _SIZES: dict[str, Any] = {"dim": 128, "text_in_dim": 96, "heads": 2, "head_dim": 64, "layers": 6}
@@ -145,7 +145,7 @@ def _widening(form: str, device: torch.device, options: BenchOptions) -> Row:
     """How fast a weight is widened."""
     name, width = _dtype_of(device, options), _width(options)
     with torch.device("meta"):
-        twin = twin_of(nn.Linear(width, width, bias=False), form)
+        twin = quantized_of(nn.Linear(width, width, bias=False), form)
     twin.to_empty(device=device)
     twin.weight.zero_()
     work = partial(twin.dense_weight, getattr(torch, name))

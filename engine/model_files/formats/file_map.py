@@ -1,4 +1,4 @@
-"""A file of numbers that is open for reading, looked into by memory map: for every format."""
+"""A weights file that is open for reading by memory map: what all formats share."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from engine.core.errors import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-H = TypeVar("H")
+T = TypeVar("T")
 AGAIN = "Download or copy the file again."
 
 
 class FileMap:
-    """The bytes of a file; loads torch and numpy with the first of them.
+    """The bytes of a file as tensors; torch and numpy are loaded with the first of them.
 
     Maps are read-only, so a system that counts what could become memory (Windows) counts none of
-    it. Writing to such a tensor ends the program: they are for copying from.
+    it. Writing to such a tensor ends the process: they are for copying from.
 
     Attributes:
-        path: Where it lies.
-        file: For reading its head.
+        path: Of the file.
+        file: For reading its header.
         size: Bytes of the file when it was opened.
     """
 
@@ -54,12 +54,12 @@ class FileMap:
         except OSError as err:
             raise unreadable(path) from err
 
-    def head(self, read: Callable[[BinaryIO, Path], H]) -> H:
-        """What `read` makes of the file's beginning; the file is closed when it refuses.
+    def header(self, read: Callable[[BinaryIO, Path], T]) -> T:
+        """The header as `read` returns it; the file is closed when `read` refuses it.
 
         Raises:
             WeightsUnreadable: The disk fails.
-            WeightsError: What `read` has to say of it.
+            WeightsError: From `read`.
         """
         try:
             return read(self.file, self.path)
@@ -72,7 +72,7 @@ class FileMap:
 
     @contextmanager
     def window(self, begin: int, end: int) -> Iterator[Tensor]:
-        """Bytes from `begin` to `end` [n] uint8 while the block runs; nothing is kept in memory.
+        """Bytes from `begin` to `end`, uint8 [n], mapped while the block runs.
 
         Raises:
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
@@ -87,10 +87,10 @@ class FileMap:
             yield _tensor(found, begin - base, end - begin)
 
     def bytes(self, begin: int, end: int) -> Tensor:
-        """Bytes from `begin` to `end` [n] uint8, where they lie in the file.
+        """Bytes from `begin` to `end`, uint8 [n], as a view of the file.
 
-        The file stays mapped, and on Windows cannot be deleted, while such a tensor lives; closing
-        does no harm to it.
+        The file stays mapped, and on Windows cannot be deleted, while such a tensor exists, also
+        after `close`.
 
         Raises:
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
@@ -100,7 +100,7 @@ class FileMap:
         if begin == end:
             return torch.empty(0, dtype=torch.uint8)
         if self._whole is None:
-            self._whole = self._map(0, self.size)  # one map: each takes a descriptor
+            self._whole = self._map(0, self.size)  # one map: each takes a file descriptor
         return _tensor(self._whole, begin, end - begin)
 
     def _map(self, base: int, end: int) -> mmap.mmap:
@@ -116,15 +116,15 @@ class FileMap:
             ) from err
 
     def close(self) -> None:
-        """Let the file go; tensors that were read stay valid."""
+        """Close the file; tensors that were read stay valid."""
         self._whole = None
         self.file.close()
 
 
-class _Face:
-    """Bytes of a map as numpy asks for them; keeps the map alive.
+class _MappedArray:
+    """Bytes of a map by numpy's array interface; keeps the map alive.
 
-    They are said to be writable because torch warns about those that are not, and never writes.
+    They are declared writable because torch warns about those that are not, and never writes.
     """
 
     def __init__(self, found: mmap.mmap, begin: int, length: int) -> None:
@@ -144,11 +144,11 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     import numpy as np
     import torch
 
-    return torch.from_numpy(np.asarray(_Face(found, begin, length)))
+    return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
 
 
 def unreadable(path: Path, message: str = "") -> WeightsUnreadable:
-    """An error for a file that is there; `message` when it is not its rights or its disk."""
+    """An existing file cannot be read; `message` when neither rights nor disk are the cause."""
     return WeightsUnreadable(
         message or f"{path.name} cannot be read.",
         hint="Choose a file that you may read." if message else "Check its rights and its disk.",
@@ -157,7 +157,7 @@ def unreadable(path: Path, message: str = "") -> WeightsUnreadable:
 
 
 def truncated(path: Path, size: int, wanted: int) -> WeightsTruncated:
-    """An error for a file that ends before its last tensor does; both in bytes."""
+    """An error for a file that ends before its last tensor does; sizes in bytes."""
     return WeightsTruncated(
         f"{path.name} is cut short: {size} of {wanted} bytes are there.",
         hint=AGAIN,

@@ -1,4 +1,4 @@
-"""A GGUF file: what is in it at once, its tensors one at a time by memory map."""
+"""GGUF files: tensors one at a time by memory map."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from engine.model_files.formats.file_map import FileMap
-from engine.model_files.formats.gguf_header import GgufEntry, read_gguf_head
+from engine.model_files.formats.gguf_header import GgufEntry, read_gguf_header
 
 if TYPE_CHECKING:
     import torch
@@ -19,13 +19,13 @@ _TORCH_NAMES = {
 
 
 class GgufFile:
-    """Tensors of a file by name, as `SafetensorsFile` has them; opening reads the head only.
+    """Tensors of a file by name, as in `SafetensorsFile`; opening reads the header only.
 
     Attributes:
-        path: Where it lies.
+        path: Of the file.
         shapes: Of each tensor of the model, by name without `model.diffusion_model.`.
-        dtypes: In the format's own words: "F16", "Q4_K".
-        metadata: What the file says about itself, as text.
+        dtypes: As the format names them: "F16", "Q4_K".
+        metadata: Of the file, as text.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,27 +33,26 @@ class GgufFile:
 
         Raises:
             WeightsMissing, WeightsUnreadable: See `FileMap`.
-            NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: See `read_gguf_head`.
+            NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: See `read_gguf_header`.
         """
         self.path = path
         self._map = FileMap(path)
-        head = self._map.head(read_gguf_head)
-        self._entries = head.entries
-        self.metadata = head.metadata
-        self.shapes = {name: entry.shape for name, entry in head.entries.items()}
-        self.dtypes = {name: entry.format.name for name, entry in head.entries.items()}
+        header = self._map.header(read_gguf_header)
+        self._entries = header.entries
+        self.metadata = header.metadata
+        self.shapes = {name: entry.shape for name, entry in header.entries.items()}
+        self.dtypes = {name: entry.format.name for name, entry in header.entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ) -> Tensor:
-        """One tensor, a copy of its own on `device`, converted to `dtype` when one is given.
+        """A copy of one tensor on `device`, converted to `dtype` when one is given.
 
-        Blocks come as they are, as `raw` gives them, and `dtype` must be left out then: what
-        unpacks them is in `engine.ops.linear.gguf`.
+        Quantised blocks are returned as they are stored, as by `raw`, and take no `dtype`:
+        `engine.ops.linear.gguf` dequantises them.
 
         Raises:
-            KeyError, ValueError: No such tensor, or blocks in another dtype; a mistake in the
-                caller.
+            KeyError, ValueError: No such tensor, or a `dtype` for blocks; an internal error.
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
         """
         if dtype is not None and self.dtypes[name] not in _TORCH_NAMES:
@@ -64,22 +63,22 @@ class GgufFile:
             return stored.to(device, dtype or stored.dtype, copy=True)
 
     def raw(self, name: str) -> Tensor:
-        """One tensor as it lies in the file: a view that nobody may write to, in no memory.
+        """A read-only view of one tensor in the file; takes no memory.
 
-        While it lives the file stays mapped, also after `close`; Windows does not delete it then.
+        While it exists the file stays mapped, also after `close`; Windows does not delete it then.
 
         Returns:
-            Blocks as uint8 [rows, bytes of a row]; what is not in blocks in its own shape.
+            Blocks as uint8 [rows, bytes of a row]; other tensors in their own shape.
 
         Raises:
-            KeyError: There is no tensor of that name; a mistake in the caller.
+            KeyError: There is no tensor of that name; an internal error.
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
         """
         entry = self._entries[name]
         return _stored(self._map.bytes(entry.begin, entry.end), entry)
 
     def close(self) -> None:
-        """Let the file go; tensors that were read stay valid."""
+        """Close the file; tensors that were read stay valid."""
         self._map.close()
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""The head of a GGUF file: names, formats, shapes and places of its tensors. No torch.
+"""Header of a GGUF file: names, formats, shapes and offsets of its tensors. No torch.
 
-We read it ourselves, as that of safetensors, because the user is to hear what is wrong with a
-file; sizes are believed only as far as the file goes. The format is described in ggml's
-`docs/gguf.md`; tests hold this against the `gguf` package.
+It is read here because users need to know what is wrong with a file; sizes are trusted only as far
+as the file goes. The format is described in ggml's `docs/gguf.md`; tests compare with the package
+`gguf`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from engine.core.errors import NotGguf, WeightsDamaged, WrongNumbers
 from engine.model_files.formats.file_map import AGAIN, truncated
 
 MAGIC = b"GGUF"
-PREFIX = "model.diffusion_model."  # some tools put it before the names of a transformer
-_SHAPES = "comfy.gguf.orig_shape."  # metadata: the shape of a tensor whose rows were cut anew
+PREFIX = "model.diffusion_model."  # some tools prepend it to the names of a transformer
+_SHAPES = "comfy.gguf.orig_shape."  # metadata: the shape of a tensor whose rows were split again
 _VERSIONS = (2, 3)
 _ALIGNMENT = 32  # bytes, unless the metadata has another
 _MOST_AXES = 4
-_LONGEST_LIST = 64  # items that are kept; nothing that we look for is longer
+_LONGEST_LIST = 64  # items that are kept; nothing that is needed is longer
 
 _SCALARS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -33,8 +33,8 @@ Value = int | float | str | tuple[int | float | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """One number format: this many values take this many bytes."""
+class GgufFormat:
+    """One storage format: `values` values take `bytes` bytes."""
 
     name: str
     values: int
@@ -42,12 +42,13 @@ class Format:
 
 
 FORMATS = {
-    0: Format("F32", 1, 4), 1: Format("F16", 1, 2), 30: Format("BF16", 1, 2),
-    28: Format("F64", 1, 8), 24: Format("I8", 1, 1), 25: Format("I16", 1, 2),
-    26: Format("I32", 1, 4), 27: Format("I64", 1, 8),
-    2: Format("Q4_0", 32, 18), 3: Format("Q4_1", 32, 20),
-    6: Format("Q5_0", 32, 22), 7: Format("Q5_1", 32, 24), 8: Format("Q8_0", 32, 34),
-    12: Format("Q4_K", 256, 144), 13: Format("Q5_K", 256, 176), 14: Format("Q6_K", 256, 210),
+    0: GgufFormat("F32", 1, 4), 1: GgufFormat("F16", 1, 2), 30: GgufFormat("BF16", 1, 2),
+    28: GgufFormat("F64", 1, 8), 24: GgufFormat("I8", 1, 1), 25: GgufFormat("I16", 1, 2),
+    26: GgufFormat("I32", 1, 4), 27: GgufFormat("I64", 1, 8),
+    2: GgufFormat("Q4_0", 32, 18), 3: GgufFormat("Q4_1", 32, 20),
+    6: GgufFormat("Q5_0", 32, 22), 7: GgufFormat("Q5_1", 32, 24), 8: GgufFormat("Q8_0", 32, 34),
+    12: GgufFormat("Q4_K", 256, 144), 13: GgufFormat("Q5_K", 256, 176),
+    14: GgufFormat("Q6_K", 256, 210),
 }  # fmt: skip
 _OTHERS = {
     9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
@@ -61,12 +62,12 @@ class GgufEntry:
     """One tensor in a file: `begin` and `end` are bytes from the start of the file.
 
     Attributes:
-        format: How its numbers are stored.
+        format: Storage format of its values.
         shape: Of the model's tensor.
-        row: Values of one row as it is stored; may differ from the last side of `shape`.
+        row: Values of one stored row; may differ from the last side of `shape`.
     """
 
-    format: Format
+    format: GgufFormat
     shape: tuple[int, ...]
     row: int
     begin: int
@@ -74,16 +75,16 @@ class GgufEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GgufHead:
-    """What a file says about itself; names are without `PREFIX`."""
+class GgufHeader:
+    """Tensors and metadata of a file; names are without `PREFIX`."""
 
     entries: dict[str, GgufEntry]
     metadata: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """One tensor as the head lists it; the sides innermost first, the place after the head."""
+class _TensorInfo:
+    """One tensor as listed in the header: sides innermost first, offset from the end of it."""
 
     name: str
     sides: tuple[int, ...]
@@ -91,13 +92,13 @@ class _Listed:
     offset: int
 
 
-def read_gguf_head(file: BinaryIO, path: Path) -> GgufHead:
-    """Read and check the head of an open file; `path` is for messages only.
+def read_gguf_header(file: BinaryIO, path: Path) -> GgufHeader:
+    """Read and check the header of an open file; `path` is for messages only.
 
     Raises:
         NotGguf: The file is of another kind, version or byte order.
-        WeightsTruncated: The file ends before its head or its last tensor does.
-        WeightsDamaged: The head contradicts itself, or tensors overlap.
+        WeightsTruncated: The file ends before its header or its last tensor does.
+        WeightsDamaged: The header contradicts itself, or tensors overlap.
         WrongNumbers: A tensor has a format that we cannot read.
     """
     reader = _Reader(file, path)
@@ -113,12 +114,12 @@ def read_gguf_head(file: BinaryIO, path: Path) -> GgufHead:
         entries = _entries(listed, metadata, data, path)
     except (ValueError, KeyError, TypeError, struct.error, OverflowError) as err:
         raise _damaged(path) from err
-    _check_places(entries, reader.size, path)
-    return GgufHead(entries=entries, metadata={k: str(v) for k, v in metadata.items()})
+    _check_offsets(entries, reader.size, path)
+    return GgufHeader(entries=entries, metadata={k: str(v) for k, v in metadata.items()})
 
 
 class _Reader:
-    """Reads one thing after the other; where the file ends too early it says so."""
+    """Reads one value after the other and refuses a file that ends too early."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
@@ -171,12 +172,12 @@ class _Reader:
         self._skip((count - kept) * size)
         return values
 
-    def tensor(self) -> _Listed:
+    def tensor(self) -> _TensorInfo:
         name, axes = self.text(), self.number("I")
         if not name or axes > _MOST_AXES:
             raise ValueError("no tensor")
         sides = tuple(self.number("Q") for _ in range(axes))
-        return _Listed(name, sides, self.number("I"), self.number("Q"))
+        return _TensorInfo(name, sides, self.number("I"), self.number("Q"))
 
 
 def _check_version(magic: bytes, found: bytes, path: Path) -> None:
@@ -197,7 +198,7 @@ def _check_version(magic: bytes, found: bytes, path: Path) -> None:
 
 
 def _entries(
-    listed: list[_Listed], metadata: dict[str, Value], data: int, path: Path
+    listed: list[_TensorInfo], metadata: dict[str, Value], data: int, path: Path
 ) -> dict[str, GgufEntry]:
     unknown = [one for one in listed if one.kind not in FORMATS]
     if unknown:
@@ -212,7 +213,7 @@ def _entries(
     return result
 
 
-def _entry(one: _Listed, cut: Value | None, data: int) -> GgufEntry:
+def _entry(one: _TensorInfo, cut: Value | None, data: int) -> GgufEntry:
     kind = FORMATS[one.kind]
     row = one.sides[0] if one.sides else 1
     count = math.prod(one.sides)
@@ -230,8 +231,8 @@ def _shape(cut: Value) -> tuple[int, ...]:
     return tuple(int(side) for side in cut)
 
 
-def _check_places(entries: dict[str, GgufEntry], size: int, path: Path) -> None:
-    """Tensors must not overlap and lie in the file; there may be room between them."""
+def _check_offsets(entries: dict[str, GgufEntry], size: int, path: Path) -> None:
+    """Tensors must not overlap and must end in the file; there may be gaps between them."""
     place = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
         if entry.begin < place:
@@ -241,7 +242,7 @@ def _check_places(entries: dict[str, GgufEntry], size: int, path: Path) -> None:
         raise truncated(path, size, place)
 
 
-def _unknown(unknown: list[_Listed], path: Path) -> WrongNumbers:
+def _unknown(unknown: list[_TensorInfo], path: Path) -> WrongNumbers:
     kind = unknown[0].kind
     found = _OTHERS.get(kind, f"number {kind}")
     return WrongNumbers(

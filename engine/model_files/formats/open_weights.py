@@ -1,4 +1,4 @@
-"""Opening a file with numbers, whatever its format: told by its content, not by its name."""
+"""Opens a weights file of any format; the content decides which, not the name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WeightsFile(Protocol):
-    """What all formats give; see `SafetensorsFile`, `GgufFile` and `PickleFile`."""
+    """Interface of all formats; see `SafetensorsFile`, `GgufFile` and `PickleFile`."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
@@ -31,11 +31,11 @@ class WeightsFile(Protocol):
         ...
 
     def raw(self, name: str) -> Tensor:
-        """One tensor where it lies in the file."""
+        """A read-only view of one tensor in the file."""
         ...
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -47,10 +47,10 @@ def open_weights(path: Path) -> SafetensorsFile | GgufFile | PickleFile:
     """Open and check a file of weights.
 
     Raises:
-        WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
+        WeightsMissing, WeightsUnreadable: It does not exist, or may not be read.
         NotSafetensors: It is none of these formats.
-        NotGguf, UnsafeWeights, WeightsTruncated, WeightsDamaged, WrongNumbers: It is of a kind
-            that we cannot read, or not whole.
+        NotGguf, UnsafeWeights, WeightsTruncated, WeightsDamaged, WrongNumbers: Its format is not
+            supported, or it is incomplete.
     """
     beginning = _beginning(path)
     if beginning == MAGIC:
@@ -59,7 +59,7 @@ def open_weights(path: Path) -> SafetensorsFile | GgufFile | PickleFile:
 
 
 def _beginning(path: Path) -> bytes:
-    """The first four bytes; none of something that is no file: the reader says why."""
+    """The first four bytes; none of what is no file: the reader then says why."""
     if not path.is_file():
         return b""
     try:

@@ -1,8 +1,7 @@
-"""A PyTorch pickle (.pth) of nothing but tensors, read without running anything that is in it.
+"""PyTorch pickles (.pth) of tensors, read without running code that is in them.
 
-A pickle is a program. Torch can read one with a list of the few calls that tensors need
-(`weights_only`), which refuses all others. Only the newer kind is read, a zip archive: the
-tensors of an older one cannot be mapped.
+A pickle is a program. torch's `weights_only` allows the few calls that tensors need and refuses all
+others. Only the newer kind is read, a zip archive: tensors of the older kind cannot be mapped.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _SAFER = "Choose a .safetensors file of this model."
 
 
 class PickleFile:
-    """Tensors of a file by name, as `SafetensorsFile` gives them; opening it loads torch.
+    """Tensors of a file by name, as in `SafetensorsFile`; opening it loads torch.
 
-    The file stays mapped until `close`; what was read of it counts as memory of this process,
-    but the system takes it back when it needs to.
+    The file stays mapped until `close`; what was read of it counts as memory of this process, but
+    the system can reclaim it.
 
     Attributes:
-        path: Where it lies.
-        shapes, dtypes: Of each tensor, by name; dtypes in the words of safetensors ("F16").
+        path: Of the file.
+        shapes, dtypes: Of each tensor, by name; dtypes as safetensors names them ("F16").
         metadata: Empty: the format has none.
     """
 
@@ -50,12 +49,12 @@ class PickleFile:
             WeightsUnreadable: It may not be read.
             NotSafetensors: It is no PyTorch file.
             WeightsTruncated: It ends before its list of contents.
-            UnsafeWeights: It asks for other calls than those that make tensors.
-            WeightsDamaged: Its parts contradict each other, or it holds something else.
+            UnsafeWeights: It calls other functions than those that make tensors.
+            WeightsDamaged: Its parts contradict each other, or it holds other objects.
         """
         self.path = path
         archive = FileMap(path)
-        archive.head(_check_archive)
+        archive.header(_check_archive)
         archive.close()
         self._tensors = _read(path)
         self.metadata: dict[str, str] = {}
@@ -65,16 +64,16 @@ class PickleFile:
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ) -> Tensor:
-        """One tensor, a contiguous copy of its own on `device`, converted if `dtype` is given.
+        """A contiguous copy of one tensor on `device`, converted if `dtype` is given.
 
         Raises:
-            KeyError: There is no tensor of that name; a mistake in the caller.
+            KeyError: There is no tensor of that name; an internal error.
         """
         stored = self._tensors[name]
         return stored.to(device, dtype or stored.dtype, copy=True).contiguous()
 
     def raw(self, name: str) -> Tensor:
-        """One tensor as it lies in the file; nobody may write to it.
+        """A read-only view of one tensor in the file.
 
         Raises:
             KeyError: As `tensor`.
@@ -82,7 +81,7 @@ class PickleFile:
         return self._tensors[name]
 
     def close(self) -> None:
-        """Let the file go; tensors that were read stay valid."""
+        """Close the file; tensors that were read stay valid."""
         self._tensors = {}
 
     def __enter__(self) -> Self:
@@ -93,9 +92,9 @@ class PickleFile:
 
 
 def _check_archive(file: BinaryIO, path: Path) -> None:
-    """Refuse what is no archive of PyTorch; its list of contents stands at the end.
+    """Refuse what is no archive of PyTorch; its list of contents is at the end.
 
-    Torch believes the ending ".safetensors", whatever is in a file.
+    torch decides by the ending ".safetensors", whatever is in a file.
     """
     if path.suffix == ".safetensors":
         raise NotSafetensors(
@@ -139,7 +138,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _checked(content: Any, path: Path) -> dict[str, Tensor]:
-    """The table of tensors in a file; some tools put it under "state_dict"."""
+    """The tensors of a file by name; some tools store them under "state_dict"."""
     import torch
 
     if isinstance(content, Mapping):

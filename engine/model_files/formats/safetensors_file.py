@@ -1,36 +1,59 @@
-"""A safetensors file: what is in it at once, its tensors one at a time by memory map."""
+"""Safetensors files: header without torch, tensors one at a time by memory map.
+
+The package `safetensors` reads them too, but `safe_open` maps the whole file copy-on-write: the
+system counts every byte of it as memory that could be needed (Windows then refuses large models
+with error 1455), what was read stays resident, and a file that shrinks meanwhile ends the process.
+It does not tell where tensors are, nor why a file is refused in words for users.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import struct
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from engine.core.errors import WrongNumbers
-from engine.model_files.formats.file_map import FileMap
-from engine.model_files.formats.safetensors_header import Entry, read_head
+from engine.core.errors import NotSafetensors, WeightsDamaged, WrongNumbers
+from engine.model_files.formats.file_map import AGAIN, FileMap, truncated
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+_PREFIX = 8  # bytes of the header's length
+_LARGEST_HEADER = 100 * 1000 * 1000  # bytes, by the format's own definition
 
 TORCH_NAMES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
+_ITEM_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
+    "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+_OTHER_KINDS = (
+    (b"GGUF", "a GGUF file"),
+    (b"PK\x03\x04", "a zip archive or a PyTorch pickle (.pt, .pth)"),
+    (b"\x80", "a pickle (.pt, .pth, .ckpt)"),
+    (b"<", "a web page"),
+    (b"version https://git-lfs", "a pointer of Git LFS"),
+)
 
 
 class SafetensorsFile:
-    """Tensors of a file by name; opening reads the head only and loads no torch.
+    """Tensors of a file by name; opening reads the header only and loads no torch.
 
     Each tensor is mapped by itself, copied and unmapped: reading a whole model never has more
     than one tensor of the file in memory, and after `close` (or the `with` block) Windows can
     delete or rename the file.
 
     Attributes:
-        path: Where it lies.
-        shapes, dtypes: Of each tensor, by name; dtypes in the format's own words ("F16").
-        metadata: Free text that came with the tensors.
+        path: Of the file.
+        shapes, dtypes: Of each tensor, by name; dtypes as the format names them ("F16").
+        metadata: Free text that is stored with the tensors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,45 +62,46 @@ class SafetensorsFile:
         Raises:
             WeightsMissing: There is no such file.
             WeightsUnreadable: It may not be read.
-            NotSafetensors, WeightsTruncated, WeightsDamaged: See `read_head`.
+            NotSafetensors: It is empty or of another kind.
+            WeightsTruncated: It ends before its header or its last tensor does.
+            WeightsDamaged: The header is no JSON, or tensors overlap, leave holes or have
+                impossible sizes.
         """
         self.path = path
         self._map = FileMap(path)
-        head = self._map.head(read_head)
-        self._entries = head.entries
-        self.metadata = head.metadata
-        self.shapes = {name: entry.shape for name, entry in head.entries.items()}
-        self.dtypes = {name: entry.dtype for name, entry in head.entries.items()}
+        self._entries, self.metadata = self._map.header(_read_header)
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ) -> Tensor:
-        """One tensor, a copy of its own on `device`, converted to `dtype` when one is given.
+        """A copy of one tensor on `device`, converted to `dtype` when one is given.
 
         Raises:
-            KeyError: There is no tensor of that name; a mistake in the caller.
+            KeyError: There is no tensor of that name; an internal error.
             WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
-            WrongNumbers: The format is none that torch has.
+            WrongNumbers: torch has no such dtype.
         """
         entry = self._entries[name]
-        kind = self._kind(entry)
+        kind = self._torch_dtype(entry)
         with self._map.window(entry.begin, entry.end) as found:
             stored = found.view(kind).reshape(entry.shape)
             return stored.to(device, dtype or kind, copy=True)
 
     def raw(self, name: str) -> Tensor:
-        """One tensor as it lies in the file: a view that nobody may write to, in no memory.
+        """A read-only view of one tensor in the file; takes no memory.
 
-        While it lives the file stays mapped, also after `close`; Windows does not delete it then.
+        While it exists the file stays mapped, also after `close`; Windows does not delete it then.
 
         Raises:
             KeyError, WeightsUnreadable, WeightsTruncated, WrongNumbers: As `tensor`.
         """
         entry = self._entries[name]
-        kind = self._kind(entry)
+        kind = self._torch_dtype(entry)
         return self._map.bytes(entry.begin, entry.end).view(kind).reshape(entry.shape)
 
-    def _kind(self, entry: Entry) -> torch.dtype:
+    def _torch_dtype(self, entry: SafetensorsEntry) -> torch.dtype:
         import torch
 
         kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
@@ -91,7 +115,7 @@ class SafetensorsFile:
         )
 
     def close(self) -> None:
-        """Let the file go; tensors that were read stay valid."""
+        """Close the file; tensors that were read stay valid."""
         self._map.close()
 
     def __enter__(self) -> Self:
@@ -99,3 +123,88 @@ class SafetensorsFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafetensorsEntry:
+    """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+Header = tuple[dict[str, SafetensorsEntry], dict[str, str]]  # tensors, metadata
+
+
+def _read_header(file: BinaryIO, path: Path) -> Header:
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = _header_length(file.read(_PREFIX + 1), path)
+    file.seek(_PREFIX)
+    text = file.read(length)
+    if len(text) < length:
+        raise truncated(path, size, _PREFIX + length)
+    try:
+        entries, metadata = _parse(json.loads(text), _PREFIX + length)
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        raise _damaged(path) from err
+    _check_offsets(entries, _PREFIX + length, size, path)
+    return entries, metadata
+
+
+def _header_length(start: bytes, path: Path) -> int:
+    if not start:
+        raise NotSafetensors(f"{path.name} is empty.", hint=AGAIN, path=str(path))
+    length = struct.unpack("<Q", start[:_PREFIX])[0] if len(start) > _PREFIX else 0
+    if 2 <= length <= _LARGEST_HEADER and start[_PREFIX:] == b"{":
+        return int(length)
+    what = next((kind for magic, kind in _OTHER_KINDS if start.startswith(magic[:9])), "")
+    raise NotSafetensors(
+        f"{path.name} is {what}, not a safetensors file."
+        if what
+        else f"{path.name} is not a safetensors file.",
+        hint="Choose the .safetensors file of the model, or download it again.",
+        path=str(path),
+        kind=what,
+    )
+
+
+def _parse(header: dict[str, Any], data: int) -> Header:
+    metadata = {str(name): str(value) for name, value in header.pop("__metadata__", {}).items()}
+    return {name: _entry(about, data) for name, about in header.items()}, metadata
+
+
+def _entry(about: dict[str, Any], data: int) -> SafetensorsEntry:
+    begin, end = about["data_offsets"]
+    shape = tuple(about["shape"])
+    if not all(type(side) is int and side >= 0 for side in (*shape, begin, end)):
+        raise ValueError("sizes and offsets must be whole numbers")
+    dtype = str(about["dtype"])
+    return SafetensorsEntry(dtype=dtype, shape=shape, begin=data + begin, end=data + end)
+
+
+def _check_offsets(entries: dict[str, SafetensorsEntry], data: int, size: int, path: Path) -> None:
+    """Tensors must follow one another without holes and fill the file to its end."""
+    place = data
+    for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
+        item = _ITEM_BYTES.get(entry.dtype)
+        length = entry.end - entry.begin
+        if entry.begin != place or length < 0:
+            raise _damaged(path)
+        if item is not None and length != item * math.prod(entry.shape):
+            raise _damaged(path)
+        place = entry.end
+    if size < place:
+        raise truncated(path, size, place)
+    if size > place:
+        raise _damaged(path)
+
+
+def _damaged(path: Path) -> WeightsDamaged:
+    return WeightsDamaged(
+        f"{path.name} is damaged: its list of tensors does not fit what follows.",
+        hint=AGAIN,
+        path=str(path),
+    )

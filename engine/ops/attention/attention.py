@@ -1,7 +1,7 @@
-"""The only attention that models call: softmax(q k') v by whichever backend works here and is best.
+"""Attention of all models: softmax(q k') v by the backend that works on a device and is fastest.
 
-A backend works where it was run and found right, never by a version. `auto` is the fastest that was
-measured on this device; inexact ones are in question for it only where the caller allows them.
+A backend works where a trial run was right; versions do not count. `auto` is the fastest that was
+measured on this device; inexact backends are candidates only where the caller allows them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,14 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import FeatureMissing
-from engine.ops.attention import flash, sage, sdpa, speed, trial, xformers
-from engine.ops.attention.backend import Backend
+from engine.ops.attention import speed, trial
+from engine.ops.attention.backends import BACKENDS
 
 _log = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-# Best guess first; torch's own choice is the one that others have to beat.
-_TABLE = (*sdpa.BACKENDS, *flash.BACKENDS, *xformers.BACKENDS, *sage.BACKENDS)
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in _TABLE}
-
-_REFUSED: set[tuple[str, torch.Size, torch.Size]] = set()  # what `auto` took, but failed
+_REFUSED: set[tuple[str, torch.Size, torch.Size]] = set()  # windows that `auto`'s backend refused
 
 
 def attend(
@@ -38,11 +34,11 @@ def attend(
 ) -> Tensor:
     """Attend within each window: softmax(scale q k') v.
 
-    The first call of `auto` for a device, dtype, width of heads and rounded length measures, unless
-    that was done before; call it once before a CUDA graph is captured.
+    The first call of `auto` for a device, dtype, head dimension and rounded length measures, unless
+    an earlier process did; call it once before a CUDA graph is captured.
 
     Args:
-        q: [N, heads, Q, d]: N windows of one shape, text tokens behind the others. Any strides but
+        q: [N, heads, Q, d]: N windows of one shape, text tokens after the others. Any strides but
             the last; `[N, Q, heads, d]` in memory suits every backend.
         k: [N, heads, L, d].
         v: [N, heads, L, d].
@@ -74,7 +70,7 @@ def attend(
 
 
 def working(device: torch.device | str, dtype: torch.dtype, head_dim: int) -> tuple[str, ...]:
-    """Names of the backends that were run here and found right, best guess first."""
+    """Names of the backends that work on a device, best guess first."""
     where = _full(device), dtype, head_dim
     return tuple(name for name, backend in BACKENDS.items() if not trial.fault_of(backend, *where))
 
@@ -87,16 +83,16 @@ def fastest(
     *,
     allow_inexact: bool = False,
 ) -> str:
-    """Name of what `auto` means for windows of so many tokens: measured once for each machine."""
+    """Backend of `auto` for windows of so many tokens: measured once for each machine."""
     device = _full(device)
     return _fastest(device, dtype, head_dim, speed.rounded(length, device), allow_inexact)
 
 
 def require(name: str, device: torch.device | str, dtype: torch.dtype, head_dim: int) -> None:
-    """Refuse a backend that does not work here.
+    """Refuse a backend that does not work on a device.
 
     Raises:
-        FeatureMissing: The hint names the nearest that does.
+        FeatureMissing: The hint names the most similar one that does.
         ValueError: There is no backend of that name.
     """
     if name not in BACKENDS:
@@ -117,8 +113,8 @@ def error_of(
     """RMS of a backend's error in units of the exact result's, measured now.
 
     Args:
-        name: Of BACKENDS; what it raises where it cannot run goes on.
-        device: Where.
+        name: Of BACKENDS; its exceptions are passed on.
+        device: Of the run.
         dtype: Of q, k and v.
         head_dim: Channels of a head.
         shape: Windows, heads, queries, keys.
@@ -134,13 +130,11 @@ def _fastest(
     quick = [x for x in found if (x.is_exact or allow_inexact) and x.name != "math"]
     problem = speed.Problem(device=device, dtype=dtype, head_dim=head_dim, length=length)
     kind = "any" if allow_inexact else "exact"
-    return (
-        speed.choose(problem, quick, kind) if quick else "math"
-    )  # slow, but nothing can refuse it
+    return speed.choose(problem, quick, kind) if quick else "math"  # slow, but always works
 
 
 def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) -> Tensor:
-    """By a backend that was measured; should it not take these very windows, by torch itself."""
+    """By a measured backend; by torch itself where that refuses these windows."""
     kind = name, qkv[0].shape, qkv[1].shape
     if kind not in _REFUSED:
         try:
@@ -171,7 +165,7 @@ def _nearest(name: str, others: tuple[str, ...]) -> str:
 
 
 def _full(device: torch.device | str) -> torch.device:
-    """The device with its number, as tensors have it."""
+    """The device with its index, as tensors have it."""
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())

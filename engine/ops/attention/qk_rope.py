@@ -1,7 +1,7 @@
-"""Between the projection of q, k, v and attention: norm, rotation, and the way into windows.
+"""Norm and rotation of q and k between projection and attention; q, k and v copied into windows.
 
-The torch form, for every device, and the twin of the kernel in `engine.ops.kernels.heads`. float64
-is computed in float64, everything else in float32 and rounded once at the end.
+The PyTorch reference, for every device, of the kernel in `engine.ops.kernels.heads`. float64 is
+computed in float64, everything else in float32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Placement:
 
     Attributes:
         target: [N] or [W, N] int64: the row of the outputs that token n goes to; with W
-            rows of targets each token is copied to W places, as text tokens are behind each window.
+            rows of targets each token is copied to W places, as text tokens are after each window.
         cos: [A, P], for channels 2 p and 2 p + 1 of a head; None turns nothing.
         sin: [A, P].
         angle: [N] int64: the row of `cos` and `sin` of token n; None: row n.
@@ -63,14 +63,14 @@ def gather_qk(
 
     Tokens come in their own order and each row of the outputs is written at once, so a projection
     may be done for some tokens at a time: pass its result with `placement.part`. With outputs
-    [M, heads, d] whose rows are windows one behind the other, rows a to b of W windows of L rows
+    [M, heads, d] whose rows are windows one after the other, rows a to b of W windows of L rows
     are `x[a:b].view(W, L, heads, d).transpose(1, 2)` for `attend`, without a copy.
 
     Args:
         qkv: [N, 3, heads, d]: q, k and v of every token, as the joined projection gives them.
         placement: Of N tokens.
         norm: Of q and k.
-        out: q, k and v, each [M, heads, d] of qkv's dtype; rows that nobody names stay as they are.
+        out: q, k and v, each [M, heads, d] of qkv's dtype; other rows stay as they are.
         kernels: Use the kernel where it can.
 
     Memory: scratch of 1 MiB for each of the three, nothing that grows with N.
@@ -96,7 +96,7 @@ def gather_qk(
 def _done_on_card(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     target, cos, sin = placement.target, placement.cos, placement.sin
-    work = heads.Work(
+    work = heads.HeadWork(
         qkv=qkv,
         target=target if target.dim() == 2 else target[None],
         angles=None if cos is None or sin is None else (cos, sin),

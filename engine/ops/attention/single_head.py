@@ -13,21 +13,21 @@ _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True) -> Tensor:
     """Attend within each frame: softmax(q k' / sqrt(C)) v.
 
-    The flash kernels of graphics cards end at heads of 256 channels; the memory-efficient one
-    takes wider heads on most cards, and where it does not, some queries are done at a time, so
-    that no matrix of L x L numbers ever exists.
+    Flash kernels end at heads of 256 channels; the memory-efficient one takes wider heads on most
+    GPUs, and where it does not, some queries are processed at a time, so that no matrix of L x L
+    values ever exists.
 
     Args:
         q: [T, L, C].
         k: [T, L, C].
         v: [T, L, C].
-        chunked: False leaves the choice to torch, which may take memory that grows with L * L.
+        chunked: False: torch chooses, which may take memory that grows with L * L.
 
     Returns:
         [T, L, C].
 
     Memory: the result and, where it goes in chunks, one frame's keys and 64 MiB of scores; without
-    chunks on some devices T * L * L numbers.
+    chunks on some devices T * L * L values.
     """
     if not chunked or q.device.type == "cpu":  # torch's kernel for processors goes block by block
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]

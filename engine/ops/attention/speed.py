@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.core import atomic_file
 from engine.core.paths import cache_folder
-from engine.ops.attention.backend import Backend
+from engine.ops.attention.backends import Backend
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """Everything that could change the answer, in words."""
+        """Everything that could change the result, as text."""
         dtype = str(self.dtype).removeprefix("torch.")
         return f"{_here(self.device)}, {dtype}, heads of {self.head_dim}, {self.length} tokens"
 
@@ -92,7 +92,7 @@ def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
 
 
 def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]:
-    """Seconds of one call of each, the shortest of some behind a first one.
+    """Seconds of one call of each, the shortest of some after a first one.
 
     They take turns, so that a busy moment of the machine hits all. Infinite is what fails, for
     example for lack of memory.
@@ -147,7 +147,7 @@ def _read() -> dict[str, Any]:
 
 
 def _remember(key: str, entry: dict[str, Any]) -> None:
-    """Write the file anew, in one step; a cache that cannot be written is measured again."""
+    """Replace the file atomically; without a cache it is measured again at the next start."""
     path = _path()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

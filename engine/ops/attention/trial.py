@@ -1,16 +1,18 @@
-"""Whether a backend works on a device: it is run on small data and held against the formula."""
+"""Trial of a backend on a device: compared with the formula, and guarded against crashes."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import warnings
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from engine.ops.attention.backend import Backend
-from engine.ops.attention.crash_guard import Guard
+from engine.core.paths import cache_folder
+from engine.ops.attention.backends import Backend
 
 _log = logging.getLogger(__name__)
 
@@ -22,16 +24,16 @@ _LIMITS = {
     torch.bfloat16: 3e-2,
 }
 _INEXACT_LIMIT = 0.3  # beyond it not even an inexact backend computes attention
-# Windows, heads, queries, keys: less and more than a block of kernels; not all tokens ask.
+# Windows, heads, queries, keys: less and more than a block of kernels; fewer queries than keys.
 _SHAPES = ((2, 3, 77, 77), (1, 2, 275, 333))
 Shape = tuple[int, int, int, int]
 
 
 @cache
 def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_dim: int) -> str:
-    """Why a backend does not work here; empty if it does. Tried once, then remembered."""
-    guard = Guard(backend, device)
-    if guard.has_fallen:
+    """Why a backend does not work on a device; empty if it does. Tried once."""
+    guard = CrashGuard(backend, device)
+    if guard.has_crashed:
         return "the program ended while trying it the last time"
     try:
         with guard:
@@ -56,8 +58,8 @@ def error_of(
     """Root mean square of the error in units of that of the exact result.
 
     Args:
-        backend: What to run; what it raises goes on.
-        device: Where.
+        backend: Its exceptions are passed on.
+        device: Of the run.
         dtype: Of q, k and v.
         head_dim: Channels of a head.
         shape: Windows, heads, queries, keys.
@@ -77,11 +79,10 @@ def error_of(
 
 
 def sample(shape: Shape, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v [N, heads, L, d] float32 as windows hand them over: [N, L, heads, d] in memory.
+    """q, k and v [N, heads, L, d] float32, in memory [N, L, heads, d] as those of windows.
 
-    Fewer queries than keys are the first ones of a window.
-
-    Scores are uneven, keys have a mean and single channels that are large, as in trained models.
+    Fewer queries than keys are the first ones of a window. Scores are uneven, keys have a mean and
+    single large channels, as in trained models.
     """
     windows, heads, queries, length = shape
     random = torch.Generator().manual_seed(1)
@@ -98,8 +99,43 @@ def literal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
 
 
 def reason_of(error: Exception, backend: Backend) -> str:
-    """Why a backend failed, as one clause for people."""
+    """Why a backend failed, as one clause for users."""
     if isinstance(error, ModuleNotFoundError):
         return f"the package {backend.package} is not installed ({error})"
     line = str(error).strip().partition("\n")[0].partition(". ")[0]
     return line.rstrip(".")[:160] or type(error).__name__
+
+
+class CrashGuard:
+    """Creates a file while an optional package runs for the first time, so that a crash is noticed.
+
+    Attributes:
+        has_crashed: The process ended, or its GPU was lost, inside this guard before, with the same
+            GPU and the same torch.
+    """
+
+    def __init__(self, backend: Backend, device: torch.device) -> None:
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        self._text = f"{backend.package} on {name}, torch {torch.__version__}"
+        self._path = cache_folder() / f"attention-trying-{backend.name}"
+        self._is_needed = bool(backend.package)
+        self._device = device
+        self.has_crashed = self._is_needed and _read(self._path) == self._text
+
+    def __enter__(self) -> None:
+        if self._is_needed:
+            with contextlib.suppress(OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.write_text(self._text, encoding="utf-8")
+
+    def __exit__(self, *_: object) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # raises when the GPU is lost: the file stays
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return path.read_text(encoding="utf-8")
+    return ""

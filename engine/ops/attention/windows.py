@@ -83,7 +83,7 @@ def _cuts(length: int, size: int) -> list[tuple[int, int]]:
 
 
 def _shifted_cuts(length: int, size: int) -> list[tuple[int, int]]:
-    """Borders lie at half windows, odd ones truncated; what is empty at the end is left out."""
+    """Borders at half windows, odd ones truncated; empty windows at the end are left out."""
     if size >= length:
         return [(0, length)]
     count = math.ceil((length - 0.5) / size) + 1

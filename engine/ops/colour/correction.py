@@ -1,4 +1,4 @@
-"""Holding a result to the colours of its source: our own way, and the published ones by name.
+"""Colour correction of a result against its source: our method, and the published ones by name.
 
 The model drifts: it makes pictures more colourful and lighter or darker, differently from frame
 to frame. What it is wanted for is detail, so the colours of larger areas are the source's.
@@ -42,7 +42,7 @@ def correct_colour(method: str, result: Tensor, source: Tensor, *, scale: float 
         [T, 3, H, W] float32 in 0 to 1; with "none" the result itself.
 
     Raises:
-        ValueError: No such method, or two shapes; a mistake in the caller.
+        ValueError: No such method, or two shapes; an internal error.
     """
     if result.shape != source.shape:
         raise ValueError(f"result {tuple(result.shape)}, source {tuple(source.shape)}")

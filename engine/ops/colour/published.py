@@ -1,8 +1,8 @@
-"""The published ways to hold a result to the colours of its source, told in plain words by others.
+"""The published methods of colour correction, implemented from their descriptions.
 
 All take result and source [T, 3, H, W] float32 RGB in 0 to 1 and give the same shape. Those with
 histograms (`lab`, `hsv`, and `wavelet_adaptive` because of `hsv`) pool all frames of a call: the
-same frame in another clip comes out differently, and equal values may be ranked either way.
+same frame in another clip comes out differently, and equal values may be ranked in either order.
 
 Memory: the result and up to eight times as much (`lab`), for all frames of a call.
 """

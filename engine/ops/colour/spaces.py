@@ -28,7 +28,7 @@ _TINY = 1e-10
 def weighted(pictures: Tensor, weights: Row) -> Tensor:
     """Sum of the three channels with weights: [T, 3, H, W] to [T, H, W].
 
-    A sum, not a matrix product: those may be rounded to fewer bits on a card.
+    A sum, not a matrix product: those may be rounded to fewer bits on a GPU.
     """
     total = pictures[:, 0] * weights[0]
     for channel in (1, 2):

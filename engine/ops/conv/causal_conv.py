@@ -13,7 +13,7 @@ class Carry:
 
     `Carry()` starts a clip. A slice works on `begin()`, a copy, so that the carry it was given
     stays what it was and can be used again; `handed_over()` saves the memory of that copy when
-    nobody needs the old one any more.
+    the old one is not needed any more.
 
     Attributes:
         first: No slice was done yet.
@@ -35,7 +35,7 @@ class Carry:
         self._tails[key] = frames
 
     def forget(self, key: Hashable) -> None:
-        """Let go of the frames that `key` kept, once nobody reads them any more."""
+        """Drop the frames that `key` kept, once they are not read any more."""
         self._tails.pop(key, None)
 
     def begin(self) -> Carry:
@@ -74,7 +74,7 @@ class Carry:
         return other
 
     def moved(self, device: torch.device | str) -> Carry:
-        """The same with its frames on another device, as they lie in memory."""
+        """The same with its frames on another device, in the same memory format."""
         self._need_whole()
         tails = {key: frames.to(device) for key, frames in self._tails.items()}
         return self._twin(tails)
@@ -97,7 +97,7 @@ class Carry:
 class CausalConv3d(nn.Conv3d):
     """A 3-D convolution whose result at a frame depends on that frame and earlier ones only.
 
-    Space is padded with zeros as told. Before the first frame of a clip stand copies of it,
+    Space is padded with zeros as given. Before the first frame of a clip stand copies of it,
     `kernel - 1` of them; before a later slice stand the last inputs of the one before.
 
     Memory: the input once more where the kernel spans several frames.

@@ -55,7 +55,7 @@ class UpsamplerFold:
         first_bias: Of step 0.
         second_bias: S biases, of step 1.
 
-    The kernels [4 * O, I, 2, 2] lie channels-last in memory.
+    The kernels [4 * O, I, 2, 2] are channels-last in memory.
     """
 
     taps: Tensor
@@ -94,7 +94,7 @@ def upsampler(
         Tables in float64 for float64 weights, else in float32.
 
     Raises:
-        ValueError: The shapes do not belong together; a mistake in the caller.
+        ValueError: The shapes do not belong together; an internal error.
 
     Memory: the S * (K + 1) + 1 kernels of the result, one more, and a copy of `weight`; with time
     and 512 channels in float32 that is 8 x 16 MiB and 27 MiB.
@@ -134,7 +134,7 @@ def nearest(weight: Tensor) -> Tensor:
         (sy * 2 + sx) * O + o. With padding 1 it gives what `interleave` makes the frame of.
 
     Raises:
-        ValueError: Another kernel; a mistake in the caller.
+        ValueError: Another kernel; an internal error.
     """
     if weight.ndim != 4 or tuple(weight.shape[2:]) != (_TAPS, _TAPS):
         raise ValueError(f"not a 3x3 kernel: {tuple(weight.shape)}")
@@ -198,7 +198,7 @@ def _product(kernel: Tensor, expand: Tensor) -> Tensor:
 
 
 class _Path(NamedTuple):
-    """One way along one axis from a source pixel through the 3-tap kernel to an output pixel."""
+    """One path along one axis from a source pixel through the 3-tap kernel to an output pixel."""
 
     phase: int  # sub-pixel of the output
     kernel_tap: int
@@ -207,11 +207,11 @@ class _Path(NamedTuple):
 
 
 def _paths() -> tuple[_Path, ...]:
-    """All ways along one axis.
+    """All paths along one axis.
 
     Output pixel 2y + phase sees through tap j expanded pixel 2y + phase + j - 1: a sub-pixel of
     source pixel y + step. The folded convolution gives it at y + phase and pads by one, so its tap
-    0 lies on source pixel y + phase - 1.
+    0 is at source pixel y + phase - 1.
     """
     paths = []
     for phase in range(2):
@@ -259,7 +259,7 @@ def _seen_shares(shares: Tensor, st: int, *, head: bool = False) -> Tensor:
 
 
 def _phase_bias(shares: Tensor, bias: Tensor) -> PhaseBias:
-    """Bias from [2, 2, 3, 3, O]: all taps inside, without those that lie outside on each border."""
+    """Bias from [2, 2, 3, 3, O]: all taps inside, without those outside on each border."""
     rows = [-shares[0, :, 0].sum(1), -shares[1, :, 2].sum(1)]
     columns = [-shares[:, 0, :, 0].sum(1), -shares[:, 1, :, 2].sum(1)]
     corners = [shares[sy, sx, 2 * sy, 2 * sx] for sy in range(2) for sx in range(2)]
@@ -312,7 +312,7 @@ def _precise(tensor: Tensor) -> Tensor:
 
 
 def _channels_second(table: Tensor) -> Tensor:
-    """View [..., n, 2, 2, I] as [..., n, I, 2, 2], a kernel that lies channels-last in memory."""
+    """View [..., n, 2, 2, I] as [..., n, I, 2, 2], a kernel that is channels-last in memory."""
     return table.movedim(-1, -3)
 
 

@@ -1,4 +1,4 @@
-"""A causal convolution over frames whose past is either folded away or lies in front of them."""
+"""Causal convolution over frames whose past is either folded away or in front of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Past = Literal["copies", "zeros", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvShape:
-    """How a convolution lies on its frames.
+    """Position of a convolution on its frames.
 
     Before a clip stand copies of its frame 0, or frames of zeros, or nothing: then the first
     output is that of the first frames that are enough for one.
@@ -41,16 +41,16 @@ class ConvOptions:
 class FrameConv:
     """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 on frames [T, I, H, W].
 
-    Two ways in, both equal: `run` on frames that have their `history` in front; `run_first` on the
-    first frames of a clip, whose past is folded into the weights (docs/vae-folds.md): taps on
-    copies of frame 0 are summed, taps on zeros left out. One frame alone then needs one convolution
-    in two dimensions.
+    Two entry points with equal results: `run` on frames that have their `history` in front;
+    `run_first` on the first frames of a clip, whose past is folded into the weights
+    (docs/vae-folds.md): taps on copies of frame 0 are summed, taps on zeros left out. One frame
+    alone then needs one convolution in two dimensions.
 
     Args:
         weight: On the device, in the precision in which folds are computed.
         bias: [O].
         shape: Padding and strides.
-        options: Precision, form, folds.
+        options: Precision, method, folds.
 
     Memory: the weights; for the fold of copies one tap more, and again once an image came.
     """
@@ -79,7 +79,7 @@ class FrameConv:
 
     @property
     def history(self) -> int:
-        """Frames of the past that lie in front of the frames given to `run`."""
+        """Frames of the past that are in front of the frames given to `run`."""
         return max(0, self._all.reach - self._shape.time_stride)
 
     @property

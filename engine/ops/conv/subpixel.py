@@ -16,7 +16,7 @@ class PhaseBias:
 
     Inside, the bias is one number per phase and channel. On the outermost lines the 3x3 kernel
     hangs over the edge of the frame, where zeros stand: the share of the inner bias that those
-    taps would have brought is taken off again. A corner lies on two such lines and gets back what
+    taps would have added is subtracted again. A corner is on two such lines and gets back what
     both took.
 
     Attributes:
@@ -50,7 +50,7 @@ def interleave(phases: Tensor, bias: PhaseBias | None, out: Tensor) -> None:
         out: [T, C, 2 * h, 2 * w], any strides (a part of a larger buffer too); overwritten.
 
     Raises:
-        ValueError: The shapes do not belong together; a mistake in the caller.
+        ValueError: The shapes do not belong together; an internal error.
 
     Memory: nothing beyond `out`.
     """

@@ -1,4 +1,4 @@
-"""A convolution over K neighbouring frames, in the form that suits device and precision best."""
+"""Convolution over K neighbouring frames, by the method that suits device and precision best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Taps:
     """Weights over K frames, applied to frames [N, I, H, W]; no padding in time.
 
     Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the
-    bias. Three forms compute it:
+    bias. Three methods compute it:
 
     - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
       as it goes, and the result may be the residual stream itself.
@@ -115,10 +115,10 @@ def memory_format(frames: Tensor) -> torch.memory_format:
 
 
 def laid_out(weight: Tensor, form: Form) -> Tensor:
-    """Weights [O, I, K, kh, kw] with the channels innermost, as a form reads them.
+    """Weights [O, I, K, kh, kw] with the channels innermost, as a method reads them.
 
-    Sums read one tap at a time: taps that lie apart save a copy in each call, a fifth of the time
-    of a convolution of 1024 channels on frames of 16 x 16.
+    Sums read one tap at a time: taps that are apart in memory save a copy in each call, a fifth of
+    the time of a convolution of 1024 channels on frames of 16 x 16.
     """
     if form == "3d":
         return weight.contiguous(memory_format=torch.channels_last_3d)
@@ -152,8 +152,8 @@ def _add_in_place(
 def _adds_in_place(device: str, dtype: torch.dtype) -> bool:
     """Whether oneDNN's convolution that adds into its result is here and right.
 
-    It is not part of torch's public interface: tried once on small numbers, into a part of a
-    larger tensor as we use it; anything unexpected means the ordinary way.
+    It is not part of torch's public interface: tried once on small tensors, into a part of a
+    larger one as it is used here; on any difference the ordinary method is used.
     """
     if device != "cpu" or dtype is not torch.float32:
         return False

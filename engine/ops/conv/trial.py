@@ -1,4 +1,4 @@
-"""Which form a convolution over time takes on a device: tried on a small one, and remembered.
+"""Method of convolutions over time on a device: chosen by a trial on a small one, and cached.
 
 cuDNN 9.8 to 9.14 computes 3-D convolutions in half precision through a copy of the input that is
 27 times as large, or not at all. Versions are no proof, so memory and result are looked at.
@@ -28,10 +28,12 @@ from engine.ops.torch_flags import current
 
 logger = logging.getLogger(__name__)
 
-MOST_WORKSPACE = 4.0  # sizes of the input that a sound convolution may need beside its result
+MOST_WORKSPACE = (
+    4.0  # sizes of the input that a sound convolution may need in addition to its result
+)
 _WORTH_IT = 0.97  # 3-D takes at most this share of the time of 2-D sums, or we keep the sums
 _SPOTS = 48  # output pixels that are compared with float64
-_RUNS = 5  # on a card, which decides by them
+_RUNS = 5  # on a GPU, whose choice depends on them
 
 # Largest error that rounding explains, in units of the result's RMS.
 _LIMITS = {
@@ -44,28 +46,30 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionChoice:
-    """The form to use, and why."""
+    """The method to use, and why."""
 
     form: Form
-    reason: str  # for people: a clause without a full stop
+    reason: str  # for users: a clause without a full stop
     ratio: float | None = None  # time of 3-D over that of 2-D sums; None where not compared
-    is_sound: bool = True  # False when no form gave the right result
+    is_sound: bool = True  # False when no method was right
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """One line for users."""
         compared = "" if self.ratio is None else f" (3-D takes {self.ratio:.2f} x the time of 2-D)"
         return f"{self.form.upper()}: {self.reason}{compared}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What one form did."""
+    """Result of one method."""
 
     error: float = 0.0  # largest, in units of the exact result's RMS
-    workspace: float = 0.0  # most bytes beside the result, in sizes of the input; 0 if unknown
+    workspace: float = (
+        0.0  # most bytes in addition to the result, in sizes of the input; 0 if unknown
+    )
     seconds: float = 0.0
-    failure: str = ""  # what it said when it did not run at all
+    failure: str = ""  # the message when it did not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +83,13 @@ class _Problem:
 
 
 def choose_convolution(device: torch.device | str, dtype: torch.dtype) -> ConvolutionChoice:
-    """The form of convolutions over time that is right and fastest on a device.
+    """The method of convolutions over time that is right and fastest on a device.
 
-    Measured once for each card, version of torch and cuDNN, and dtype, and kept in a file of the
+    Measured once for each GPU, version of torch and cuDNN, and dtype, and kept in a file of the
     cache folder; a processor is tried by each process, for right or wrong only. What fails while
     measuring leads to 2-D sums, never to an exception.
 
-    Memory: on a card about 150 MB for a moment, the first time.
+    Memory: on a GPU about 150 MB for a moment, the first time.
     """
     device = torch.device(device)
     return _choose(device, dtype, device.type == "cpu" or current().cudnn_benchmark)
@@ -125,7 +129,7 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
         two: What sums of 2-D convolutions did.
         three: What the 3-D convolution did.
         dtype: Of the frames.
-        on_card: A card takes the faster one. On a processor both take the same time, so it takes
+        on_card: A GPU uses the faster one. On a processor both take the same time, so it takes
             what needs no copies: sums in place, or in half precision, where they would round too
             often, 3-D.
     """
@@ -265,7 +269,7 @@ def _remembered(key: str) -> ConvolutionChoice | None:
 
 
 def _remember(key: str, choice: ConvolutionChoice) -> None:
-    """Write the file anew, in one step; a cache that cannot be written is measured again."""
+    """Replace the file atomically; without a cache the trial is repeated at the next start."""
     entry = {"form": choice.form, "reason": choice.reason, "ratio": choice.ratio}
     path = _path()
     with contextlib.suppress(OSError):

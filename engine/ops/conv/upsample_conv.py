@@ -26,7 +26,7 @@ class NearestFold:
     Attributes:
         channels: O, of the result.
 
-    Memory: the table of 16 * O * I numbers.
+    Memory: the table of 16 * O * I values.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:

@@ -46,7 +46,7 @@ class Workspace:
         return self._shaped(self.numbers(purpose, prod(shape)), shape)
 
     def numbers(self, purpose: str, size: int) -> Tensor:
-        """Uninitialised numbers [size], valid until the next request for `purpose`."""
+        """Uninitialised values [size], valid until the next request for `purpose`."""
         if not self._planned:
             return self._empty(size)
         stretch = self._stretches.get(purpose)

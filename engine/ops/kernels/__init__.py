@@ -1,1 +1,1 @@
-"""Fused CUDA kernels, compiled when first needed; each has a torch twin that it must equal."""
+"""Fused CUDA kernels, compiled when first needed; each must equal its PyTorch reference."""

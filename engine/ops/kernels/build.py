@@ -1,57 +1,92 @@
-"""From source to kernels that are known to work on a device; what every family of kernels needs."""
+"""Sources of kernels, compiling them, and trying them on a device: what all of them share."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
 import math
+import re
 from collections.abc import Callable
 from functools import cache
+from importlib import resources
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from engine.ops.kernels import driver, nvrtc
-from engine.ops.kernels.scalars import SCALARS
 
 _log = logging.getLogger(__name__)
 
-LOAD_BYTES = 16  # what a thread reads at once
-DTYPES: frozenset[torch.dtype] = frozenset(getattr(torch, name) for name in SCALARS)
+LOAD_BYTES = 16  # of one read of a thread
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_INCLUDE = re.compile(r'#include "([\w.]+)"')
 
 Kernels = TypeVar("Kernels")
 
 
-def is_card(device: torch.device) -> bool:
-    """Whether there can be kernels on a device at all."""
+def is_gpu(device: torch.device) -> bool:
+    """Whether a device can run CUDA kernels."""
     return device.type == "cuda" and torch.version.cuda is not None
 
 
-def compiled(device: torch.device, text: str, options: tuple[str, ...]) -> driver.Module:
-    """The kernels of a source on a card.
+@cache
+def source(name: str) -> str:
+    """CUDA source of a family of kernels: `<name>.cu` of this package with its includes.
+
+    It is one string, so that the cache of compiled kernels depends on all of it.
+    """
+    file = f"{name}.cu"
+    lines = [f'#line 1 "{file}"']
+    for number, line in enumerate(_text(file).splitlines(), 1):
+        included = _INCLUDE.fullmatch(line)
+        if included is None:
+            lines.append(line)
+        else:
+            header = included[1]
+            lines += [f'#line 1 "{header}"', _text(header), f'#line {number + 1} "{file}"']
+    return "\n".join([*lines, ""])
+
+
+def _text(file: str) -> str:
+    return (resources.files("engine.ops.kernels") / file).read_text(encoding="utf-8")
+
+
+def macros(dtype: torch.dtype, **values: int) -> tuple[str, ...]:
+    """Options of the compiler: the scalar type and other macros of a source."""
+    scalar = str(dtype).removeprefix("torch.").upper()
+    return (f"-DSCALAR_{scalar}", *(f"-D{name}={value}" for name, value in values.items()))
+
+
+def compiled(device: torch.device, name: str, options: tuple[str, ...]) -> driver.Module:
+    """A family of kernels on a GPU.
+
+    Args:
+        device: Of torch.
+        name: Of the source; see `source`.
+        options: See `macros`.
 
     Raises:
         NvrtcMissing: There is no compiler.
-        CompileFailed: It refused.
-        DriverFailed: The driver did.
+        CompileFailed: The compiler refused the source.
+        DriverFailed: The driver refused the kernels.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     major, minor = torch.cuda.get_device_capability(index)
-    return driver.Module(nvrtc.compile_cuda(text, f"sm_{major}{minor}", options), index)
+    return driver.Module(nvrtc.compile_cuda(source(name), f"sm_{major}{minor}", options), index)
 
 
-def tried(
+def checked(
     what: tuple[str, torch.device, torch.dtype],
     make: Callable[[], Kernels],
     error: Callable[[Kernels], float],
 ) -> Kernels | None:
-    """Kernels that were run; None, with one warning in the log, if they do not work.
+    """Kernels that were compiled and run; None, with one warning in the log, if they do not work.
 
     Args:
-        what: Name, device and dtype for the log and the limit.
+        what: Name, device and dtype, for the log and the tolerance.
         make: Compiles them.
-        error: Runs them on something small; the largest error beside the largest number.
+        error: Runs them on small tensors; the largest error relative to the largest value.
     """
     name, device, dtype = what
     try:
@@ -67,22 +102,22 @@ def tried(
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    """Where the numbers of a tensor are, as a kernel's argument; null for None."""
+    """Address of a tensor as an argument of a kernel; null for None."""
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 def as_factors(tensor: Tensor) -> Tensor:
-    """Numbers in float32, side by side, as kernels read what few channels or angles there are."""
+    """A small tensor of factors or angles as kernels read it: float32, contiguous."""
     if tensor.dtype == torch.float32 and tensor.is_contiguous():
         return tensor
     return tensor.float().contiguous()
 
 
-def widest(*tensors: Tensor) -> int:
-    """Numbers of the last dimension that a thread can read at once from all of these.
+def vector_width(*tensors: Tensor) -> int:
+    """Values of the last dimension that a thread can read at once from all of these.
 
-    At most 16 bytes, a power of two; 0: their dtypes or devices differ, or the numbers of the last
-    dimension do not lie side by side.
+    At most 16 bytes, a power of two; 0: their dtypes or devices differ, or the last dimension is
+    not contiguous.
     """
     first = tensors[0]
     if first.dtype not in DTYPES or not first.numel():
@@ -99,5 +134,5 @@ def widest(*tensors: Tensor) -> int:
 
 @cache
 def processors(device: torch.device) -> int:
-    """Streaming multiprocessors of a card."""
+    """Streaming multiprocessors of a GPU."""
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,9 +1,9 @@
-"""RMS norm of each position over its channels and SiLU on a card: every number is read once.
+"""RMS norm of each position over its channels and SiLU in one kernel: channel_norm.cu.
 
 A few threads take a pixel together and keep its channels in registers between the sum and the
-result, which goes wherever it is wanted, for example into the window of the next convolution. The
-twin is `engine.ops.norm.rms_norm`; tests run this very source on the processor. Not yet run on
-a GPU.
+result, so each value is read once; the result may be a part of another buffer, for example the
+input window of the next convolution. The PyTorch reference is `engine.ops.norm.rms_norm`; tests run
+the same source on the processor. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.channel_norm_source import source
-from engine.ops.kernels.frames import Shape, View
+from engine.ops.kernels.frames import FrameShape, FrameStrides
 
 _THREADS = 256  # THREADS of the source
 _MOST_LANES = 32  # of a pixel: they exchange sums within a warp
@@ -28,12 +27,12 @@ _MOST_PIXELS = 2**30  # of one frame, so that counting them stays inside 32 bits
 _MOST_FRAMES = 65_535  # blockIdx.y
 _MOST_STEPS = 64  # pixels of one thread
 _BLOCKS_A_PROCESSOR = 16
-SHORTEST = 1e-12  # a position is never divided by less, so that one of zeros stays one of zeros
+SHORTEST = 1e-12  # minimum of the divisor, so that a position of zeros stays zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """How frames are dealt out to blocks and threads.
+class ChannelNormGrid:
+    """Division of frames among blocks and threads.
 
     Attributes:
         frames: T.
@@ -41,8 +40,8 @@ class Grid:
         pixels: Of a frame.
         channels: C.
         vector: Channels that a thread reads at once.
-        lanes: Threads side by side on one pixel, a power of two.
-        packs: How often each of them reads.
+        lanes: Neighbouring threads on one pixel, a power of two.
+        packs: Reads of each of them.
         per_block: Pixels of a block, a multiple of `rows`; the last block may have fewer.
     """
 
@@ -57,7 +56,7 @@ class Grid:
 
     @property
     def rows(self) -> int:
-        """Pixels that a block works on at the same time."""
+        """Pixels that a block processes at the same time."""
         return _THREADS // self.lanes
 
     @property
@@ -73,27 +72,33 @@ class ChannelNormKernel:
     module: driver.Module
 
     def normalise(
-        self, frames: tuple[Tensor, Tensor], grid: Grid, gamma: Tensor, silu: bool
+        self, frames: tuple[Tensor, Tensor], grid: ChannelNormGrid, gamma: Tensor, silu: bool
     ) -> None:
         """Write frames[0], normalised and times gamma [C], into frames[1]."""
         x, out = frames
         factors = build.as_factors(gamma)
         arguments = (
-            *(pointer(x), View.of(x), pointer(out), View.of(out), Shape.of(grid)),
+            *(
+                pointer(x),
+                FrameStrides.of(x),
+                pointer(out),
+                FrameStrides.of(out),
+                FrameShape.of(grid),
+            ),
             *(pointer(factors), ctypes.c_float(SHORTEST), ctypes.c_int(silu)),
         )
         where = (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), 0
         self.module.launch("rms_norm", where, arguments)
 
 
-def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
-    """The grid for frames [T, C, H, W] on a card with so many processors."""
+def grid_for(shape: torch.Size, vector: int, processors: int) -> ChannelNormGrid:
+    """The grid for frames [T, C, H, W] on a GPU with so many processors."""
     frames, channels, height, width = shape
-    lanes, packs = dealt(channels // vector)
+    lanes, packs = lanes_and_packs(channels // vector)
     rows = _THREADS // lanes
     enough = processors * _BLOCKS_A_PROCESSOR * rows
     steps = min(_MOST_STEPS, -(-frames * height * width // enough))
-    return Grid(
+    return ChannelNormGrid(
         frames=frames,
         width=width,
         pixels=height * width,
@@ -105,24 +110,24 @@ def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
     )
 
 
-def dealt(reads: int) -> tuple[int, int]:
-    """Lanes of a pixel and packs of each for so many reads; 0, 0: too many.
+def lanes_and_packs(reads: int) -> tuple[int, int]:
+    """Lanes of a pixel and packs of each lane for so many reads; 0, 0: too many.
 
-    As few lanes idle as can be, then as many lanes as can be.
+    As few idle lanes as possible, then as many lanes as possible.
     """
-    ways = []
+    candidates = []
     lanes = 1
     while lanes <= _MOST_LANES:
         packs = -(-reads // lanes)
         if packs <= _MOST_PACKS:
-            ways.append((lanes * packs, -lanes, packs))
+            candidates.append((lanes * packs, -lanes, packs))
         lanes *= 2
-    _, lanes, packs = min(ways, default=(0, 0, 0))
+    _, lanes, packs = min(candidates, default=(0, 0, 0))
     return -lanes, packs
 
 
 def vector_of(*frames: Tensor) -> int:
-    """Channels that a thread can read at once from all of these; 0: they do not fit at all.
+    """Channels that a thread can read at once from all of these; 0: the kernel cannot read them.
 
     Args:
         frames: [T, C, H, W] of one shape; views will do.
@@ -130,14 +135,14 @@ def vector_of(*frames: Tensor) -> int:
     t, channels, height, width = frames[0].shape
     if t > _MOST_FRAMES or height * width > _MOST_PIXELS:
         return 0
-    vector = build.widest(*(x.permute(0, 2, 3, 1) for x in frames))
-    return vector if vector and dealt(channels // vector)[0] else 0
+    vector = build.vector_width(*(x.permute(0, 2, 3, 1) for x in frames))
+    return vector if vector and lanes_and_packs(channels // vector)[0] else 0
 
 
-def find(*frames: Tensor) -> tuple[ChannelNormKernel, Grid] | None:
-    """The kernel for frames [T, C, H, W] and their grid; None where the twin has to do."""
+def find(*frames: Tensor) -> tuple[ChannelNormKernel, ChannelNormGrid] | None:
+    """The kernel for frames [T, C, H, W] and their grid; None: use the PyTorch reference."""
     x = frames[0]
-    vector = vector_of(*frames) if build.is_card(x.device) else 0
+    vector = vector_of(*frames) if build.is_gpu(x.device) else 0
     if not vector:
         return None
     grid = grid_for(x.shape, vector, build.processors(x.device))
@@ -147,8 +152,8 @@ def find(*frames: Tensor) -> tuple[ChannelNormKernel, Grid] | None:
 
 @cache
 def working(device: torch.device) -> bool:
-    """Whether the kernel compiles here and equals plain torch; tried once, then remembered."""
-    if not build.is_card(device):
+    """Whether the kernel works on a device: compiles and equals PyTorch; tried once."""
+    if not build.is_gpu(device):
         return False
     return all(
         _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 3) for dtype in build.DTYPES
@@ -159,8 +164,8 @@ def working(device: torch.device) -> bool:
 def _load(
     device: torch.device, dtype: torch.dtype, vector: int, packs: int
 ) -> ChannelNormKernel | None:
-    """The kernel compiled for these and tried; None, with one warning, if it does not work."""
-    return build.tried(
+    """The compiled kernel; None, with one warning in the log, if it does not work."""
+    return build.checked(
         ("channel norm", device, dtype),
         lambda: _compile(device, dtype, vector, packs),
         lambda kernel: _error(kernel, device, dtype, (vector, packs)),
@@ -170,18 +175,17 @@ def _load(
 def _compile(
     device: torch.device, dtype: torch.dtype, vector: int, packs: int
 ) -> ChannelNormKernel:
-    text = source(str(dtype).removeprefix("torch."))
-    options = f"-DVECTOR={vector}", f"-DPACKS={packs}"
-    return ChannelNormKernel(build.compiled(device, text, options))
+    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
+    return ChannelNormKernel(build.compiled(device, "channel_norm", options))
 
 
 def _error(
     kernel: ChannelNormKernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> float:
-    """How far a small box of random frames comes from plain torch, beside the largest number.
+    """Largest error on a small box of random frames, relative to the largest value.
 
-    The box is a view with a position of zeros, and so is the part of the larger buffer that it is
-    written into; numbers written beside that part count too.
+    The box is a view with a position of zeros; the result is a part of a larger buffer whose other
+    values must stay zero.
     """
     vector, packs = sizes
     channels = vector * (4 * (packs - 1) + 3)
@@ -194,7 +198,7 @@ def _error(
     wanted = buffer.double()
     normal = F.normalize(box.double(), dim=1) * channels**0.5 * gamma.double()[:, None, None]
     wanted[:2, :, 1:20, :17] = F.silu(normal)
-    shape = Grid(
+    shape = ChannelNormGrid(
         frames=2,
         width=17,
         pixels=19 * 17,

@@ -1,7 +1,7 @@
-"""Loads compiled kernels and launches them through the CUDA driver, beside torch.
+"""Loads compiled kernels and launches them through the CUDA driver.
 
-Everything happens in torch's own (primary) context of the device and on torch's current stream, so
-kernels keep their order with torch's own and can be captured into a CUDA graph.
+All work is done in torch's own (primary) context of the device and on torch's current stream, so
+kernels keep their order with torch's and can be captured into a CUDA graph.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ Size3 = tuple[int, int, int]
 
 
 class DriverFailed(RuntimeError):
-    """The driver is not there or refused; the message has its words."""
+    """There is no driver, or it refused; the message is its own."""
 
 
 class Driver:
-    """The driver's library; every call raises DriverFailed in the driver's words."""
+    """The driver's library; every call may raise DriverFailed with the driver's message."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
         self.call("cuInit", 0)
 
     def call(self, name: str, *args: object) -> None:
-        """One function of the driver."""
+        """Call a function of the driver."""
         code = getattr(self._library, name)(*args)
         if code:
-            raise DriverFailed(f"{name}: {self._words(code)}")
+            raise DriverFailed(f"{name}: {self._message(code)}")
 
-    def _words(self, code: int) -> str:
+    def _message(self, code: int) -> str:
         text = ctypes.c_char_p()
         self._library.cuGetErrorString(code, ctypes.byref(text))
         return text.value.decode() if text.value else f"error {code}"
 
 
 class Module:
-    """Kernels loaded on one device."""
+    """Kernels that are loaded on one device."""
 
     def __init__(self, cubin: bytes, device: int) -> None:
         self.device = device
@@ -57,7 +57,7 @@ class Module:
     def launch(
         self, name: str, grid: tuple[Size3, Size3, int], arguments: Sequence[Argument]
     ) -> None:
-        """Put one launch onto torch's current stream.
+        """Launch a kernel on torch's current stream.
 
         Args:
             name: Of the kernel.
@@ -65,7 +65,7 @@ class Module:
             arguments: In the kernel's order and types.
 
         Raises:
-            DriverFailed: No such kernel, or the grid is more than the device takes.
+            DriverFailed: No such kernel, or the grid is too large for the device.
         """
         blocks, threads, shared = grid
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
@@ -98,7 +98,7 @@ def driver() -> Driver:
 
 @contextmanager
 def _context(device: int) -> Iterator[Driver]:
-    """Makes torch's context of the device the current one of this thread for a while."""
+    """Makes torch's context of the device current in this thread while the block runs."""
     found = driver()
     found.call("cuCtxPushCurrent_v2", _primary(device))
     try:

@@ -1,4 +1,4 @@
-"""How kernels are told where frames lie and how large they are."""
+"""Arguments of kernels that describe frames: strides and sizes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Positions(Protocol):
-    """What a grid knows of the frames that it covers."""
+class FrameGrid(Protocol):
+    """Sizes that a grid has of the frames that it covers."""
 
     @property
     def width(self) -> int:
@@ -28,28 +28,28 @@ class Positions(Protocol):
 
     @property
     def channels(self) -> int:
-        """Numbers of a pixel."""
+        """Values of a pixel."""
         ...
 
 
-class View(ctypes.Structure):
-    """Strides of frames [T, C, H, W] whose channels lie side by side, in elements."""
+class FrameStrides(ctypes.Structure):
+    """Strides of channels-last frames [T, C, H, W], in elements."""
 
     _fields_ = (("t", ctypes.c_longlong), ("y", ctypes.c_longlong), ("x", ctypes.c_longlong))
 
     @classmethod
-    def of(cls, frames: Tensor) -> View:
-        """Those of some frames."""
+    def of(cls, frames: Tensor) -> FrameStrides:
+        """Strides of these frames."""
         t, _, y, x = frames.stride()
         return cls(t, y, x)
 
 
-class Shape(ctypes.Structure):
+class FrameShape(ctypes.Structure):
     """Sizes of frames and of a block's part of them."""
 
     _fields_ = tuple((name, ctypes.c_int) for name in ("width", "pixels", "per_block", "channels"))
 
     @classmethod
-    def of(cls, grid: Positions) -> Shape:
-        """Those of a grid."""
+    def of(cls, grid: FrameGrid) -> FrameShape:
+        """Sizes of a grid."""
         return cls(grid.width, grid.pixels, grid.per_block, grid.channels)

@@ -1,10 +1,10 @@
-"""GroupNorm and SiLU on a card: statistics from enough blocks to fill it, one pass to use them.
+"""GroupNorm and SiLU in three kernels: group_norm.cu.
 
 torch gives each (frame, group) one block, too few for large frames, and reads channels-last frames
-badly. Here a block takes some pixels of a frame with all their channels; a second kernel puts the
-blocks' statistics together; a third writes normalised frames wherever they are wanted, for example
-into the ring buffer of the next convolution. The twin is `engine.ops.norm.group_norm`;
-tests run this very source on the processor, element by element. Not yet run on a GPU.
+badly. Here a block takes some pixels of a frame with all their channels; a second kernel merges the
+statistics of the blocks; a third writes normalised frames, for example into the ring buffer of the
+next convolution. The PyTorch reference is `engine.ops.norm.group_norm`; tests run the same source
+on the processor. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.frames import Shape, View
-from engine.ops.kernels.group_norm_source import source
-from engine.ops.kernels.scalars import SCALARS
+from engine.ops.kernels.frames import FrameShape, FrameStrides
 
-_LOAD_BYTES = 16  # what a thread reads at once
 _MOST_LANES = 512  # THREADS of the source
 _USUAL_THREADS = 256
 _MOST_PIXELS = 2**30  # of one frame, so that counting them stays inside 32 bits
@@ -32,12 +29,12 @@ _MOST_FRAMES = 65_535  # blockIdx.y
 _MOST_STEPS = 128  # pixels of one thread
 _BLOCKS_A_PROCESSOR = 16
 _PART_BYTES = 12  # sizeof(Part)
-_JOINING_THREADS = 128
+_MERGING_THREADS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """How frames are dealt out to blocks and threads.
+class GroupNormGrid:
+    """Division of frames among blocks and threads.
 
     Attributes:
         frames: T.
@@ -46,7 +43,7 @@ class Grid:
         channels: C.
         group: Channels of a group.
         vector: Channels of a thread.
-        rows: Pixels that a block works on at the same time, a power of two.
+        rows: Pixels that a block processes at the same time, a power of two.
         per_block: Pixels of a block, a multiple of `rows`; the last block may have fewer.
     """
 
@@ -61,7 +58,7 @@ class Grid:
 
     @property
     def lanes(self) -> int:
-        """Threads side by side on one pixel."""
+        """Neighbouring threads on one pixel."""
         return self.channels // self.vector
 
     @property
@@ -80,14 +77,14 @@ class Grid:
         return self.rows * self.channels // min(self.vector, self.group) * _PART_BYTES
 
 
-def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> Grid:
-    """The grid for frames [T, C, H, W] on a card with so many processors."""
+def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> GroupNormGrid:
+    """The grid for frames [T, C, H, W] on a GPU with so many processors."""
     frames, channels, height, width = shape
     lanes = channels // vector
     rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)
     enough = processors * _BLOCKS_A_PROCESSOR * rows
     steps = min(_MOST_STEPS, max(4, -(-frames * height * width // enough)))
-    return Grid(
+    return GroupNormGrid(
         frames=frames,
         width=width,
         pixels=height * width,
@@ -100,7 +97,7 @@ def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> Gri
 
 
 def vector_of(group: int, *frames: Tensor) -> int:
-    """Channels that a thread can read at once from all of these frames; 0: they do not fit at all.
+    """Channels that a thread can read at once from all of these; 0: the kernels cannot read them.
 
     Args:
         group: Channels of a group.
@@ -108,12 +105,12 @@ def vector_of(group: int, *frames: Tensor) -> int:
     """
     first = frames[0]
     t, channels, height, width = first.shape
-    known = str(first.dtype).removeprefix("torch.") in SCALARS
-    apart = any(x.stride(1) != 1 and channels > 1 for x in frames)
+    known = first.dtype in build.DTYPES
+    strided = any(x.stride(1) != 1 and channels > 1 for x in frames)
     too_many = t > _MOST_FRAMES or height * width > _MOST_PIXELS
-    if not first.numel() or not known or apart or too_many or channels % group:
+    if not first.numel() or not known or strided or too_many or channels % group:
         return 0
-    vector = _LOAD_BYTES // first.element_size()
+    vector = build.LOAD_BYTES // first.element_size()
     while vector > 1 and not _is_aligned(vector, group, frames):
         vector //= 2
     return vector if channels // vector <= _MOST_LANES else 0
@@ -135,49 +132,59 @@ class GroupNormKernels:
 
     module: driver.Module
 
-    def moments(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    def statistics(self, x: Tensor, grid: GroupNormGrid) -> tuple[Tensor, Tensor]:
         """Mean and squared deviations of each frame, block and group, [T, P, G] float32."""
         shape = grid.frames, grid.blocks, grid.channels // grid.group
         mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
-        arguments = pointer(x), View.of(x), Shape.of(grid), pointer(mean), pointer(m2)
-        self.module.launch("group_moments", _threads(grid, grid.shared_bytes), arguments)
+        arguments = pointer(x), FrameStrides.of(x), FrameShape.of(grid), pointer(mean), pointer(m2)
+        self.module.launch("group_statistics", _threads(grid, grid.shared_bytes), arguments)
         return mean, m2
 
     def scale_and_shift(
-        self, x: Tensor, grid: Grid, affine: tuple[Tensor, Tensor], eps: float
+        self, x: Tensor, grid: GroupNormGrid, affine: tuple[Tensor, Tensor], eps: float
     ) -> tuple[Tensor, Tensor]:
         """Factors of each frame and channel, [T, C] float32; `affine`: weight and bias [C]."""
         weight, bias = (part.float().contiguous() for part in affine)
-        mean, m2 = self.moments(x, grid)
+        mean, m2 = self.statistics(x, grid)
         scale, shift = x.new_empty((2, grid.frames, grid.channels), dtype=torch.float32)
         blocks = grid.channels // grid.group, grid.frames, 1
-        shared = _JOINING_THREADS * _PART_BYTES
+        shared = _MERGING_THREADS * _PART_BYTES
         arguments = (
-            *(pointer(mean), pointer(m2), Shape.of(grid), ctypes.c_int(grid.blocks)),
+            *(pointer(mean), pointer(m2), FrameShape.of(grid), ctypes.c_int(grid.blocks)),
             *(pointer(weight), pointer(bias), ctypes.c_float(eps)),
             *(pointer(scale), pointer(shift)),
         )
-        self.module.launch("scale_and_shift", (blocks, (1, _JOINING_THREADS, 1), shared), arguments)
+        self.module.launch("scale_and_shift", (blocks, (1, _MERGING_THREADS, 1), shared), arguments)
         return scale, shift
 
     def normalise(
-        self, frames: tuple[Tensor, Tensor], grid: Grid, factors: tuple[Tensor, Tensor], silu: bool
+        self,
+        frames: tuple[Tensor, Tensor],
+        grid: GroupNormGrid,
+        factors: tuple[Tensor, Tensor],
+        silu: bool,
     ) -> None:
         """Write frames[0] times and plus its factors, [T, C] float32, into frames[1]."""
         x, out = frames
         arguments = (
-            *(pointer(x), View.of(x), pointer(out), View.of(out), Shape.of(grid)),
+            *(
+                pointer(x),
+                FrameStrides.of(x),
+                pointer(out),
+                FrameStrides.of(out),
+                FrameShape.of(grid),
+            ),
             *(pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
         )
         self.module.launch("normalise", _threads(grid, 0), arguments)
 
 
-def _threads(grid: Grid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
+def _threads(grid: GroupNormGrid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
     return (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), shared
 
 
-def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Grid] | None:
-    """The kernels for frames and their grid; None where the twin has to do.
+def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, GroupNormGrid] | None:
+    """The kernels for frames and their grid; None where the PyTorch reference is used.
 
     Args:
         x: [T, C, H, W].
@@ -196,22 +203,23 @@ def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Gri
 
 @cache
 def working(device: torch.device) -> bool:
-    """Whether the kernels compile here and equal plain torch; tried once, then remembered.
+    """Whether the kernels work on a device: compile and equal PyTorch; tried once.
 
-    A card on which they do not gets one warning in the log, and the twin.
+    Where they do not, there is one warning in the log and the PyTorch reference is used.
     """
-    if device.type != "cuda" or torch.version.cuda is None:
+    if not build.is_gpu(device):
         return False
-    dtypes: list[torch.dtype] = [getattr(torch, name) for name in SCALARS]
-    return all(_load(device, dtype, _LOAD_BYTES // dtype.itemsize, 4) for dtype in dtypes)
+    return all(
+        _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 4) for dtype in build.DTYPES
+    )
 
 
 @cache
 def _load(
     device: torch.device, dtype: torch.dtype, vector: int, group: int
 ) -> GroupNormKernels | None:
-    """The kernels compiled for these and tried; None, with one warning, if they do not work."""
-    return build.tried(
+    """The compiled kernels; None, with one warning in the log, if they do not work."""
+    return build.checked(
         ("GroupNorm", device, dtype),
         lambda: _compile(device, dtype, vector, group),
         lambda kernels: _error(kernels, device, dtype, (vector, group)),
@@ -219,18 +227,16 @@ def _load(
 
 
 def _compile(device: torch.device, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
-    text = source(str(dtype).removeprefix("torch."))
-    options = f"-DVECTOR={vector}", f"-DGROUP={group}"
-    return GroupNormKernels(build.compiled(device, text, options))
+    options = build.macros(dtype, VECTOR=vector, GROUP=group)
+    return GroupNormKernels(build.compiled(device, "group_norm", options))
 
 
 def _error(
     kernels: GroupNormKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> float:
-    """How far a small box of random frames comes from plain torch, beside the largest number.
+    """Largest error on a small box of random frames, relative to the largest value.
 
-    The box is a view, and so is the part of the larger buffer that it is written into; numbers
-    written beside that part count too.
+    The box is a view; the result is a part of a larger buffer whose other values must stay zero.
     """
     vector, group = sizes
     channels = 16 * math.lcm(vector, group)

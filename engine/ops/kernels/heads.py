@@ -1,7 +1,7 @@
-"""Norm and rotation of q and k, and the way of q, k and v into windows, in one pass on a card.
+"""Norm and rotation of q and k, and copying q, k and v into windows, in one kernel: heads.cu.
 
-The twin is `engine.ops.attention.qk_rope`; tests run this very source on the processor. Not yet
-run on a GPU.
+The PyTorch reference is `engine.ops.attention.qk_rope`; tests run the same source on the processor.
+Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.heads_source import source
 
 _THREADS = 256  # THREADS of the source
 _MOST_LANES = 32  # a warp
@@ -26,13 +25,13 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """What one launch does.
+class HeadWork:
+    """Arguments of one launch.
 
     Attributes:
         qkv: [N, 3, heads, d].
-        target: [W, N] int64: rows that each token goes to.
-        angles: cos and sin [A, P]; None turns nothing.
+        target: [W, N] int64: rows that each token is copied to.
+        angles: cos and sin [A, P]; None: no rotation.
         angle: [N] int64: the row of the angles of each token; None: in order.
         norm: Weights of q and k [d].
         eps: Added to the mean of the squares.
@@ -91,8 +90,8 @@ class HeadKernel:
 
     module: driver.Module
 
-    def gather_qk(self, work: Work, lanes: int) -> None:
-        """Put it onto the current stream; everything of it must fit (`vector_of`)."""
+    def gather_qk(self, work: HeadWork, lanes: int) -> None:
+        """Launch on the current stream; the work must fit (`vector_of`)."""
         tables = [build.as_factors(part) for part in work.angles or ()]
         weights = [build.as_factors(part) for part in work.norm]
         arguments = (
@@ -114,27 +113,27 @@ def _angles(tables: list[Tensor], rows: Tensor | None) -> _Angles:
     return _Angles(tables[0].data_ptr(), tables[1].data_ptr(), which, tables[0].shape[1])
 
 
-def vector_of(work: Work) -> int:
-    """Channels that a thread can read at once; 0: it does not fit at all."""
+def vector_of(work: HeadWork) -> int:
+    """Channels that a thread can read at once; 0: the kernel cannot do this work."""
     tokens, _, heads, channels = work.qkv.shape
     if tokens * heads > _MOST_UNITS or not 0 < work.target.shape[0] <= _MOST_COPIES:
         return 0
     if any(index.dtype != torch.int64 or index.stride(-1) != 1 for index in _indices(work)):
         return 0
-    vector = build.widest(work.qkv, *work.out)
+    vector = build.vector_width(work.qkv, *work.out)
     lanes = channels // max(1, vector)
     fits = vector > 1 and lanes <= _MOST_LANES and lanes & (lanes - 1) == 0
     return vector if fits else 0
 
 
-def _indices(work: Work) -> list[Tensor]:
+def _indices(work: HeadWork) -> list[Tensor]:
     return [work.target] if work.angle is None else [work.target, work.angle]
 
 
-def find(work: Work) -> tuple[HeadKernel, int] | None:
-    """The kernel for this work and its lanes; None where the twin has to do."""
+def find(work: HeadWork) -> tuple[HeadKernel, int] | None:
+    """The kernel for this work and its lanes; None where the PyTorch reference is used."""
     device = work.qkv.device
-    vector = vector_of(work) if build.is_card(device) else 0
+    vector = vector_of(work) if build.is_gpu(device) else 0
     if not vector:
         return None
     lanes = work.qkv.shape[-1] // vector
@@ -144,8 +143,8 @@ def find(work: Work) -> tuple[HeadKernel, int] | None:
 
 @cache
 def working(device: torch.device) -> bool:
-    """Whether the kernel for heads of 128 channels works here; tried once, then remembered."""
-    if not build.is_card(device):
+    """Whether the kernel for heads of 128 channels works on a device; tried once."""
+    if not build.is_gpu(device):
         return False
     vectors = {dtype: build.LOAD_BYTES // dtype.itemsize for dtype in build.DTYPES}
     return all(_load(device, dtype, size, 128 // size) for dtype, size in vectors.items())
@@ -153,8 +152,8 @@ def working(device: torch.device) -> bool:
 
 @cache
 def _load(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel | None:
-    """The kernel compiled for these and tried; None, with one warning, if it does not work."""
-    return build.tried(
+    """The compiled kernel; None, with one warning in the log, if it does not work."""
+    return build.checked(
         ("q, k, v", device, dtype),
         lambda: _compile(device, dtype, vector, lanes),
         lambda kernel: _error(kernel, device, dtype, (vector, lanes)),
@@ -162,17 +161,16 @@ def _load(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> 
 
 
 def _compile(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    text = source(str(dtype).removeprefix("torch."))
-    options = f"-DVECTOR={vector}", f"-DLANES={lanes}"
-    return HeadKernel(build.compiled(device, text, options))
+    options = build.macros(dtype, VECTOR=vector, LANES=lanes)
+    return HeadKernel(build.compiled(device, "heads", options))
 
 
 def _error(
     kernel: HeadKernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> float:
-    """Largest error on a few tokens, beside the largest number; rows that are nobody's count too.
+    """Largest error on a few tokens, relative to the largest value; unused rows must stay zero.
 
-    Two heads, two places for each token, the last pair of channels not turned.
+    Two heads, two places for each token, the last pair of channels not rotated.
     """
     channels, count = sizes[0] * sizes[1], 5
     random = torch.Generator().manual_seed(1)
@@ -184,23 +182,23 @@ def _error(
     q, k, v = torch.zeros(3, 12, 2, channels, dtype=dtype, device=device)
     turns = angles.cos(), angles.sin()
     out, norm = (q, k, v), (weights[0], weights[1])
-    kernel.gather_qk(Work(qkv, target, turns, angle, norm, 1e-5, out), sizes[1])
+    kernel.gather_qk(HeadWork(qkv, target, turns, angle, norm, 1e-5, out), sizes[1])
     error = 0.0
     for which, found in enumerate(out):
         wanted = torch.zeros_like(found, dtype=torch.float64)
         exact = qkv[:, which].double()
         if which < 2:
-            exact = _plainly(exact, weights[which].double(), angles[angle].double())
+            exact = _reference(exact, weights[which].double(), angles[angle].double())
         wanted[target[0]] = wanted[target[1]] = exact
         error = max(error, float((found.double() - wanted).abs().max() / wanted.abs().max()))
     return error
 
 
-def _plainly(x: Tensor, weight: Tensor, angles: Tensor) -> Tensor:
+def _reference(x: Tensor, weight: Tensor, angles: Tensor) -> Tensor:
     """Norm and rotation of [n, heads, d] in float64."""
     x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
-    turned = 2 * angles.shape[1]
-    even, odd = x[..., 0:turned:2], x[..., 1:turned:2]
+    rotary = 2 * angles.shape[1]
+    even, odd = x[..., 0:rotary:2], x[..., 1:rotary:2]
     cos, sin = angles.cos()[:, None], angles.sin()[:, None]
     rotated = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
-    return torch.cat((rotated, x[..., turned:]), -1)
+    return torch.cat((rotated, x[..., rotary:]), -1)

@@ -1,8 +1,7 @@
-"""Compiles CUDA source at run time with NVIDIA's NVRTC: no toolchain, no headers, no card.
+"""Compiles CUDA source at run time with NVIDIA's NVRTC: no toolchain, no headers, no GPU.
 
-The library comes with every CUDA build of torch; the wheel `nvidia-cuda-nvrtc` has it too. What was
-compiled stays in the cache folder under a name made of source, architecture, options and version
-of the compiler.
+The library is in every CUDA build of torch and in the wheel `nvidia-cuda-nvrtc`. Compiled kernels
+are cached under a hash of source, architecture, options and version of the compiler.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class CompileFailed(RuntimeError):
 
 
 class Nvrtc:
-    """One NVRTC library.
+    """An NVRTC library.
 
     Attributes:
         version: Its CUDA version, (major, minor).
@@ -63,11 +62,11 @@ class Nvrtc:
         text, name = source.encode(), b"upreel.cu"
         self._call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
         try:
-            words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            code = self._library.nvrtcCompileProgram(program, len(options), words)
+            arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            code = self._library.nvrtcCompileProgram(program, len(options), arguments)
             if code:
                 log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0")
-                raise CompileFailed(f"{self._words(code)}\n{log.decode(errors='replace')}")
+                raise CompileFailed(f"{self._message(code)}\n{log.decode(errors='replace')}")
             return self._bytes("nvrtcGetCUBIN", program)
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
@@ -82,17 +81,17 @@ class Nvrtc:
     def _call(self, name: str, *args: object) -> None:
         code = getattr(self._library, name)(*args)
         if code:
-            raise CompileFailed(f"{name}: {self._words(code)}")
+            raise CompileFailed(f"{name}: {self._message(code)}")
 
-    def _words(self, code: int) -> str:
+    def _message(self, code: int) -> str:
         return str(self._library.nvrtcGetErrorString(code).decode())
 
 
 def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
-    """Cubin of a CUDA source for one architecture, out of the cache if it is there.
+    """Cubin of a CUDA source for one architecture, from the cache where possible.
 
     Args:
-        source: CUDA C++ without includes.
+        source: CUDA C++ with its includes inserted.
         arch: For example "sm_86".
         options: Further options of the compiler, for example "-DVECTOR=8".
 
@@ -116,7 +115,7 @@ def find() -> Nvrtc:
     """The first library that loads: torch's own, then that of the wheel.
 
     Raises:
-        NvrtcMissing: None does; the message says what was tried.
+        NvrtcMissing: None does; the message lists what was tried.
     """
     failures = []
     for path in candidates():
@@ -128,7 +127,7 @@ def find() -> Nvrtc:
 
 
 def candidates() -> Iterator[Path]:
-    """Where NVRTC may be, best first."""
+    """Paths where NVRTC may be, the preferred one first."""
     for folder in _folders():
         for pattern in _PATTERNS:
             for path in sorted(folder.glob(pattern), reverse=True):
@@ -146,7 +145,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _read(path: Path) -> bytes | None:
-    """What was cached; None when it is not there or damaged."""
+    """Cached cubin; None when it is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -156,7 +155,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, cubin: bytes) -> None:
-    """Cache it if the disk lets us; nobody ever sees half a file."""
+    """Cache a cubin if the disk allows it; the file is replaced atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_file.write_bytes(path, hashlib.sha256(cubin).digest() + cubin)

@@ -1,7 +1,7 @@
-"""Passes over tokens on a card: RMS norm with modulation, gated sum, SwiGLU, each read once.
+"""Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
-The twins are in `engine.ops.norm.modulate` and `engine.ops.linear.swiglu`; tests run this very
-source on the processor. Not yet run on a GPU.
+The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.modulate` and
+`engine.ops.linear.swiglu`; tests run the same source on the processor. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.token_rows_source import source
 
 _THREADS = 256  # THREADS of the source
 _WARP = 32
@@ -27,14 +26,14 @@ _MOST_BLOCKS = 16  # of a processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """How rows are dealt out.
+class TokenRowGrid:
+    """Division of rows among blocks and threads.
 
     Attributes:
         rows: N.
         channels: C.
         vector: Channels that a thread reads at once.
-        packs: How often it does so in a row.
+        packs: Reads of a thread in a row.
         blocks: Each takes every `blocks`-th row.
     """
 
@@ -77,7 +76,7 @@ class RowKernels:
     def rms_modulate(
         self,
         rows: tuple[Tensor, Tensor],
-        grid: Grid,
+        grid: TokenRowGrid,
         factors: tuple[Tensor | None, Tensor | None],
         eps: float,
     ) -> None:
@@ -86,12 +85,12 @@ class RowKernels:
         last = pointer(kept[0]), pointer(kept[1]), ctypes.c_float(eps)
         self._launch("rms_modulate", rows, grid, last)
 
-    def add_gated(self, rows: tuple[Tensor, Tensor], grid: Grid, gate: Tensor) -> None:
+    def add_gated(self, rows: tuple[Tensor, Tensor], grid: TokenRowGrid, gate: Tensor) -> None:
         """Add rows[1] times [C] to rows[0]."""
         kept = build.as_factors(gate)
         self._launch("add_gated", rows, grid, (pointer(kept),))
 
-    def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: Grid) -> None:
+    def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: TokenRowGrid) -> None:
         """Write silu(rows[0]) * rows[1] into rows[2]."""
         self._launch("swiglu", rows, grid, ())
 
@@ -99,7 +98,7 @@ class RowKernels:
         self,
         name: str,
         rows: tuple[Tensor, ...],
-        grid: Grid,
+        grid: TokenRowGrid,
         last: tuple[driver.Argument, ...],
     ) -> None:
         shape = _Shape(grid.rows, grid.channels)
@@ -107,28 +106,28 @@ class RowKernels:
         self.module.launch(name, where, (*map(_Matrix.of, rows), shape, *last))
 
 
-def grid_for(shape: torch.Size, vector: int, processors: int) -> Grid:
-    """The grid for rows [N, C] on a card with so many processors."""
+def grid_for(shape: torch.Size, vector: int, processors: int) -> TokenRowGrid:
+    """The grid for rows [N, C] on a GPU with so many processors."""
     rows, channels = shape
     packs = -(-channels // (vector * _THREADS))
-    grid = Grid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)
+    grid = TokenRowGrid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)
     most = processors * min(_MOST_BLOCKS, max(1, _THREADS_A_PROCESSOR // grid.threads))
     return replace(grid, blocks=min(rows, most))
 
 
 def vector_of(*rows: Tensor) -> int:
-    """Channels that a thread can read at once from all of these [N, C]; 0: they do not fit."""
-    shape, vector = rows[0].shape, build.widest(*rows)
+    """Channels that a thread can read at once from all of these [N, C]; 0: the kernels cannot."""
+    shape, vector = rows[0].shape, build.vector_width(*rows)
     fits = (
         len(shape) == 2 and shape[0] <= _MOST_ROWS and shape[1] <= _MOST_PACKS * _THREADS * vector
     )
     return vector if fits else 0
 
 
-def find(*rows: Tensor) -> tuple[RowKernels, Grid] | None:
-    """The kernels for rows [N, C] and their grid; None where the twin has to do."""
+def find(*rows: Tensor) -> tuple[RowKernels, TokenRowGrid] | None:
+    """The kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
     device = rows[0].device
-    vector = vector_of(*rows) if build.is_card(device) else 0
+    vector = vector_of(*rows) if build.is_gpu(device) else 0
     if not vector:
         return None
     grid = grid_for(rows[0].shape, vector, build.processors(device))
@@ -138,8 +137,8 @@ def find(*rows: Tensor) -> tuple[RowKernels, Grid] | None:
 
 @cache
 def working(device: torch.device) -> bool:
-    """Whether the kernels compile here and equal plain torch; tried once, then remembered."""
-    if not build.is_card(device):
+    """Whether the kernels work on a device: compile and equal PyTorch; tried once."""
+    if not build.is_gpu(device):
         return False
     return all(
         _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 2) for dtype in build.DTYPES
@@ -148,8 +147,8 @@ def working(device: torch.device) -> bool:
 
 @cache
 def _load(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels | None:
-    """The kernels compiled for these and tried; None, with one warning, if they do not work."""
-    return build.tried(
+    """The compiled kernels; None, with one warning in the log, if they do not work."""
+    return build.checked(
         ("token row", device, dtype),
         lambda: _compile(device, dtype, vector, packs),
         lambda kernels: _error(kernels, device, dtype, (vector, packs)),
@@ -157,17 +156,16 @@ def _load(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> 
 
 
 def _compile(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-    text = source(str(dtype).removeprefix("torch."))
-    options = f"-DVECTOR={vector}", f"-DPACKS={packs}"
-    return RowKernels(build.compiled(device, text, options))
+    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
+    return RowKernels(build.compiled(device, "token_rows", options))
 
 
 def _error(
     kernels: RowKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> float:
-    """Largest error of the three on a few rows inside larger buffers, beside the largest number.
+    """Largest error of the three kernels on a few rows, relative to the largest value.
 
-    Numbers written beside the rows count too.
+    The rows are parts of larger buffers whose other values must not change.
     """
     vector, packs = sizes
     channels = vector * ((packs - 1) * _THREADS + 3)
@@ -177,7 +175,7 @@ def _error(
     scale, shift = torch.randn(2, channels, generator=random).to(device)
     box = slice(1, 6), slice(vector, vector + channels)
     wanted = [part.double() for part in (x, y, out)]
-    _plainly(wanted, box, (scale.double(), shift.double()))
+    _reference(wanted, box, (scale.double(), shift.double()))
     grid = grid_for(x[box].shape, vector, 1)
     kernels.add_gated((x[box], y[box]), grid, scale)
     kernels.swiglu((x[box], y[box], y[box]), grid)
@@ -188,10 +186,10 @@ def _error(
     )
 
 
-def _plainly(
+def _reference(
     buffers: list[Tensor], box: tuple[slice, slice], factors: tuple[Tensor, Tensor]
 ) -> None:
-    """What the three kernels do one after another in `_error`, in float64."""
+    """What the three kernels do one after the other in `_error`, in float64."""
     x, y, out = (part[box] for part in buffers)
     x += y * factors[0]
     y.copy_(F.silu(x) * y)

@@ -1,1 +1,1 @@
-"""Twins of nn.Linear whose weights are in other number formats."""
+"""Linear layers whose weights are in quantised formats."""

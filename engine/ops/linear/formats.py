@@ -1,4 +1,4 @@
-"""Which narrow products a device can compute: tried on small ones, never told by a version."""
+"""Narrow matrix products that a device can compute, by trial on small ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRODUCTS: dict[str, type[ProductLinear]] = {
 # What comes nearest to a format in speed and memory, the best first.
 _NEAREST = {"fp8": ("int8",), "int8": ("fp8",), "nvfp4": ("fp8", "int8")}
 _SIZES = 64, 256, 128  # rows, and both sides of the weight
-_LIMIT = 5e-3  # relative RMS beside the same rounded numbers; float16 explains 5e-4
+_LIMIT = 5e-3  # relative RMS compared with the same rounded values; float16 explains 5e-4
 
 
 def working(device: torch.device | str) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def require(kind: str, device: torch.device | str) -> None:
 
     Raises:
         FeatureMissing: It cannot; the hint names the nearest one that it can.
-        KeyError: There is no such product; a mistake in the caller.
+        KeyError: There is no such product; an internal error.
     """
     where = torch.device(device)
     if _works(kind, where):
@@ -73,7 +73,7 @@ def _works(kind: str, device: torch.device) -> bool:
 
 
 def _error(kind: str, device: torch.device) -> float:
-    """Relative RMS of a product beside the same rounded numbers in float64; may be nan."""
+    """Relative RMS error of a product of the same rounded values in float64; may be NaN."""
     rows, inside, outside = _SIZES
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(rows, inside, generator=generator).to(device, torch.float16)

@@ -1,4 +1,4 @@
-"""Weights of 8-bit floating-point numbers: as files have them, and multiplied as they are.
+"""Weights in 8-bit floating point: as files store them, and multiplied as they are.
 
 Published fp8 files are plain casts without scales, so `Fp8Linear` only widens. `Fp8Product` rounds
 what comes in to e4m3 too, one scale for all of it, and multiplies in that format; the scale is
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
+from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
 FORMATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 _E4M3 = torch.float8_e4m3fn
@@ -19,7 +19,7 @@ _TINY = 1e-30  # stands for the largest value where all are zero
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-class Fp8Linear(TwinLinear):
+class Fp8Linear(QuantizedLinear):
     """A linear layer whose weight takes a byte a number and is widened exactly.
 
     Args:
@@ -37,12 +37,12 @@ class Fp8Linear(TwinLinear):
         self._keep(torch.empty(out_features, in_features, dtype=FORMATS[kind]))
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`."""
+        """The weight [out_features, in_features] in `dtype`."""
         return self.weight.to(dtype)
 
 
 class Fp8Product(ProductLinear):
-    """A linear layer that multiplies e4m3 numbers.
+    """A linear layer that multiplies e4m3 values.
 
     Args:
         in_features: Last side of what comes in; a multiple of 16.
@@ -51,7 +51,7 @@ class Fp8Product(ProductLinear):
 
     Attributes:
         weight: [out_features, in_features] e4m3.
-        weight_scale: [] float32: what the weight's numbers have to be multiplied with.
+        weight_scale: [] float32: scale of the weight's values.
     """
 
     multiple = 16
@@ -63,7 +63,7 @@ class Fp8Product(ProductLinear):
         self.register_buffer("weight_scale", torch.empty(()))
 
     def take(self, weight: Tensor) -> None:
-        """Round a weight [out_features, in_features]; e4m3 numbers of a file stay as they are."""
+        """Round a weight [out_features, in_features]; e4m3 values of a file stay as they are."""
         if weight.dtype == _E4M3:
             self.weight_scale = torch.ones((), device=weight.device)
             self._keep(weight)
@@ -72,7 +72,7 @@ class Fp8Product(ProductLinear):
             self._keep(_rounded(weight, self.weight_scale))
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`."""
+        """The weight [out_features, in_features] in `dtype`."""
         return (self.weight.float() * self.weight_scale).to(dtype)
 
     def scale_of(self, x: Tensor) -> Tensor:

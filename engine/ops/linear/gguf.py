@@ -1,6 +1,6 @@
 """Weights in the blocks of GGUF files, unpacked on the device when they are used.
 
-A block has some numbers of 4 to 8 bits and what they are multiplied with and moved by; the layouts
+A block has some values of 4 to 8 bits, their scale and offset; the layouts
 are those of ggml (`docs/gguf.md` and `ggml-common.h` there, MIT). Values are computed in float32
 and rounded once to what is computed in.
 """
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engine.ops.linear.quantized_linear import TwinLinear
+from engine.ops.linear.quantized_linear import QuantizedLinear
 
 _CACHED_VALUES = 2**18  # unpacked at a time, so that a core keeps them in its cache
 _VALUES_ON_DEVICE = 2**24  # elsewhere: 64 MiB of float32, a few times over
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockFormat:
     """One format: so many values in so many bytes.
 
     Attributes:
@@ -32,7 +32,7 @@ class Block:
     unpack: Callable[[Tensor], Tensor]
 
 
-class GgufLinear(TwinLinear):
+class GgufLinear(QuantizedLinear):
     """A linear layer whose weight is in blocks; they are never all unpacked for longer than a call.
 
     Args:
@@ -56,7 +56,7 @@ class GgufLinear(TwinLinear):
         self.weight = nn.Parameter(torch.empty(shape, dtype=torch.uint8), requires_grad=False)
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`."""
+        """The weight [out_features, in_features] in `dtype`."""
         return dequantise(self.weight, self.kind, (self.out_features, self.in_features), dtype)
 
 
@@ -89,7 +89,7 @@ def dequantise(
 
 
 def _halves(blocks: Tensor, begin: int, count: int = 1) -> Tensor:
-    """float16 numbers from byte `begin` on, as float32 [N, count]."""
+    """float16 values from byte `begin` on, as float32 [N, count]."""
     return blocks.view(torch.float16)[:, begin // 2 : begin // 2 + count].float()
 
 
@@ -109,8 +109,8 @@ def _q8_0(blocks: Tensor) -> Tensor:
 
 
 def _q4_0(blocks: Tensor) -> Tensor:
-    numbers = _nibbles(blocks[:, 2:]).flatten(1).float()
-    return numbers.sub_(8).mul_(_halves(blocks, 0))
+    values = _nibbles(blocks[:, 2:]).flatten(1).float()
+    return values.sub_(8).mul_(_halves(blocks, 0))
 
 
 def _q4_1(blocks: Tensor) -> Tensor:
@@ -119,19 +119,19 @@ def _q4_1(blocks: Tensor) -> Tensor:
 
 
 def _fifth_bits(content: Tensor) -> Tensor:
-    """4 bytes [N, 4] to the fifth bit of 32 numbers in a row, [N, 32], worth 16."""
+    """4 bytes [N, 4] to the fifth bit of 32 neighbouring values, [N, 32], worth 16."""
     return _bits(content, 1).transpose(1, 2).flatten(1) << 4
 
 
 def _q5_0(blocks: Tensor) -> Tensor:
-    numbers = _nibbles(blocks[:, 6:]).flatten(1) | _fifth_bits(blocks[:, 2:6])
-    return numbers.float().sub_(16).mul_(_halves(blocks, 0))
+    values = _nibbles(blocks[:, 6:]).flatten(1) | _fifth_bits(blocks[:, 2:6])
+    return values.float().sub_(16).mul_(_halves(blocks, 0))
 
 
 def _q5_1(blocks: Tensor) -> Tensor:
     scale, low = _halves(blocks, 0, 2).chunk(2, 1)
-    numbers = _nibbles(blocks[:, 8:]).flatten(1) | _fifth_bits(blocks[:, 4:8])
-    return numbers.float().mul_(scale).add_(low)
+    values = _nibbles(blocks[:, 8:]).flatten(1) | _fifth_bits(blocks[:, 4:8])
+    return values.float().mul_(scale).add_(low)
 
 
 def _scales_and_lows(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,25 +155,25 @@ def _q4_k(blocks: Tensor) -> Tensor:
 
 def _q5_k(blocks: Tensor) -> Tensor:
     scales, lows = _scales_and_lows(blocks)
-    numbers = _groups(blocks[:, 48:]) | _bits(blocks[:, 16:48], 1) << 4
-    return numbers.float().mul_(scales).sub_(lows).flatten(1)
+    values = _groups(blocks[:, 48:]) | _bits(blocks[:, 16:48], 1) << 4
+    return values.float().mul_(scales).sub_(lows).flatten(1)
 
 
 def _q6_k(blocks: Tensor) -> Tensor:
-    low = _nibbles(blocks[:, :128].reshape(-1, 64)).view(-1, 4, 32)  # of halves of 128 numbers
-    numbers = low | _bits(blocks[:, 128:192].reshape(-1, 32), 2) << 4
+    low = _nibbles(blocks[:, :128].reshape(-1, 64)).view(-1, 4, 32)  # of halves of 128 values
+    values = low | _bits(blocks[:, 128:192].reshape(-1, 32), 2) << 4
     scales = blocks[:, 192:208].view(torch.int8).float() * _halves(blocks, 208)
-    numbers = numbers.reshape(-1, 16, 16).float().sub_(32)
-    return numbers.mul_(scales[..., None]).flatten(1)
+    values = values.reshape(-1, 16, 16).float().sub_(32)
+    return values.mul_(scales[..., None]).flatten(1)
 
 
 BLOCKS = {
-    "Q4_0": Block(32, 18, _q4_0),
-    "Q4_1": Block(32, 20, _q4_1),
-    "Q5_0": Block(32, 22, _q5_0),
-    "Q5_1": Block(32, 24, _q5_1),
-    "Q8_0": Block(32, 34, _q8_0),
-    "Q4_K": Block(256, 144, _q4_k),
-    "Q5_K": Block(256, 176, _q5_k),
-    "Q6_K": Block(256, 210, _q6_k),
+    "Q4_0": BlockFormat(32, 18, _q4_0),
+    "Q4_1": BlockFormat(32, 20, _q4_1),
+    "Q5_0": BlockFormat(32, 22, _q5_0),
+    "Q5_1": BlockFormat(32, 24, _q5_1),
+    "Q8_0": BlockFormat(32, 34, _q8_0),
+    "Q4_K": BlockFormat(256, 144, _q4_k),
+    "Q5_K": BlockFormat(256, 176, _q5_k),
+    "Q6_K": BlockFormat(256, 210, _q6_k),
 }

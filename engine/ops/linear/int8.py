@@ -1,4 +1,4 @@
-"""Products of 8-bit whole numbers: a scale for each row of the weight and for each token.
+"""Matrix products in int8: a scale for each row of the weight and for each token.
 
 Sums are exact in 32 bits; what is lost is the rounding of both sides to 255 steps. Runs on
 processors too, and there in less time than float32. Not yet run on a GPU.
@@ -14,11 +14,11 @@ from engine.ops.linear.quantized_linear import ProductLinear
 
 _LARGEST = 127
 _TINY = 1e-30  # stands for the largest value where all are zero
-_FEWEST_ROWS = 32  # a card multiplies no fewer than 17
+_FEWEST_ROWS = 32  # a GPU multiplies at least 17
 
 
 class Int8Product(ProductLinear):
-    """A linear layer that multiplies whole numbers of 8 bits.
+    """A linear layer that multiplies in int8.
 
     Args:
         in_features: Last side of what comes in; a multiple of 8.
@@ -27,7 +27,7 @@ class Int8Product(ProductLinear):
 
     Attributes:
         weight: [out_features, in_features] int8.
-        weight_scale: [out_features] float32: what a row's numbers have to be multiplied with.
+        weight_scale: [out_features] float32: scale of each row's values.
     """
 
     multiple = 8
@@ -45,7 +45,7 @@ class Int8Product(ProductLinear):
         self._keep(rounded)
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`."""
+        """The weight [out_features, in_features] in `dtype`."""
         return (self.weight * self.weight_scale[:, None]).to(dtype)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
@@ -61,7 +61,7 @@ class Int8Product(ProductLinear):
 
 
 def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers [N, K] and what they have to be multiplied with, [N, 1] float32."""
+    """int8 values [N, K] and their scales [N, 1] float32."""
     low, high = torch.aminmax(x, dim=1, keepdim=True)
     scale = torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST)
     return (x / scale).round_().to(torch.int8), scale

@@ -55,7 +55,7 @@ def onednn_serves(x: Tensor) -> bool:
 
 @cache
 def _works() -> bool:
-    """This operator is promised by nobody: it is run once, and believed if it is right."""
+    """The operator is not public: it is run once, and used if the result is right."""
     x, weight, bias = (torch.arange(1.0, n + 1).sin() for n in (40, 24, 3))
     x, weight = x.view(5, 8), weight.view(3, 8)
     plain = torch.addmm(bias, x, weight.t())

@@ -1,8 +1,8 @@
-"""Products of 4-bit numbers in NVIDIA's format: e2m1, an e4m3 scale for 16 of them, one for all.
+"""Matrix products in NVIDIA's 4-bit format: e2m1, an e4m3 scale for 16 values, one for all.
 
-`pack` and `unpack` say what the format is. The product is cuBLAS's, on cards of the Blackwell
-generation only; the scales lie as it wants them, in tiles of 128 rows and 4 columns. What comes in
-is rounded by torch's own operators, in many passes. Not yet run on a GPU.
+`pack` and `unpack` define the format. The product is cuBLAS's, on GPUs of the Blackwell generation
+only; the scales are laid out as it needs them, in tiles of 128 rows and 4 columns. What comes in is
+rounded by torch's own operators, in many passes. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.functional import ScalingType, SwizzleType
 
 from engine.ops.linear.quantized_linear import ProductLinear
 
-GROUP = 16  # numbers that share a scale
+GROUP = 16  # values that share a scale
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _BETWEEN = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)  # halfway; a tie goes to the lower one
 _LARGEST = 6.0
@@ -44,7 +44,7 @@ class Packed:
 
 
 class NvFp4Product(ProductLinear):
-    """A linear layer that multiplies 4-bit numbers.
+    """A linear layer that multiplies 4-bit values.
 
     Args:
         in_features: Last side of what comes in; a multiple of 32.
@@ -75,12 +75,12 @@ class NvFp4Product(ProductLinear):
         self._keep(packed.codes)
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`; on any device."""
+        """The weight [out_features, in_features] in `dtype`; on any device."""
         packed = Packed(self.weight, self.weight_scales, self.weight_scale)
         return unpack(packed).to(dtype)
 
     def scale_of(self, x: Tensor) -> Tensor:
-        """One for all of it, beside that of each group."""
+        """One scale for all of it, in addition to that of each group."""
         return _scale(x)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
@@ -118,7 +118,7 @@ def pack(x: Tensor, scale: Tensor | None = None) -> Packed:
 
 
 def unpack(packed: Packed) -> Tensor:
-    """The numbers [N, K] in float32."""
+    """The values [N, K] in float32."""
     codes = torch.stack((packed.codes & 15, packed.codes >> 4), 2)
     magnitudes = torch.tensor(_MAGNITUDES, device=codes.device)
     values = magnitudes[(codes & 7).long()]

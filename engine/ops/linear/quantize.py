@@ -1,4 +1,4 @@
-"""Puts twins in the place of linear layers of a model that has no numbers yet."""
+"""Replaces linear layers of a model on the meta device by quantised ones."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ from torch import nn
 
 from engine.ops.linear import fp8, gguf
 from engine.ops.linear.formats import PRODUCTS
-from engine.ops.linear.quantized_linear import TwinLinear
+from engine.ops.linear.quantized_linear import QuantizedLinear
 
-# Formats of files whose tensors stay as they are; `dtypes` of a file name them so.
+# Formats of files whose tensors are used as they are stored; names as in `dtypes` of a file.
 STORED: frozenset[str] = frozenset(fp8.FORMATS) | frozenset(gguf.BLOCKS)
 
 
 def swap_linears(model: nn.Module, kinds: Mapping[str, str]) -> None:
-    """Replace linear layers by twins, on the meta device and without numbers.
+    """Replace linear layers by quantised ones on the meta device.
 
-    The names of weights and biases stay: what a file calls `NAME.weight` belongs to the twin
-    there. Twins of STORED formats get what the file has, by assigning it; those of PRODUCTS round
-    a dense weight when told to `take` it, and their scales are buffers that no file has.
+    The names of weights and biases stay: a file's `NAME.weight` belongs to the layer NAME. Layers
+    of STORED formats get the file's tensors by assignment; those of PRODUCTS round a dense weight
+    by `take`, and their scales are buffers that no file has.
 
     Args:
         model: Built on the meta device.
         kinds: Path of a layer -> a name out of STORED or PRODUCTS.
 
     Raises:
-        ValueError: A layer that is none, or whose sizes do not suit the format; a mistake in the
-            caller.
+        ValueError: Not a linear layer, or its sizes do not suit the format; an internal error.
     """
     for path, kind in kinds.items():
         owner, _, leaf = path.rpartition(".")
         linear = model.get_submodule(path)
         if not isinstance(linear, nn.Linear):
             raise ValueError(f"{path} is {type(linear).__name__}, not a linear layer")
-        setattr(model.get_submodule(owner), leaf, twin_of(linear, kind))
+        setattr(model.get_submodule(owner), leaf, quantized_of(linear, kind))
 
 
-def twin_of(linear: nn.Linear, kind: str) -> TwinLinear:
-    """A twin of the same sizes on the meta device.
+def quantized_of(linear: nn.Linear, kind: str) -> QuantizedLinear:
+    """A quantised layer of the same sizes on the meta device.
 
     Raises:
         ValueError: The sizes do not suit the format, or there is none of that name.
@@ -61,7 +60,7 @@ def suits(linear: nn.Linear, kind: str) -> bool:
 
 
 def stored_kinds(model: nn.Module, dtypes: Mapping[str, str]) -> dict[str, str]:
-    """Which layers of a model a file has in formats that stay as they are.
+    """Layers of a model that a file stores in formats that are used as they are.
 
     Args:
         model: With plain linear layers.
@@ -75,12 +74,12 @@ def stored_kinds(model: nn.Module, dtypes: Mapping[str, str]) -> dict[str, str]:
 
 
 def product_kinds(model: nn.Module, product: str, within: str = "blocks.") -> dict[str, str]:
-    """Which layers of a model are to multiply in a narrow format: those whose sizes allow it.
+    """Layers of a model that can multiply in a narrow format, by their sizes.
 
     Args:
         model: With plain linear layers.
         product: A name out of PRODUCTS.
-        within: How their paths begin; what is outside is small, and the ends of the model.
+        within: Prefix of their paths; layers outside are small, and at the ends of the model.
 
     Returns:
         For `swap_linears`.
@@ -93,7 +92,7 @@ def _linears(model: nn.Module) -> dict[str, nn.Linear]:
     return {path: one for path, one in model.named_modules() if isinstance(one, nn.Linear)}
 
 
-def _builder(kind: str) -> Callable[[int, int, bool], TwinLinear]:
+def _builder(kind: str) -> Callable[[int, int, bool], QuantizedLinear]:
     if kind in gguf.BLOCKS:
         return lambda into, out, bias: gguf.GgufLinear(into, out, kind, bias=bias)
     if kind in fp8.FORMATS:

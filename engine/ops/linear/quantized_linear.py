@@ -1,4 +1,4 @@
-"""What takes the place of nn.Linear: the same sizes and bias, the weight in another format."""
+"""Linear layers with the sizes and bias of nn.Linear and the weight in another format."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_ROWS = 2048  # tokens at a time: enough for any device, and what they need is bounded
+_ROWS = 2048  # tokens at a time: enough for any device, with bounded memory
 
 
-class TwinLinear(nn.Module, ABC):
-    """A linear layer whose weight is widened each time it is used.
+class QuantizedLinear(nn.Module, ABC):
+    """A linear layer whose weight is dequantised for each call.
 
-    Everything that it has is a parameter or a buffer, so that it can be loaded and streamed as any
-    module. Do not convert it by `to(dtype)`: that would widen some formats for good.
+    Its state is in parameters and buffers, so that it is loaded and streamed as any module. Do not
+    convert it by `to(dtype)`: that would dequantise some formats for good.
 
     Args:
-        in_features: Last side of what comes in.
-        out_features: Last side of what goes out.
+        in_features: Last dimension of the input.
+        out_features: Last dimension of the output.
         bias: Whether there is one; it is in the compute dtype.
 
     Attributes:
@@ -43,10 +43,10 @@ class TwinLinear(nn.Module, ABC):
 
     @abstractmethod
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [out_features, in_features] as numbers of `dtype`, a copy."""
+        """The weight [out_features, in_features] in `dtype`, a copy."""
 
     def wide_weight(self, dtype: torch.dtype) -> Tensor:
-        """The same for reading only; inside `widened` it is made once."""
+        """The same, read-only; inside `widened` it is computed once."""
         if self._wide is not None and self._wide.dtype == dtype:
             return self._wide
         wide = self.dense_weight(dtype)
@@ -65,11 +65,11 @@ class TwinLinear(nn.Module, ABC):
         self.weight = nn.Parameter(weight, requires_grad=False)
 
 
-class ProductLinear(TwinLinear):
-    """A linear layer that multiplies in a narrow format: what goes in is rounded too.
+class ProductLinear(QuantizedLinear):
+    """A linear layer that multiplies in a narrow format: the input is rounded too.
 
     Attributes:
-        multiple: Of both sides of the weight, which this format wants.
+        multiple: Both dimensions of the weight must be multiples of it.
     """
 
     multiple = 1
@@ -79,7 +79,7 @@ class ProductLinear(TwinLinear):
         """Round a weight [out_features, in_features] and keep that, on its device."""
 
     def scale_of(self, x: Tensor) -> Tensor | None:
-        """What all rows of x [N, in_features] are rounded with; None: each has its own scale."""
+        """Scale of all rows of x [N, in_features]; None: each row has its own."""
         return None
 
     @abstractmethod
@@ -95,7 +95,7 @@ class ProductLinear(TwinLinear):
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the dtype of x.
 
-        Memory: 2048 rows of what comes in and of what goes out, in 4 bytes a number.
+        Memory: 2048 rows of input and output, 4 bytes a value.
         """
         rows = x.reshape(-1, self.in_features)
         out = x.new_empty(len(rows), self.out_features)
@@ -108,23 +108,25 @@ class ProductLinear(TwinLinear):
 
 @contextmanager
 def widened(module: nn.Module, without: str = "") -> Iterator[None]:
-    """Inside, each twin in a module widens its weight once: for many calls with some tokens each.
+    """Dequantise each weight of a module only once in the block: for many calls with few tokens.
 
-    Used by one thread at a time, while the weights stay as they are.
+    For one thread at a time; the weights must not change meanwhile.
 
     Args:
-        module: Whose twins.
-        without: Those with this in their paths are left out; "": none.
+        module: Its quantised layers.
+        without: Layers with this in their paths are left out; "": none.
 
-    Memory: the weights of the module that are used meanwhile, in the dtype of what comes in. Those
-        that multiply in a narrow format are not widened.
+    Memory: the used weights of the module in the dtype of the input. Layers that multiply in a
+        narrow format are not dequantised.
     """
-    found = ((path, one) for path, one in module.named_modules() if isinstance(one, TwinLinear))
-    twins = [one for path, one in found if not without or without not in path]
-    for twin in twins:
-        twin._keeps = True
+    found = (
+        (path, one) for path, one in module.named_modules() if isinstance(one, QuantizedLinear)
+    )
+    layers = [one for path, one in found if not without or without not in path]
+    for layer in layers:
+        layer._keeps = True
     try:
         yield
     finally:
-        for twin in twins:
-            twin._keeps, twin._wide = False, None
+        for layer in layers:
+            layer._keeps, layer._wide = False, None

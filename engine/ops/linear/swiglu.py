@@ -1,6 +1,6 @@
 """SiLU of a gate times a value: the middle of a SwiGLU.
 
-The torch form, for every device, and the twin of the kernel in `engine.ops.kernels.token_rows`.
+The PyTorch reference, for every device, of the kernel in `engine.ops.kernels.token_rows`.
 float64 is computed in float64, everything else in float32 and rounded once at the end.
 """
 

@@ -1,12 +1,12 @@
-"""GroupNorm and SiLU in one pass over the frames, with statistics that can be put together.
+"""GroupNorm and SiLU in one pass over the frames, with statistics that can be merged.
 
-The statistics of each frame (its mean and squared deviations a group) come apart from their use,
-so that a tile can be normalised with those of the whole frame. This is the torch form, for every
-device, and the twin of the kernels in `engine.ops.kernels.group_norm`, which take its place on a
-card where `kernels` is true and they can.
+The statistics of each frame (mean and squared deviations of a group) are separate from their use,
+so that a tile can be normalised with those of the whole frame. This is the PyTorch reference, for
+every device, of the kernels in `engine.ops.kernels.group_norm`, which replace it on a GPU where
+`kernels` is true and they work.
 
 Frames are [T, C, H, W], best with the channels innermost in memory (channels last); a view of a
-larger buffer will do, contiguous frames too, only slower. float64 is computed in float64,
+larger buffer and contiguous frames work too, only slower. float64 is computed in float64,
 everything else in float32, rounded once at the end.
 """
 
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import group_norm
-from engine.ops.kernels.group_norm import Grid, GroupNormKernels
+from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels
 from engine.ops.norm.cache_blocks import (
     blocks,
     rows_of,
@@ -30,11 +30,11 @@ from engine.ops.norm.cache_blocks import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """What GroupNorm has to know of frames, or of a part of each.
+class GroupStatistics:
+    """Statistics of GroupNorm for frames, or for a part of each.
 
     Attributes:
-        count: Numbers behind each mean: pixels x channels of a group.
+        count: Values in each mean: pixels x channels of a group.
         mean: [T, G] float64.
         m2: [T, G] float64, sum of the squared deviations from `mean`.
     """
@@ -43,22 +43,22 @@ class Moments:
     mean: Tensor
     m2: Tensor
 
-    def merge(self, other: Moments) -> Moments:
-        """Moments of two parts together, in either order (Chan, Golub and LeVeque, 1979)."""
+    def merge(self, other: GroupStatistics) -> GroupStatistics:
+        """Statistics of two parts together, in either order (Chan, Golub and LeVeque, 1979)."""
         count = self.count + other.count
         away = other.mean - self.mean
         mean = self.mean + away * (other.count / count)
         m2 = self.m2 + other.m2 + away.square() * (self.count * (other.count / count))
-        return Moments(count, mean, m2)
+        return GroupStatistics(count, mean, m2)
 
 
-def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
+def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupStatistics:
     """Mean and squared deviations of each frame and group.
 
     Args:
         x: [T, C, H, W].
         groups: Divides C.
-        kernels: Use the kernels where they can.
+        kernels: Use the kernels where they work.
 
     Memory: a block of 2 MiB; on other devices than the CPU one frame in float32.
     """
@@ -66,23 +66,23 @@ def group_moments(x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
     _check(x, groups)
     found = group_norm.find(x, groups) if kernels else None
     if found is not None:
-        return _moments_on_card(x, *found)
+        return _statistics_by_kernel(x, *found)
     rows, scratch = rows_of(x), scratch_of(x)
     shape = (2, frames, -(-height // rows), channels)
     parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
     for t in range(frames):
         for part, block in enumerate(blocks(x[t], rows)):
-            _moments_of_block(block, scratch, parts[:, t, part])
+            _statistics_of_block(block, scratch, parts[:, t, part])
     mean, m2 = parts.view(*shape[:3], groups, -1)
     last = height - rows * (shape[2] - 1)
     return combine((rows * width, last * width), mean, m2)
 
 
-def combine(counts: tuple[int, int], mean: Tensor, m2: Tensor) -> Moments:
-    """Put the moments of many parts together at once, in float64.
+def combine(counts: tuple[int, int], mean: Tensor, m2: Tensor) -> GroupStatistics:
+    """Merge the statistics of many parts at once, in float64.
 
     Args:
-        counts: Numbers behind each mean: of every part but the last, of the last.
+        counts: Values in each mean: of every part but the last, of the last.
         mean: [T, P, G, N]: P parts of each frame, each group in N pieces of the same size.
         m2: Likewise.
     """
@@ -92,16 +92,16 @@ def combine(counts: tuple[int, int], mean: Tensor, m2: Tensor) -> Moments:
     weight[-1] = counts[1]
     whole = (mean * weight).sum((1, 3), keepdim=True) / (count * pieces)
     m2 = (m2 + (mean - whole).square() * weight).sum((1, 3))
-    return Moments(count * pieces, whole[:, 0, :, 0], m2)
+    return GroupStatistics(count * pieces, whole[:, 0, :, 0], m2)
 
 
 def scale_and_shift(
-    moments: Moments, weight: Tensor, bias: Tensor, eps: float
+    statistics: GroupStatistics, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """What GroupNorm multiplies each channel of a frame with, and then adds.
+    """Factor and summand of GroupNorm for each channel of a frame.
 
     Args:
-        moments: Of T frames and G groups.
+        statistics: Of T frames and G groups.
         weight: [C].
         bias: [C].
         eps: Added to the variance.
@@ -109,10 +109,10 @@ def scale_and_shift(
     Returns:
         Scale and shift, each [T, C]: float64 where `weight` is, float32 otherwise.
     """
-    size = weight.numel() // moments.mean.shape[1]
-    inverse = (moments.m2 / moments.count + eps).rsqrt()
+    size = weight.numel() // statistics.mean.shape[1]
+    inverse = (statistics.m2 / statistics.count + eps).rsqrt()
     scale = inverse.repeat_interleave(size, 1) * weight
-    shift = bias - moments.mean.repeat_interleave(size, 1) * scale
+    shift = bias - statistics.mean.repeat_interleave(size, 1) * scale
     dtype = work_dtype(weight.dtype)
     return scale.to(dtype), shift.to(dtype)
 
@@ -120,7 +120,7 @@ def scale_and_shift(
 def normalise(
     x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: bool, kernels: bool = False
 ) -> None:
-    """Write `x * scale + shift` into `out`, through SiLU if wanted.
+    """Write `x * scale + shift` into `out`, with SiLU if `silu`.
 
     Args:
         x: [T, C, H, W].
@@ -128,12 +128,12 @@ def normalise(
         shift: [T, C].
         out: Shape of x; may be x itself, or a view of a larger buffer.
         silu: Apply SiLU.
-        kernels: Use the kernels where they can.
+        kernels: Use the kernels where they work.
 
-    Memory: as group_moments for half precision; nothing for float32 and float64 on the CPU.
+    Memory: as group_statistics for half precision; nothing for float32 and float64 on the CPU.
     """
     _check(x, 1, out)
-    if kernels and _normalised_on_card(x, out, (scale, shift), silu):
+    if kernels and _normalised_by_kernel(x, out, (scale, shift), silu):
         return
     rows = rows_of(x)
     scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
@@ -157,10 +157,10 @@ def group_norm_silu(
     """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together."""
     _check(x, groups, out)
     affine = weight, bias
-    if kernels and _done_on_card(x, out, groups, (affine, eps), silu):
+    if kernels and _done_by_kernel(x, out, groups, (affine, eps), silu):
         return
-    moments = group_moments(x, groups, kernels=kernels)
-    scale, shift = scale_and_shift(moments, weight, bias, eps)
+    statistics = group_statistics(x, groups, kernels=kernels)
+    scale, shift = scale_and_shift(statistics, weight, bias, eps)
     normalise(x, scale, shift, out, silu=silu, kernels=kernels)
 
 
@@ -171,25 +171,29 @@ def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
         raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
 
 
-def _moments_on_card(x: Tensor, card: GroupNormKernels, grid: Grid) -> Moments:
-    mean, m2 = card.moments(x, grid)
+def _statistics_by_kernel(
+    x: Tensor, kernel: GroupNormKernels, grid: GroupNormGrid
+) -> GroupStatistics:
+    mean, m2 = kernel.statistics(x, grid)
     counts = grid.per_block * grid.group, grid.in_last * grid.group
     return combine(counts, mean[..., None], m2[..., None])
 
 
-def _normalised_on_card(x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool) -> bool:
+def _normalised_by_kernel(
+    x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool
+) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     if out.dtype != x.dtype or any(f.dtype != torch.float32 for f in factors):
         return False
     groups = x.shape[1] // math.gcd(x.shape[1], 8)  # does not matter here
     found = group_norm.find(x, groups, out)
     if found is not None:
-        card, grid = found
-        card.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
+        kernel, grid = found
+        kernel.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
     return found is not None
 
 
-def _done_on_card(
+def _done_by_kernel(
     x: Tensor,
     out: Tensor,
     groups: int,
@@ -199,12 +203,12 @@ def _done_on_card(
     """Whether the kernels did all of it; false: nothing was done."""
     found = group_norm.find(x, groups, out) if out.dtype == x.dtype else None
     if found is not None:
-        card, grid = found
-        card.normalise((x, out), grid, card.scale_and_shift(x, grid, *affine), silu)
+        kernel, grid = found
+        kernel.normalise((x, out), grid, kernel.scale_and_shift(x, grid, *affine), silu)
     return found is not None
 
 
-def _moments_of_block(block: Tensor, scratch: Tensor, found: Tensor) -> None:
+def _statistics_of_block(block: Tensor, scratch: Tensor, found: Tensor) -> None:
     """Write the mean and the squared deviations of each channel of [C, h, W] into [2, C]."""
     work = scratch[:, : block.shape[1]]
     if block.dtype == work.dtype:

@@ -1,7 +1,7 @@
-"""RMS norm with modulation, and the gated sum behind a branch: the passes around linear layers.
+"""RMS norm with modulation, and the gated sum after a branch: the passes around linear layers.
 
-The torch form, for every device, and the twin of the kernels in `engine.ops.kernels.token_rows`,
-which take its place on a card where `kernels` is true and they can. float64 is computed in float64,
+The PyTorch reference, for every device, of the kernels in `engine.ops.kernels.token_rows`, which
+replace it on a GPU where `kernels` is true and they work. float64 is computed in float64,
 everything else in float32 and rounded once at the end. No gradients.
 """
 

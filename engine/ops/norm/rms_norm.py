@@ -1,8 +1,8 @@
 """RMS norm of each position over its channels, and SiLU, in one pass over the frames.
 
 A position is divided by the length of its channels, so nothing of other positions or frames counts
-and tiles are exact. This is the torch form, for every device, and the twin of the kernel in
-`engine.ops.kernels.channel_norm`, which takes its place on a card where `kernels` is true and it
+and tiles are exact. This is the PyTorch reference, for every device, of the kernel in
+`engine.ops.kernels.channel_norm`, which replaces it on a GPU where `kernels` is true and it
 can.
 
 Frames are [T, C, H, W], best with the channels innermost in memory (channels last); a view of a
@@ -48,7 +48,7 @@ def rms_norm_silu(
         `out`.
 
     Raises:
-        ValueError: The shapes do not belong together; a mistake in the caller.
+        ValueError: The shapes do not belong together; an internal error.
 
     Memory: a block of 2 MiB; on other devices than the CPU, without the kernel, one frame in
     float32.

@@ -1,4 +1,4 @@
-"""How torch forms of fused steps walk over tokens: some rows at a time, which stay cached."""
+"""Traversal of tokens by PyTorch references of fused kernels: some rows at a time, cached."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 _CACHED_BYTES = 2**20  # rows and their scratch stay in the cache of a core
-_ON_DEVICE_BYTES = 64 * 2**20  # elsewhere few launches count for more
+_ON_DEVICE_BYTES = 64 * 2**20  # elsewhere fewer launches matter more
 
 
 def spans(x: Tensor) -> Iterator[slice]:
-    """Spans of dimension 0 that cover it; each is about 1 MiB of exact numbers, 64 off the CPU."""
+    """Spans of dimension 0 that cover it; each has about 1 MiB, 64 MiB off the CPU."""
     count = x.shape[0]
     row_bytes = max(1, x.numel() // max(1, count)) * work_dtype(x.dtype).itemsize
     limit = _CACHED_BYTES if x.device.type == "cpu" else _ON_DEVICE_BYTES
@@ -22,13 +22,12 @@ def spans(x: Tensor) -> Iterator[slice]:
 
 
 def work_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What is computed in: float64 as it is, everything else in float32."""
+    """Dtype of the computation: float64 for float64, float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def inverse_rms(x: Tensor, eps: float) -> Tensor:
     """1 / sqrt(mean(x^2) + eps) over the last dimension, which stays with size 1."""
-    norm: Tensor = torch.linalg.vector_norm(
-        x, dim=-1, keepdim=True
-    )  # one pass, no squares in memory
+    # one pass, no squares in memory
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()

@@ -13,7 +13,7 @@ _ALIGNED = 256  # bytes; enough for every vector load
 
 
 def put_tensor(owner: nn.Module, leaf: str, tensor: Tensor) -> None:
-    """Let a module have this parameter or buffer from now on, whatever device it is on."""
+    """Replace a parameter or buffer of a module by a tensor on any device."""
     if leaf in owner._parameters:
         if not isinstance(tensor, nn.Parameter):
             tensor = nn.Parameter(tensor, requires_grad=False)
@@ -23,8 +23,8 @@ def put_tensor(owner: nn.Module, leaf: str, tensor: Tensor) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """One tensor of a module, and where it lies in the stretch."""
+class _TensorPlace:
+    """One tensor of a module, and its offset in the bytes."""
 
     owner: nn.Module
     leaf: str
@@ -55,19 +55,19 @@ class FlatTensors:
     """
 
     def __init__(self, module: nn.Module, dtypes: Mapping[str, torch.dtype]) -> None:
-        self._places: list[_Place] = []
+        self._places: list[_TensorPlace] = []
         self._own: list[Tensor] = []
         self.nbytes = 0
         for name, dtype in dtypes.items():
             path, _, leaf = name.rpartition(".")
             owner = module.get_submodule(path)
             self._own.append(getattr(owner, leaf))
-            place = _Place(owner, leaf, tuple(self._own[-1].shape), dtype, self.nbytes)
+            place = _TensorPlace(owner, leaf, tuple(self._own[-1].shape), dtype, self.nbytes)
             self._places.append(place)
             self.nbytes += -(-place.nbytes // _ALIGNED) * _ALIGNED
 
     def pack(self, flat: Tensor) -> None:
-        """Copy the module's own tensors into bytes beside them, converted."""
+        """Copy the module's own tensors into other bytes, converted."""
         for tensor, view in zip(self._own, self.views(flat), strict=True):
             view.copy_(tensor)
 

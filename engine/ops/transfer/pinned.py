@@ -1,4 +1,4 @@
-"""Host memory that a card reads by itself while the processor does something else.
+"""Host memory that a GPU reads by itself while the processor does other work.
 
 Not yet run on a GPU.
 """
@@ -30,7 +30,7 @@ def pins(device: torch.device) -> bool:
 
 
 class HostBytes:
-    """A stretch of main memory, pinned where the device is a card and the system allows it.
+    """A stretch of main memory, pinned where the device is a GPU and the system allows it.
 
     torch's own pinned memory comes in powers of two, which would waste up to half of it; ordinary
     memory that is registered afterwards has exactly the size that was asked for. It is released
@@ -53,11 +53,11 @@ class HostBytes:
 
     @property
     def pinned(self) -> bool:
-        """Whether copies from it run beside the processor."""
+        """Whether copies from it run while the processor does other work."""
         return self._unpin is not None and self._unpin.alive
 
     def release(self) -> None:
-        """Unpin it once no copy is under way; tensors that look at it stay valid."""
+        """Unpin it once no copy is pending; tensors that view it stay valid."""
         if self._unpin is not None:
             self._unpin()
 

@@ -1,4 +1,4 @@
-"""Finished tiles leave the device: rounded there, copied beside the computation, added on the host.
+"""Transfer of finished tiles to the host: rounded on the device, copied meanwhile, added there.
 
 The weights of a tile are whole numbers and make 65535 at every pixel (tiling.blend.shares). A
 value v within [0, 1] times a weight W is at most W, also after rounding, because W is a whole
@@ -21,25 +21,25 @@ from engine.ops.torch_flags import current
 
 Bits = Literal[8, 16]
 _WHITE: dict[int, int] = {8: 255, 16: 65535}
-_UNDER_WAY = 2  # pieces on their way to the host at a time
+_PENDING = 2  # parts that are being copied to the host at a time
 
 
 class Sink(Protocol):
-    """What takes finished parts of tiles."""
+    """Destination of finished parts of tiles."""
 
     def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None) -> None:
         """Take one part: [T, 3, window.height, window.width] in [-1, 1], not clipped.
 
         Args:
             part: Some frames of a tile, without what is outside of its window.
-            window: Where it lies on the canvas.
+            window: Its box on the canvas.
             start: Its first frame.
             weight: [height, width] float32, whole numbers up to 65535; None: 65535 everywhere.
         """
         ...
 
     def check(self) -> None:
-        """Say, after the last part of a tile, whether all its numbers were numbers."""
+        """Check, after the last part of a tile, that all its values were finite."""
         ...
 
 
@@ -60,7 +60,7 @@ class TileSink:
         dtype = torch.uint8 if bits == 8 else torch.int16
         self._canvas = torch.zeros((frames, size.height, size.width, 3), dtype=dtype)
         self._white = _WHITE[bits]
-        self._way: _Way | None = None
+        self._transfer: _Transfer | None = None
         self._is_finite: Tensor | None = None
         self._narrow = ""
 
@@ -71,13 +71,13 @@ class TileSink:
             ValueError: 8 bits have no weights: what is rounded to 8 bits cannot be blended.
         """
         if weight is not None and self._white != _WHITE[16]:
-            raise ValueError("tiles that share pixels leave the device in 16 bits")
+            raise ValueError("tiles that share pixels need 16 bits")
         self._look_at(part)
         codes = quantised(part, self._white if weight is None else weight, self._canvas.dtype)
-        place = _Place(start, window, adds=weight is not None)
-        if self._way is None:
-            self._way = _way_from(part.device, self._arrive)
-        self._way.send(codes, place)
+        place = _PartPlace(start, window, adds=weight is not None)
+        if self._transfer is None:
+            self._transfer = _transfer_from(part.device, self._arrive)
+        self._transfer.send(codes, place)
 
     def check(self) -> None:
         """Raise if a part since the last check had a value that is no number.
@@ -97,15 +97,15 @@ class TileSink:
         )
 
     def result(self) -> Tensor:
-        """The clip [T, H, W, 3], uint8 or uint16, on the host; waits for parts under way.
+        """The clip [T, H, W, 3], uint8 or uint16, on the host; waits for pending parts.
 
         Raises:
             NumericOverflow: As `check`.
         """
         self.check()
-        if self._way is not None:
-            self._way.finish()
-            self._way = None  # it knows this sink: the canvas would wait for the garbage collector
+        if self._transfer is not None:
+            self._transfer.finish()
+            self._transfer = None  # a cycle with this sink would keep the canvas
         is_deep = self._canvas.dtype == torch.int16
         return self._canvas.view(torch.uint16) if is_deep else self._canvas
 
@@ -116,7 +116,7 @@ class TileSink:
         self._is_finite = is_finite if self._is_finite is None else self._is_finite & is_finite
         self._narrow = str(part.dtype).removeprefix("torch.")
 
-    def _arrive(self, codes: Tensor, place: _Place) -> None:
+    def _arrive(self, codes: Tensor, place: _PartPlace) -> None:
         box = place.window
         frames = self._canvas[place.start : place.start + len(codes)]
         target = frames[:, box.y : box.bottom, box.x : box.right]
@@ -163,7 +163,7 @@ def quantised(part: Tensor, weight: Tensor | int, dtype: torch.dtype) -> Tensor:
 
     Args:
         part: [T, 3, H, W] in [-1, 1], any float dtype; clipped.
-        weight: What 1 becomes: a number, or for each pixel [H, W] float32 whole numbers.
+        weight: Code of 1.0: one for all, or for each pixel [H, W] float32 whole numbers.
         dtype: torch.uint8, or torch.int16 for the bits of uint16.
 
     Returns:
@@ -180,37 +180,37 @@ def quantised(part: Tensor, weight: Tensor | int, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a part goes on the canvas, and whether something may be there already."""
+class _PartPlace:
+    """Destination of a part on the canvas, and whether it is added to what is there."""
 
     start: int
     window: Box
     adds: bool
 
 
-Arrive = Callable[[Tensor, _Place], None]
+Arrive = Callable[[Tensor, _PartPlace], None]
 
 
-class _Way(Protocol):
-    """How codes come from the device to the host."""
+class _Transfer(Protocol):
+    """Transfer of codes from the device to the host."""
 
-    def send(self, codes: Tensor, place: _Place) -> None: ...
+    def send(self, codes: Tensor, place: _PartPlace) -> None: ...
 
     def finish(self) -> None: ...
 
 
-def _way_from(device: torch.device, arrive: Arrive) -> _Way:
-    beside = device.type == "cuda" and current().copy_stream
-    return _CopyStream(device, arrive) if beside else _HereAlready(arrive)
+def _transfer_from(device: torch.device, arrive: Arrive) -> _Transfer:
+    overlaps = device.type == "cuda" and current().copy_stream
+    return _StreamTransfer(device, arrive) if overlaps else _DirectTransfer(arrive)
 
 
-class _HereAlready:
-    """The processor's own tiles are where they belong; other devices are waited for."""
+class _DirectTransfer:
+    """Copies at once: for the processor, where nothing is copied, and devices without streams."""
 
     def __init__(self, arrive: Arrive) -> None:
         self._arrive = arrive
 
-    def send(self, codes: Tensor, place: _Place) -> None:
+    def send(self, codes: Tensor, place: _PartPlace) -> None:
         self._arrive(codes.cpu(), place)
 
     def finish(self) -> None:
@@ -218,20 +218,20 @@ class _HereAlready:
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _PendingPart:
     """A part in pinned memory; valid once `done` has happened."""
 
     buffer: Tensor
     pinned: Tensor  # the buffer, shaped as codes
     codes: Tensor
-    place: _Place
+    place: _PartPlace
     done: torch.cuda.Event
 
 
-class _CopyStream:
+class _StreamTransfer:
     """Copies into pinned memory on a stream of its own, while the device computes the next part.
 
-    Not yet run on a card; tested with streams that copy as late as they are allowed to.
+    Not yet run on a GPU; tested with streams that copy as late as they are allowed to.
 
     Memory: two pinned buffers as large as the largest part; a third part waits for the first.
     """
@@ -242,11 +242,11 @@ class _CopyStream:
         cuda: Any = torch.cuda  # its streams and events have no types
         self._stream = cuda.Stream(device)
         self._event = cuda.Event
-        self._buffers = [_pinned(0) for _ in range(_UNDER_WAY)]
-        self._under_way: deque[_UnderWay] = deque()
+        self._buffers = [_pinned(0) for _ in range(_PENDING)]
+        self._pending: deque[_PendingPart] = deque()
 
-    def send(self, codes: Tensor, place: _Place) -> None:
-        if len(self._under_way) == _UNDER_WAY:
+    def send(self, codes: Tensor, place: _PartPlace) -> None:
+        if len(self._pending) == _PENDING:
             self._receive()
         buffer, pinned = self._free_buffer(codes)
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
@@ -254,15 +254,15 @@ class _CopyStream:
             pinned.copy_(codes, non_blocking=True)
             done = self._event()
             done.record(self._stream)
-        self._under_way.append(_UnderWay(buffer, pinned, codes, place, done))
+        self._pending.append(_PendingPart(buffer, pinned, codes, place, done))
 
     def finish(self) -> None:
-        while self._under_way:
+        while self._pending:
             self._receive()
 
     def _receive(self) -> None:
-        """Wait for the oldest part; until then its codes are held, so nobody overwrites them."""
-        part = self._under_way.popleft()
+        """Wait for the oldest part; its codes are held until then and not overwritten."""
+        part = self._pending.popleft()
         part.done.synchronize()
         self._arrive(part.pinned, part.place)
         self._buffers.append(part.buffer)

@@ -1,4 +1,4 @@
-"""Buffers on a device that blocks of weights take turns in, and how they get there.
+"""Buffers on a device that blocks of weights share in turn, and the copies into them.
 
 Not yet run on a GPU.
 """
@@ -19,12 +19,12 @@ _cuda: Any = torch.cuda  # its streams have no types
 
 
 @dataclass(slots=True, eq=False)
-class Block:
-    """Tensors of a module that visit the device.
+class StreamedBlock:
+    """Tensors of a module that are copied to the device for each use.
 
     Attributes:
         tensors: Which, and their layout.
-        host: The whole copy on the host, ready to go; None: put together at each visit.
+        host: The whole copy on the host, ready to go; None: assembled for each use.
         views: The tensors in each buffer that the block has been in.
     """
 
@@ -39,7 +39,7 @@ class Block:
         return self.views[slot.index]
 
     def write(self, flat: Tensor) -> None:
-        """Put it together in bytes on the host."""
+        """Assemble it in bytes on the host."""
         if self.host is None:
             self.tensors.pack(flat)
         else:
@@ -51,9 +51,9 @@ class Slot:
     """One buffer on the device.
 
     Attributes:
-        block: Index of what is in it, or on its way; None: nothing.
-        busy: Whether somebody works with it.
-        staging: Where a block without a whole copy on the host is put together.
+        block: Index of its block, also of one that is being copied; None: empty.
+        busy: Whether work is using it.
+        staging: Where a block without a whole copy on the host is assembled.
         filled, released: When the last copy into it, and the last work with it, are done.
     """
 
@@ -66,10 +66,12 @@ class Slot:
     released: torch.cuda.Event | None = None
 
 
-class HereBuffers:
-    """Buffers on the processor: a copy is done when it was asked for."""
+class DirectBuffers:
+    """Buffers that are filled at once, without a stream."""
 
-    def __init__(self, device: torch.device, blocks: Mapping[int, Block], count: int) -> None:
+    def __init__(
+        self, device: torch.device, blocks: Mapping[int, StreamedBlock], count: int
+    ) -> None:
         self.device = device
         size = max((block.tensors.nbytes for block in blocks.values()), default=0)
         self.slots = [
@@ -77,7 +79,7 @@ class HereBuffers:
             for index in range(min(count, len(blocks)))
         ]
 
-    def pin(self, blocks: Mapping[int, Block], most_bytes: int) -> None:
+    def pin(self, blocks: Mapping[int, StreamedBlock], most_bytes: int) -> None:
         """Keep the first blocks ready on the host, in no more bytes than these."""
         for block in blocks.values():
             most_bytes -= block.tensors.nbytes
@@ -87,15 +89,15 @@ class HereBuffers:
             block.tensors.pack(block.host.flat)
             block.tensors.settle(block.host.flat)
 
-    def copy(self, block: Block, slot: Slot) -> None:
-        """Fill a buffer that nobody works with."""
+    def copy(self, block: StreamedBlock, slot: Slot) -> None:
+        """Fill a buffer that no work is using."""
         block.write(slot.flat)
 
     def wait(self, slot: Slot) -> None:
-        """Work that is asked for from now on finds the buffer filled."""
+        """Work that is issued from now on finds the buffer filled."""
 
     def release(self, slot: Slot) -> None:
-        """Work that was asked for so far is the last to read it."""
+        """Work that was issued so far is the last to read it."""
 
     def close(self) -> None:
         """Give everything back."""
@@ -105,20 +107,22 @@ class HereBuffers:
         self.slots = []
 
 
-class CardBuffers(HereBuffers):
-    """Buffers on a card, filled by a stream of its own beside the computing.
+class GpuBuffers(DirectBuffers):
+    """Buffers on a GPU, filled by a stream of its own during the computation.
 
-    A copy waits for the last work with its buffer, and work waits for its copy, both on the card:
+    A copy waits for the last work with its buffer, and work waits for its copy, both on the GPU:
     the host runs ahead of either.
     """
 
-    def __init__(self, device: torch.device, blocks: Mapping[int, Block], count: int) -> None:
+    def __init__(
+        self, device: torch.device, blocks: Mapping[int, StreamedBlock], count: int
+    ) -> None:
         super().__init__(device, blocks, count)
         self._copies: torch.cuda.Stream = _cuda.Stream(device)
         self._copies.wait_stream(torch.cuda.current_stream(device))  # earlier users of the memory
 
-    def pin(self, blocks: Mapping[int, Block], most_bytes: int) -> None:
-        """Keep the first blocks ready, and if not all, pin a place to put the others together."""
+    def pin(self, blocks: Mapping[int, StreamedBlock], most_bytes: int) -> None:
+        """Keep the first blocks ready, and if not all, pin memory to assemble the others in."""
         size = max((slot.flat.nbytes for slot in self.slots), default=0)
         if sum(block.tensors.nbytes for block in blocks.values()) > most_bytes:
             pin = size * len(self.slots) <= most_bytes
@@ -127,14 +131,14 @@ class CardBuffers(HereBuffers):
                 slot.staging = HostBytes(size, self.device, pin=pin)
         super().pin(blocks, most_bytes)
 
-    def copy(self, block: Block, slot: Slot) -> None:
+    def copy(self, block: StreamedBlock, slot: Slot) -> None:
         """Have a buffer filled as soon as the work with it is done."""
         source = block.host or slot.staging
         if source is None:
-            raise ValueError("a block that is not on the host needs a place to be put together")
+            raise ValueError("a block that is not on the host needs memory to be assembled in")
         if source is slot.staging:
             if slot.filled is not None:
-                slot.filled.synchronize()  # the card still reads what was put together last
+                slot.filled.synchronize()  # the GPU still reads the block before
             block.write(source.flat)
         if slot.released is not None:
             self._copies.wait_event(slot.released)
@@ -153,6 +157,6 @@ class CardBuffers(HereBuffers):
         slot.released = torch.cuda.current_stream(self.device).record_event()
 
     def close(self) -> None:
-        """Give everything back once the card is done with it."""
+        """Give everything back once the GPU is done with it."""
         torch.cuda.synchronize(self.device)
         super().close()

@@ -2,7 +2,7 @@
 
 Two or three buffers on the device take turns. While the device computes with one block, the next
 one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
-runs one step after the other: the file's numbers are converted block by block.
+runs one step after the other: the file's values are converted block by block.
 
 Not yet run on a GPU.
 """
@@ -24,10 +24,10 @@ from engine.ops.torch_flags import current
 from engine.ops.transfer.flat_storage import FlatTensors, put_tensor
 from engine.ops.transfer.residency import resident_blocks
 from engine.ops.transfer.weight_buffers import (
-    Block,
-    CardBuffers,
-    HereBuffers,
+    DirectBuffers,
+    GpuBuffers,
     Slot,
+    StreamedBlock,
 )
 
 _USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -43,7 +43,7 @@ class StreamEvent:
         what: A copy was issued, work with a block began, or all of it was issued.
         block: Index of the block.
         slot: Buffer on the device.
-        at: s of time.perf_counter(); on a card the thing itself happens later.
+        at: s of time.perf_counter(); on a GPU the work itself happens later.
     """
 
     what: Happening
@@ -61,16 +61,16 @@ class WeightStream:
         modules: The blocks in the order of use; their tensors are on the host, mapped or not.
         device: Where they compute.
         resident: So many blocks stay on the device, see `resident_blocks`.
-        buffers: Blocks on the device beside those.
-        dtype: Parameters of usual floating-point types become this on their way; buffers and
+        buffers: Blocks on the device in addition to those.
+        dtype: Parameters of usual floating-point types are converted to it; buffers and
             narrower formats stay as they are. None: all stay as they are.
-        pin_bytes: Most host memory for copies that are ready to go (on a card: pinned ones); the
+        pin_bytes: Most host memory for copies that are ready to go (for a GPU: pinned ones); the
             caller knows how much there is.
         keep_on_host: Names of tensors that are streamed in resident blocks too.
-        trace: Told everything that the host does; may be set later.
+        trace: Receives an event for each step of the host; may be set later.
 
     Memory: on the device the resident blocks and `buffers` times the largest streamed one; on the
-        host what is pinned, and for a card `buffers` times the largest one where not all are.
+        host what is pinned, and for a GPU `buffers` times the largest one where not all are.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class WeightStream:
                 for index, module in enumerate(modules)
             }
             self._blocks = {index: block for index, block in blocks.items() if block is not None}
-            beside = self.device.type == "cuda" and current().weights_stream
-            kind = CardBuffers if beside else HereBuffers
+            overlaps = self.device.type == "cuda" and current().weights_stream
+            kind = GpuBuffers if overlaps else DirectBuffers
             self._buffers = kind(self.device, self._blocks, buffers)
             self._buffers.pin(self._blocks, pin_bytes)
 
@@ -203,7 +203,7 @@ class WeightStream:
         for streamed in wanted:
             slot = self._free_slot(wanted) if self._slot_of(streamed) is None else None
             if slot is not None:
-                slot.block = None  # an error leaves the buffer empty
+                slot.block = None  # after an error the buffer is empty
                 self._buffers.copy(self._blocks[streamed], slot)
                 slot.block = streamed
                 self._tell("copy", slot)
@@ -219,7 +219,7 @@ class WeightStream:
         if self.trace is not None and slot.block is not None:
             self.trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
 
-    def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> Block | None:
+    def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> StreamedBlock | None:
         """Move what stays to the device; what comes and goes is a block, if it is anything."""
         coming: dict[str, torch.dtype] = {}
         for name, tensor in list(chain(module.named_parameters(), module.named_buffers())):
@@ -229,7 +229,7 @@ class WeightStream:
                 path, _, leaf = name.rpartition(".")
                 there = tensor.to(self.device, self._dtype_of(tensor))
                 put_tensor(module.get_submodule(path), leaf, there)
-        return Block(FlatTensors(module, coming)) if coming else None
+        return StreamedBlock(FlatTensors(module, coming)) if coming else None
 
     def _dtype_of(self, tensor: Tensor) -> torch.dtype:
         usual = isinstance(tensor, nn.Parameter) and tensor.dtype in _USUAL

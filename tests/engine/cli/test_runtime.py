@@ -27,7 +27,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "resources/runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path / "resources"))
     trial = RuntimeTrial(torch=runtimes.VERSION, cuda="99.9")
-    monkeypatch.setattr(runtime_trial, "tried", lambda folder, control: trial)
+    monkeypatch.setattr(runtime_trial, "try_runtime", lambda folder, control: trial)
     catalogue.cache_clear()
     yield wheel
     catalogue.cache_clear()
@@ -90,7 +90,7 @@ def test_try_tells_what_this_process_has(
     assert main(["runtime", "try", "--out", str(out)]) == 0
     assert "computes on" in capsys.readouterr().out
     assert json.loads(out.read_text("utf-8"))["torch"]
-    broken = start.Choice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
+    broken = start.TorchChoice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
     assert main(["runtime", "try"]) == 1
     assert "c10.dll" in capsys.readouterr().err

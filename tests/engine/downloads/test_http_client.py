@@ -1,34 +1,33 @@
 from __future__ import annotations
 
+import logging
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.core.errors import DownloadFailed
+from engine.core.control import Control
+from engine.core.errors import Cancelled
 from engine.downloads import http_client
-from engine.downloads.transfer import Listener, Patience
-from engine.model_files.catalogue import Catalogue, PublishedFile
-from engine.model_files.download import download
-from engine.model_files.store import Store
+from engine.downloads.http_client import HttpError, Refused
 from tests.helpers.faulty_server import Fault, FaultyServer
 from tests.helpers.published import CONTENT, PLACE
 
-HASTY = Listener(patience=Patience(first_tries=1, silence_s=2.0))
 
-
-def get(tmp_path: Path, file: PublishedFile, url: str) -> bytes:
-    hosts = {"loopback": url + "/{repository}/{revision}/{filename}"}
-    store = Store(tmp_path / "models", files=Catalogue(hosts=hosts, files=(file,)))
-    download(file, store, HASTY)
-    return store.ready(file.id).read_bytes()
+def get(url: str, control: Control | None = None) -> bytes:
+    with http_client.get(url, timeout_s=5.0, control=control) as reply:
+        return b"".join(iter(reply.read, b""))
 
 
 @pytest.fixture
 def certificate(tmp_path: Path, server: FaultyServer) -> Path:
-    """The server talks TLS from now on; its certificate, which nobody trusts yet."""
+    """The server speaks TLS from now on; its certificate, which is not trusted yet."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl to make a certificate with")
@@ -41,55 +40,72 @@ def certificate(tmp_path: Path, server: FaultyServer) -> Path:
     return path
 
 
-def test_an_untrusted_certificate_is_refused(
-    tmp_path: Path, file: PublishedFile, server: FaultyServer, certificate: Path
-) -> None:
-    with pytest.raises(DownloadFailed, match="certificate is not trusted"):
-        get(tmp_path, file, server.url)
+def test_an_untrusted_certificate_is_refused(server: FaultyServer, certificate: Path) -> None:
+    with pytest.raises(Refused, match="certificate is not trusted"):
+        get(server.url + PLACE)
     assert server.asked == []
 
 
-def test_a_trusted_server_may_not_lead_to_a_place_without_encryption(
-    tmp_path: Path,
-    file: PublishedFile,
-    server: FaultyServer,
-    certificate: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_redirect_from_https_to_http_is_refused(
+    server: FaultyServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert ssl.get_default_verify_paths().cafile == str(certificate)
     server.faults = [Fault(redirect="http://127.0.0.1:9/x")]
-    with pytest.raises(DownloadFailed, match="not encrypted"):
-        get(tmp_path, file, server.url)
+    with pytest.raises(Refused, match="not encrypted"):
+        get(server.url + PLACE)
     server.faults = [Fault(redirect="/elsewhere"), Fault(redirect=PLACE)]
-    assert get(tmp_path, file, server.url) == CONTENT
+    assert get(server.url + PLACE) == CONTENT
 
 
-def test_a_proxy_is_asked_where_the_system_names_one(
-    tmp_path: Path, file: PublishedFile, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+def test_the_proxy_of_the_system_is_used(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//me:word@"))
     monkeypatch.delenv("no_proxy", raising=False)
     server.files["http://models.invalid" + PLACE] = CONTENT
-    assert get(tmp_path, file, "http://models.invalid") == CONTENT
+    assert get("http://models.invalid" + PLACE) == CONTENT
     ((_, headers),) = server.asked
     assert headers["Proxy-Authorization"] == "Basic bWU6d29yZA=="
     assert headers["Host"] == "models.invalid"
     assert "Authorization" not in headers
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert get(server.url + PLACE) == CONTENT
 
 
-def test_what_a_hub_announces_on_the_way_is_kept(file: PublishedFile, server: FaultyServer) -> None:
-    announced = {"X-Linked-Etag": f'"{file.sha256}"', "X-Linked-Size": "102400"}
+def test_a_proxy_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for proxy in ("socks5://127.0.0.1:1080", "socks4://127.0.0.1:1080", "http://host:port"):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(Refused, match="cannot use a proxy"):
+            get("http://models.invalid" + PLACE)
+
+
+def test_a_redirect_sends_no_password_to_another_server(server: FaultyServer) -> None:
+    other = server.url.replace("127.0.0.1", "localhost")
+    server.faults = [Fault(redirect="/elsewhere"), Fault(redirect=other + PLACE)]
+    assert get(server.url.replace("//", "//me:secret%21@") + PLACE) == CONTENT
+    sent = [headers.get("Authorization", "") for _, headers in server.asked]
+    assert sent == ["Basic bWU6c2VjcmV0IQ==", "Basic bWU6c2VjcmV0IQ==", ""]
+
+
+def test_addresses_are_not_logged(server: FaultyServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        get(server.url.replace("//", "//me:secret@") + PLACE + "?signature=secret")
+    assert "secret" not in caplog.text
+
+
+def test_what_a_hub_announces_on_the_way_is_kept(server: FaultyServer) -> None:
+    announced = {"X-Linked-Etag": '"' + "Aa" * 32 + '"', "X-Linked-Size": "102400"}
     server.faults = [Fault(redirect="/moved"), Fault(redirect=PLACE, headers=announced)]
     with http_client.get(server.url + "/old") as reply:
-        assert (reply.announced_sha256, reply.announced_bytes) == (file.sha256, 102400)
+        assert (reply.announced_sha256, reply.announced_bytes) == ("aa" * 32, 102400)
     server.faults = [Fault(headers={"X-Linked-Etag": "0" * 40, "X-Linked-Size": "many"})]
     with http_client.get(server.url + PLACE) as reply:
         assert (reply.announced_sha256, reply.announced_bytes) == ("", 0)
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("header", "means"),
     [
         ("bytes 5-9/10", (5, 10)),
         ("bytes 5-9/*", (5, 0)),
@@ -99,8 +115,75 @@ def test_what_a_hub_announces_on_the_way_is_kept(file: PublishedFile, server: Fa
         ("lines 1-2/3", (None, 0)),
     ],
 )
-def test_content_ranges(server: FaultyServer, said: str, means: tuple[int | None, int]) -> None:
-    server.always = Fault(headers={"Content-Range": said})
+def test_content_ranges(server: FaultyServer, header: str, means: tuple[int | None, int]) -> None:
+    server.always = Fault(headers={"Content-Range": header})
     with http_client.get(server.url + PLACE) as reply:
         assert reply.content_range == means
         assert reply.content_bytes == len(CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://127.0.0.1/x", "ftp:// is no address"),
+        ("nothing", "nothing:// is no address"),
+        ("http://127.0.0.1:port/x", "127.0.0.1:port/x is no address"),
+        ("http://no-such-host.invalid/x", "name is not known"),
+        ("http://127.0.0.1:9/x", "takes no connections"),
+    ],
+)
+def test_why_an_address_cannot_be_read(url: str, why: str) -> None:
+    with pytest.raises(HttpError, match=why):
+        get(url)
+
+
+# --- a cancel ends every wait
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """A server that accepts connections and never sends a byte."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}/x"
+
+
+def seconds_after_cancel(url: str) -> float:
+    control = Control()
+    times: list[float] = []
+
+    def cancel() -> None:
+        times.append(time.monotonic())
+        control.cancel()
+
+    threading.Timer(0.3, cancel).start()
+    with pytest.raises(Cancelled), http_client.get(url, control=control) as reply:
+        while reply.read():
+            pass
+    return time.monotonic() - times[0]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_cancel_ends_the_wait_for_an_answer(silent_address: str, scheme: str) -> None:
+    assert seconds_after_cancel(f"{scheme}://{silent_address}") < 0.5
+
+
+def test_a_cancel_ends_the_wait_for_a_byte(server: FaultyServer) -> None:
+    server.always = Fault(stall_after=1000)
+    assert seconds_after_cancel(server.url + PLACE) < 0.5
+
+
+def test_a_cancel_ends_the_wait_for_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: is_over.wait(20) and [])
+    try:
+        assert seconds_after_cancel("http://models.invalid/x") < 0.5
+    finally:
+        is_over.set()
+
+
+def test_a_cancelled_control_sends_no_request(server: FaultyServer) -> None:
+    control = Control()
+    control.cancel()
+    with pytest.raises(Cancelled):
+        get(server.url + PLACE, control)
+    assert server.asked == []

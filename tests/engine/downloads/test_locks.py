@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, WeightsBusy
-from engine.downloads.locks import Locks
+from engine.core.errors import Cancelled
+from engine.downloads.locks import AlreadyLocked, Locks
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     with locks.held("a"):
         assert Locks(tmp_path).is_held("a")
         assert not locks.is_held("b")
-        with pytest.raises(WeightsBusy), Locks(tmp_path).held("a"):
+        with pytest.raises(AlreadyLocked), Locks(tmp_path).held("a"):
             pass
     assert not locks.is_held("a")
 

@@ -209,12 +209,12 @@ def test_the_list_says_what_suits_the_card(
 def test_a_trial_runs_the_programs_own_command_line(store: RuntimeStore, wheel: Path) -> None:
     store.install(*store.recognise([wheel], Tells()), Tells())
     folder = store.folder_of("cu999")
-    found = trial.tried(folder, Control())
+    found = trial.try_runtime(folder, Control())
     assert (found.torch, found.cuda, found.card) == (runtimes.VERSION, "99.9", "")
     module = folder / "torch/__init__.py"
     module.write_text("raise OSError('no such library')".ljust(module.stat().st_size))
     with pytest.raises(RuntimeBroken, match="no such library"):
-        trial.tried(folder, Control())
+        trial.try_runtime(folder, Control())
 
 
 @pytest.mark.parametrize(

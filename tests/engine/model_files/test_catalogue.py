@@ -114,7 +114,7 @@ def test_the_most_exact_file_that_is_here_is_taken() -> None:
     assert best_present("other", [q8, vae, text]) is None
 
 
-def test_of_files_with_the_same_numbers_one_that_is_here_is_taken() -> None:
+def test_of_equal_files_one_that_is_here_is_used() -> None:
     first, second, own = (
         here("first", kind="vae", precision="fp32", state="missing"),
         here("second", kind="vae", precision="bf16", state="unverified"),
@@ -128,7 +128,7 @@ def test_of_files_with_the_same_numbers_one_that_is_here_is_taken() -> None:
 
 
 @pytest.mark.parametrize("text", ["files = 3", "not toml", '[hosts]\n[[files]]\nid = "x"'])
-def test_a_damaged_catalogue_is_said(tmp_path: Path, text: str) -> None:
+def test_a_damaged_catalogue_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "catalogue.toml"
     for make in (lambda: None, lambda: path.write_text(text)):
         make()

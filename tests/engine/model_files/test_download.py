@@ -24,33 +24,32 @@ from engine.core.errors import (
     WeightsBusy,
     WeightsMissing,
 )
-from engine.downloads import http_client
 from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, Patience
+from engine.downloads.transfer import Listener, RetryPolicy
 from engine.model_files.catalogue import PublishedFile
-from engine.model_files.download import addresses, download
+from engine.model_files.download import download, remote_file
 from engine.model_files.store import Store
 from tests.helpers.faulty_server import GOOD, Fault, FaultyServer, faulty_server
 from tests.helpers.published import CONTENT, PLACE, published, store_of
 
-HASTY = Patience(
-    first_tries=3, tries=3, silence_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3
+HASTY = RetryPolicy(
+    first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3
 )
 HALF = len(CONTENT) // 2
 
 
 def get(store: Store, file: PublishedFile, **listener: object) -> None:
-    download(file, store, Listener(**({"patience": HASTY} | listener)))
+    download(file, store, Listener(**({"retry": HASTY} | listener)))
 
 
 def is_whole(store: Store, file: PublishedFile) -> bool:
     path = store.ready(file.id)
-    return path.read_bytes() == CONTENT and not store.shelf.part(file.filename).exists()
+    return path.read_bytes() == CONTENT and not store.part(file.filename).exists()
 
 
 def part_of(store: Store, file: PublishedFile, content: bytes) -> Path:
     store.folder.mkdir(parents=True, exist_ok=True)
-    path = store.shelf.part(file.filename)
+    path = store.part(file.filename)
     path.write_bytes(content)
     return path
 
@@ -61,7 +60,7 @@ def quarantined(store: Store) -> list[Path]:
 
 def test_a_file_comes_and_is_right(store: Store, file: PublishedFile, server: FaultyServer) -> None:
     heard: list[tuple[int, int]] = []
-    get(store, file, tell=lambda done, total: heard.append((done, total)))
+    get(store, file, on_progress=lambda done, total: heard.append((done, total)))
     assert is_whole(store, file)
     assert heard[-1] == (len(CONTENT), len(CONTENT))
     assert heard == sorted(heard)
@@ -94,15 +93,15 @@ def test_a_file_comes_and_is_right(store: Store, file: PublishedFile, server: Fa
 def test_faults_of_a_server_are_survived(
     store: Store, file: PublishedFile, server: FaultyServer, faults: list[Fault]
 ) -> None:
-    patience = dataclasses.replace(HASTY, first_tries=len(faults) + 1, tries=len(faults) + 1)
+    policy = dataclasses.replace(HASTY, first_tries=len(faults) + 1, tries=len(faults) + 1)
     server.faults = list(faults)
-    get(store, file, patience=patience)
+    get(store, file, retry=policy)
     assert is_whole(store, file)
     assert not quarantined(store)
 
 
 @pytest.mark.parametrize("known", [0, len(CONTENT)])
-def test_a_server_that_says_too_short_a_length_never_gives_a_wrong_file(
+def test_too_short_a_content_length_never_gives_a_wrong_file(
     tmp_path: Path, server: FaultyServer, known: int
 ) -> None:
     file = published(bytes=known)
@@ -154,10 +153,10 @@ def test_whatever_a_server_does_a_file_that_is_here_is_right(
         file = published()
         store = store_of(Path(folder), server, file)
         part_of(store, file, rest)
-        patience = dataclasses.replace(HASTY, first_wait_s=0.001)
+        policy = dataclasses.replace(HASTY, first_wait_s=0.001)
         for _ in range(len(faults) + 3):
             with contextlib.suppress(EngineError):
-                get(store, file, patience=patience)
+                get(store, file, retry=policy)
                 break
             assert store.state("tiny").state != "here"
         assert is_whole(store, file), "once the server is good, the file comes"
@@ -202,7 +201,7 @@ def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
     server.always = fault
     with pytest.raises(EngineError):
         get(store, file)
-    kept = [*quarantined(store), store.shelf.part(file.filename)]
+    kept = [*quarantined(store), store.part(file.filename)]
     assert CONTENT[:HALF] in [path.read_bytes() for path in kept if path.exists()]
     server.always = GOOD
     get(store, file)
@@ -242,7 +241,7 @@ def test_a_wrong_file_is_put_aside_and_never_loaded(
         (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
     ],
 )
-def test_a_server_that_gives_nothing_is_said_with_a_hint(
+def test_a_server_that_delivers_nothing_is_reported_with_a_hint(
     store: Store, file: PublishedFile, server: FaultyServer, fault: Fault, words: str
 ) -> None:
     server.always = fault
@@ -255,15 +254,17 @@ def test_a_server_that_gives_nothing_is_said_with_a_hint(
         store.ready("tiny")
 
 
-def test_a_network_that_fails_on_the_way_is_waited_for(
+def test_a_network_that_fails_meanwhile_is_waited_for(
     store: Store, file: PublishedFile, server: FaultyServer
 ) -> None:
     server.faults = [Fault(cut_after=10), *[Fault(status=503)] * 4]
-    get(store, file, patience=dataclasses.replace(HASTY, first_tries=1, tries=6))
+    get(store, file, retry=dataclasses.replace(HASTY, first_tries=1, tries=6))
     assert is_whole(store, file)
 
 
-def test_no_server_at_all_is_said(store: Store, file: PublishedFile, server: FaultyServer) -> None:
+def test_no_server_at_all_is_reported(
+    store: Store, file: PublishedFile, server: FaultyServer
+) -> None:
     server.close()
     with pytest.raises(DownloadFailed, match="takes no connections"):
         get(store, file)
@@ -322,7 +323,7 @@ def test_the_hubs_own_variable_stands_for_the_hub_only(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/")
     store = Store(tmp_path)
-    named = {file.id: addresses(file, store) for file in store.catalogue}
+    named = {file.id: remote_file(file, store).urls for file in store.catalogue}
     assert named["seedvr2-3b-fp16"] == (
         "https://mirror.example/numz/SeedVR2_comfyUI/resolve/main/seedvr2_ema_3b_fp16.safetensors",
     )
@@ -352,7 +353,6 @@ def test_a_disk_that_fills_up_keeps_what_is_there(
                 raise OSError(errno.ENOSPC, "No space left on device")
         real(self, piece)
 
-    monkeypatch.setattr(http_client, "PIECE_BYTES", 4096)
     monkeypatch.setattr(PartFile, "write", write)
     with pytest.raises(DiskFull):
         get(store, file)
@@ -368,12 +368,14 @@ def test_a_disk_that_fills_up_keeps_what_is_there(
 )
 def test_a_device_without_space_is_a_full_disk(store: Store, file: PublishedFile) -> None:
     store.folder.mkdir(parents=True)
-    store.shelf.part(file.filename).symlink_to("/dev/full")
+    store.part(file.filename).symlink_to("/dev/full")
     with pytest.raises(DiskFull):
         get(store, file)
 
 
-def test_a_folder_that_is_a_file_is_said(file: PublishedFile, server: FaultyServer, tmp_path: Path):
+def test_a_folder_that_is_a_file_is_reported(
+    file: PublishedFile, server: FaultyServer, tmp_path: Path
+):
     (tmp_path / "models").write_text("not a folder")
     with pytest.raises(OutputUnwritable):
         get(store_of(tmp_path / "models", server, file), file)
@@ -387,7 +389,7 @@ def test_stop_ends_a_download_at_once(
     threading.Timer(0.3, control.cancel).start()
     begin = time.monotonic()
     with pytest.raises(Cancelled):
-        get(store, file, control=control, patience=Patience())
+        get(store, file, control=control, retry=RetryPolicy())
     assert time.monotonic() - begin < 3
     assert not quarantined(store)
 
@@ -400,7 +402,7 @@ def test_only_one_downloads_a_file_at_a_time(
 
     def first() -> None:
         try:
-            get(store, file, control=control, patience=Patience())
+            get(store, file, control=control, retry=RetryPolicy())
         except (EngineError, Cancelled) as err:
             ended.append(err)
 

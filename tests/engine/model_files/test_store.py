@@ -39,11 +39,11 @@ def reads_of(store: Store) -> int:
     """How often the file is read when it is loaded twice."""
     heard: list[int] = []
     for _ in range(2):
-        store.ready("tiny", tell=lambda done, total: heard.append(done == total))
+        store.ready("tiny", on_progress=lambda done, total: heard.append(done == total))
     return sum(heard)
 
 
-def test_what_is_missing_is_said_with_the_command_that_brings_it(store: Store) -> None:
+def test_a_missing_file_is_reported_with_the_command_that_downloads_it(store: Store) -> None:
     assert store.state("tiny").state == "missing"
     for ask in (store.path_of, store.ready):
         with pytest.raises(WeightsMissing) as caught:
@@ -276,7 +276,7 @@ def test_a_damaged_ledger_only_means_reading_again(store: Store) -> None:
     assert reads_of(store) == 1
 
 
-def test_a_disk_that_cannot_take_it_is_said_with_numbers(
+def test_a_disk_that_is_too_small_is_reported_with_sizes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert store.free_bytes() > 0

@@ -74,7 +74,7 @@ def test_memory_of_others_is_kept_alive() -> None:
 
 
 @pytest.mark.gpu
-def test_a_card_replays() -> None:
+def test_a_gpu_replays() -> None:
     weight = torch.randn(64, 64, device="cuda")
     calls = GraphedCalls(lambda x: torch.relu(x @ weight), lambda: None, record_on_card)
     for _ in range(3):

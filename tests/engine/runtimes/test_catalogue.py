@@ -16,7 +16,7 @@ from tests.helpers import runtimes
 DIGEST = "0" * 64
 
 
-def test_the_programs_own_catalogue_has_a_runtime_for_every_card_of_the_table() -> None:
+def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
     known = catalogue.catalogue()
     for card in cards():
         found = catalogue.suited(known.runtimes, "999.0", card.capability)
@@ -92,7 +92,7 @@ def test_pinned_means_size_and_hash(wheel: Wheel, is_pinned: bool) -> None:
         ("cp312-cp312-win_amd64", "linux-x86_64", False),
     ],
 )
-def test_a_wheel_says_which_python_it_is_for(
+def test_the_python_of_a_wheel_is_in_its_name(
     monkeypatch: pytest.MonkeyPatch, tags: str, system: str, suits: bool
 ) -> None:
     class Version:
@@ -110,7 +110,7 @@ def test_another_wheel_is_another_folder(tmp_path: Path) -> None:
     assert one.folder_name != dataclasses.replace(one, wheels=(wheel,)).folder_name
 
 
-def test_a_catalogue_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_catalogue_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     for text in ("", "index = 3", "index = ["):
         path = tmp_path / "runtime.toml"
         path.write_text(text)

@@ -54,7 +54,7 @@ def test_a_setting_wins_over_the_environment_while_torch_is_not_loaded() -> None
     assert variables(code, UPREEL_RUN_ALLOCATOR="async") == ["", "", ""]
 
 
-def test_a_variable_that_nobody_can_read_does_not_stop_the_program() -> None:
+def test_an_unreadable_variable_does_not_stop_the_program() -> None:
     assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", ""]
 
 

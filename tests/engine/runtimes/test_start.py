@@ -89,7 +89,7 @@ def test_a_packed_program_takes_the_chosen_one(
     folder = store.use("cu999")
     assert start.choice().folder == folder
     store.use("")
-    assert start.choice() == start.Choice(why="No NVIDIA runtime is chosen.")
+    assert start.choice() == start.TorchChoice(why="No NVIDIA runtime is chosen.")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_damaged_choice_is_none(content: str) -> None:
     assert folders.chosen() == ""
 
 
-def test_processes_of_one_number_are_told_apart(store: RuntimeStore) -> None:
+def test_processes_with_the_same_id_are_distinguished(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     for earlier in (1, 2):  # had our number, as Windows gives it again
         (folder / f".loading-{os.getpid()}-{earlier}").touch()

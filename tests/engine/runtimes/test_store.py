@@ -22,14 +22,14 @@ from engine.core.errors import (
     UnsafeArchive,
     WeightsMissing,
 )
-from engine.downloads.transfer import Listener, Patience
+from engine.downloads.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
 from engine.runtimes.store import RuntimeStore
-from engine.runtimes.wheels import WheelStore
+from engine.runtimes.wheels import RuntimeFolder
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 
-HASTY = Patience(first_tries=3, tries=3, silence_s=0.4, first_wait_s=0.01)
+HASTY = RetryPolicy(first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01)
 KEPT = {
     "torch/__init__.py",
     "torch/version.py",
@@ -41,7 +41,7 @@ KEPT = {
 
 
 def listener(**changes: object) -> Listener:
-    return Listener(**({"patience": HASTY} | changes))
+    return Listener(**({"retry": HASTY} | changes))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_runtime_comes_whole_and_its_wheel_goes(
     assert files == KEPT | {folders.MANIFEST}, "headers and import libraries are left out"
     state = store.state("cu999")
     assert (state.state, state.path) == ("here", folder)
-    assert [wheel.state for wheel in store.wheels.of(store.catalogue.runtimes[0])] == ["missing"]
+    assert store.wheels.wheel_bytes(store.catalogue.runtimes[0]) == 0
     assert leftovers(store) == []
     assert server.asked[0][0] == f"/whl/{runtimes.PLACE}"
 
@@ -92,7 +92,7 @@ def test_a_cut_download_goes_on_where_it_ended(store: RuntimeStore, server: Faul
     server.always = Fault(cut_after=700)
     server.faults = [Fault(cut_after=300)]
     with pytest.raises(DownloadFailed):
-        store.download("cu999", listener(patience=Patience(first_tries=1, tries=1)))
+        store.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
     assert store.state("cu999").state == "partial"
     assert store.state("cu999").done_bytes == 300
     server.always = Fault()
@@ -113,10 +113,10 @@ def test_a_wheel_with_another_hash_is_never_unpacked(
     assert store.state("cu999").state == "missing"
 
 
-def test_a_full_disk_is_told_before_the_first_byte(
+def test_a_full_disk_is_reported_before_the_first_byte(
     store: RuntimeStore, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WheelStore, "free_bytes", lambda self: 256 * 10**6 + 1)
+    monkeypatch.setattr(RuntimeFolder, "free_bytes", lambda self: 256 * 10**6 + 1)
     with pytest.raises(DiskFull, match="NVIDIA runtime needs"):
         store.download("cu999", listener())
     assert server.asked == []
@@ -142,13 +142,15 @@ def test_a_disk_that_fills_up_meanwhile_leaves_what_was_loaded_and_nothing_else(
     assert wheels[0].is_file(), "the download is kept"
 
 
-def test_two_at_once_one_is_told_to_wait(store: RuntimeStore, server: FaultyServer) -> None:
+def test_a_second_download_at_the_same_time_is_refused(
+    store: RuntimeStore, server: FaultyServer
+) -> None:
     server.always = Fault(drip=1000)
     began = threading.Event()
     control, ended = Control(), []
 
     def first() -> None:
-        tells = listener(tell=lambda done, total: began.set(), control=control)
+        tells = listener(on_progress=lambda done, total: began.set(), control=control)
         with contextlib.suppress(Cancelled):
             store.download("cu999", tells)
         ended.append(True)
@@ -192,7 +194,7 @@ def test_another_wheel_is_refused(
         store.recognise([tmp_path / "nothing.whl"], listener())
 
 
-def test_a_build_without_hashes_asks_nobody(server: FaultyServer, wheel: Path) -> None:
+def test_a_build_without_hashes_sends_no_request(server: FaultyServer, wheel: Path) -> None:
     known = runtimes.runtime(wheel)
     blank = dataclasses.replace(known.wheels[0], sha256="", bytes=0)
     unpinned = dataclasses.replace(known, wheels=(blank,))
@@ -273,7 +275,7 @@ def test_a_cancelled_one_leaves_nothing(store: RuntimeStore) -> None:
         store.install(
             store.catalogue.runtime("cu999"),
             wheels,
-            listener(control=control, tell=lambda done, total: control.cancel()),
+            listener(control=control, on_progress=lambda done, total: control.cancel()),
         )
     assert leftovers(store) == []
     assert not store.folder_of("cu999").exists()
@@ -294,7 +296,7 @@ def test_a_wheel_that_would_do_harm_leaves_nothing(
 def test_progress_ends_with_all_bytes(store: RuntimeStore) -> None:
     wheels = store.download("cu999", listener())
     heard: list[tuple[int, int]] = []
-    tells = listener(tell=lambda done, total: heard.append((done, total)))
+    tells = listener(on_progress=lambda done, total: heard.append((done, total)))
     store.install(store.catalogue.runtime("cu999"), wheels, tells)
     assert heard == sorted(heard)
     assert heard[-1][0] == heard[-1][1] > 20_000

@@ -66,7 +66,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
         needed_bytes([wheel])
 
 
-def test_a_member_that_says_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
+def test_a_member_with_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
     wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(100_000)))
     lie = wheel.read_bytes().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     wheel.write_bytes(lie)

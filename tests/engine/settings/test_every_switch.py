@@ -261,7 +261,7 @@ def _streams(on: bool) -> Look:
 
             return make
 
-        for name in ("CardBuffers", "HereBuffers"):
+        for name in ("GpuBuffers", "DirectBuffers"):
             case.patch.setattr(weight_streaming, name, kind(name))
         with using(RunSwitches(weights_stream=on)), pytest.raises(InterruptedError):
             WeightStream([nn.Linear(2, 2)], device=CARD, resident=0)

@@ -46,6 +46,6 @@ def test_wrong_types_in_code_are_refused():
 
 
 def test_attention_can_be_any_backend_there_is() -> None:
-    from engine.ops.attention.attention import BACKENDS
+    from engine.ops.attention.backends import BACKENDS
 
     assert ("auto", *BACKENDS) == ATTENTION

@@ -42,7 +42,9 @@ def test_the_sources_look_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_release_names_address_and_keys(resources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(resources, "https://example.org/update.json", KEY)
-    assert build.source() == build.Source(address="https://example.org/update.json", keys=(KEY,))
+    assert build.source() == build.UpdateSource(
+        address="https://example.org/update.json", keys=(KEY,)
+    )
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:8000/update.json")
     assert build.source().address == "http://127.0.0.1:8000/update.json"
     assert build.source().keys == (KEY,)  # whoever sets the environment brings no key along
@@ -59,13 +61,13 @@ def test_the_address_has_to_be_encrypted(resources: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["address =", "keys = 3", 'keys = ["ab"]', 'keys = ["ABAB"]'])
-def test_a_damaged_file_is_told(resources: Path, text: str) -> None:
+def test_a_damaged_file_is_reported(resources: Path, text: str) -> None:
     (resources / "update.toml").write_text(text, encoding="utf-8")
     with pytest.raises(UpdateNotInBuild, match="damaged"):
         build.source()
 
 
-def test_a_missing_file_is_told(resources: Path) -> None:
+def test_a_missing_file_is_reported(resources: Path) -> None:
     with pytest.raises(UpdateNotInBuild):
         build.source()
 

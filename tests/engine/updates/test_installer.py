@@ -66,7 +66,7 @@ def test_a_changed_one_is_not(setup: Path, started: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("how", "what"), [("portable", "new archive"), ("sources", "git pull")])
-def test_other_copies_are_told_what_to_do(
+def test_other_copies_get_a_hint(
     setup: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, how: str, what: str
 ) -> None:
     monkeypatch.setattr(installer, "installed_as", lambda: how)
@@ -77,7 +77,7 @@ def test_other_copies_are_told_what_to_do(
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_system_that_refuses_is_told(setup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_refuses_is_reported(setup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 

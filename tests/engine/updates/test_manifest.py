@@ -83,7 +83,7 @@ def test_a_description_of_another_program_is_refused() -> None:
     assert refused.value.params["why"] == "it is of another program"
 
 
-def test_one_for_a_later_program_says_so() -> None:
+def test_a_description_for_a_later_program_is_refused() -> None:
     with pytest.raises(UpdateTooNew):
         parsed(format=2)
     with pytest.raises(UpdateTooNew):  # also when nothing else of it can be understood

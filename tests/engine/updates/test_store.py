@@ -27,12 +27,12 @@ from engine.core.update_errors import (
     UpdateUnreachable,
     UpdateUntrusted,
 )
-from engine.downloads.transfer import Listener, Patience
+from engine.downloads.transfer import Listener, RetryPolicy
 from engine.updates.store import UpdateStore
 from tests.helpers.faulty_server import Fault, faulty_server
 from tests.helpers.updates import NEWER, SETUP, Release
 
-QUICK = Patience(tries=3, first_tries=2, first_wait_s=0.01, silence_s=1.0)
+QUICK = RetryPolicy(tries=3, first_tries=2, first_wait_s=0.01, timeout_s=1.0)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def store(release: Release) -> UpdateStore:
 
 
 def listener(control: Control | None = None) -> Listener:
-    return Listener(control=control or Control(), patience=QUICK)
+    return Listener(control=control or Control(), retry=QUICK)
 
 
 def asked(release: Release) -> list[str]:
@@ -78,7 +78,7 @@ def test_from_the_first_question_to_the_setup(release: Release, store: UpdateSto
     assert asked(release) == [f"/upreel/{n}" for n in ("update.json", "update.json.sig", path.name)]
 
 
-def test_nothing_is_asked_before_somebody_asks(release: Release, store: UpdateStore) -> None:
+def test_no_request_is_sent_without_a_check(release: Release, store: UpdateStore) -> None:
     release.publish()
     assert store.state().is_in_build
     with pytest.raises(UpdateMissing, match="No newer version is known"):
@@ -88,7 +88,7 @@ def test_nothing_is_asked_before_somebody_asks(release: Release, store: UpdateSt
     assert asked(release) == []
 
 
-def test_a_build_from_the_sources_asks_nobody(
+def test_a_build_from_the_sources_sends_no_request(
     release: Release, store: UpdateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "resources/update.toml").write_text('address = ""\nkeys = []\n', "utf-8")
@@ -285,7 +285,7 @@ def test_a_download_can_be_stopped(release: Release, store: UpdateStore) -> None
     store.check(Control())
     release.server.always = Fault(drip=1000)
     control = Control()
-    told = Listener(tell=lambda done, _: done > 2000 and control.cancel(), control=control)
+    told = Listener(on_progress=lambda done, _: done > 2000 and control.cancel(), control=control)
     with pytest.raises(Cancelled):
         store.download(told)
     assert 2000 < store.state().done_bytes < len(SETUP)
@@ -330,7 +330,7 @@ def test_a_web_page_in_the_place_of_the_signature(release: Release, store: Updat
         store.check(Control())
 
 
-def test_nobody_answers(
+def test_a_server_that_does_not_answer(
     release: Release, store: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:9/update.json")
@@ -338,12 +338,12 @@ def test_nobody_answers(
         store.check(Control())
 
 
-def test_a_full_disk_is_told_before_anything_is_loaded(
+def test_a_full_disk_is_reported_before_the_download(
     release: Release, store: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release.publish()
     store.check(Control())
-    monkeypatch.setattr("engine.model_files.store.Store.free_bytes", lambda self: 1000)
+    monkeypatch.setattr("engine.downloads.folder.DownloadFolder.free_bytes", lambda self: 1000)
     with pytest.raises(DiskFull, match="needed for the update"):
         store.download(listener())
     assert asked(release)[-1].endswith(".sig")
@@ -369,7 +369,7 @@ def test_two_at_once(release: Release, store: UpdateStore) -> None:
         store.download(listener())
 
 
-def test_every_error_says_what_to_do(release: Release, store: UpdateStore) -> None:
+def test_every_error_has_a_hint(release: Release, store: UpdateStore) -> None:
     release.publish()
     release.server.always = Fault(status=500)
     with pytest.raises(EngineError) as failed:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.config import DitConfig
@@ -118,7 +119,8 @@ class Modulation(nn.Module):
 
     def forward(self, emb: Tensor, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Shift, scale and gate [dim] of one step of the block."""
-        shift, scale, gate = emb.view(-1, 2, 3)[:, step].unbind(-1)
+        steps = rearrange(emb, "(c step kind) -> step kind c", step=2, kind=3)
+        shift, scale, gate = steps[step].unbind()
         if step == ATTENTION:
             return shift + self.attn_shift, scale + self.attn_scale, gate + self.attn_gate
         return shift + self.mlp_shift, scale + self.mlp_scale, gate + self.mlp_gate
@@ -173,7 +175,9 @@ class WindowAttention(nn.Module):
         mixed = torch.empty_like(pictures[0])
         answers = []
         for window in layout.windows:
-            inside = tuple(x[window.slices].flatten(0, 2) for x in pictures)
+            inside = tuple(
+                rearrange(x[window.slices], "t h w heads d -> (t h w) heads d") for x in pictures
+            )
             inside = turned(inside, layout.angles[window.shape])
             result = attention(*(torch.cat(pair) for pair in zip(inside, texts, strict=True)))
             picture, answer = result.tensor_split([window.tokens])
@@ -184,11 +188,13 @@ class WindowAttention(nn.Module):
 
     def _queries_keys_values(self, x: Tensor, stream: Stream) -> tuple[Tensor, ...]:
         """Each [..., heads, d]: all queries come first, then all keys, then all values."""
-        q, k, v = self.proj_qkv.of(stream)(x).view(*x.shape[:-1], 3, self.heads, -1).unbind(-3)
+        qkv = self.proj_qkv.of(stream)(x)
+        q, k, v = rearrange(qkv, "... (qkv heads d) -> qkv ... heads d", qkv=3, heads=self.heads)
         return self.norm_q.of(stream)(q), self.norm_k.of(stream)(k), v
 
     def _joined(self, heads: Tensor, stream: Stream) -> Tensor:
-        return torch.as_tensor(self.proj_out.of(stream)(heads.flatten(-2)))
+        joined = rearrange(heads, "... heads d -> ... (heads d)")
+        return torch.as_tensor(self.proj_out.of(stream)(joined))
 
 
 def turned(qkv: tuple[Tensor, ...], angles: Tensor | None) -> tuple[Tensor, ...]:
@@ -199,8 +205,8 @@ def turned(qkv: tuple[Tensor, ...], angles: Tensor | None) -> tuple[Tensor, ...]
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Softmax(q k' / sqrt(d)) v for each head: [n, heads, d] -> the same shape."""
-    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
+    q, k, v = (rearrange(x, "n heads d -> 1 heads n d") for x in (q, k, v))
+    return rearrange(F.scaled_dot_product_attention(q, k, v), "1 heads n d -> n heads d")
 
 
 class Block(nn.Module):

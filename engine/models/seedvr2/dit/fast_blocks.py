@@ -31,7 +31,7 @@ from engine.ops.linear.matmul import (
     onednn_serves,
     product,
 )
-from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
+from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.norm.token_rows import work_dtype
 from engine.settings.optimisations import DitSwitches
 
@@ -85,7 +85,7 @@ class Tools:
         self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
     ) -> Tensor:
         """The product of a linear layer, in a buffer where the layer can write into one."""
-        if isinstance(linear, TwinLinear) and not isinstance(linear, ProductLinear):
+        if isinstance(linear, QuantizedLinear) and not isinstance(linear, ProductLinear):
             weight = linear.wide_weight(x.dtype)
         elif type(linear) is nn.Linear:
             weight = linear.weight

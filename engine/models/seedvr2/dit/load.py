@@ -31,7 +31,7 @@ from engine.ops.linear.quantize import (
     stored_kinds,
     swap_linears,
 )
-from engine.ops.linear.quantized_linear import ProductLinear, TwinLinear
+from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
 from engine.settings.optimisations import DitSwitches
@@ -179,7 +179,7 @@ class _Reading:
             path, _, leaf = ours.rpartition(".")
             owner = dit.get_submodule(path)
             host = self.streamed and ours.startswith("blocks.")
-            if leaf != "weight" or not isinstance(owner, TwinLinear):
+            if leaf != "weight" or not isinstance(owner, QuantizedLinear):
                 assign(dit, ours, self._plain(name, host))
             elif isinstance(owner, ProductLinear):
                 self._take(owner, name, host)

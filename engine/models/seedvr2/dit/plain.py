@@ -6,6 +6,7 @@ Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
 from __future__ import annotations
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import (
@@ -36,11 +37,9 @@ class PatchIn(nn.Module):
 
     def forward(self, latent: Tensor) -> Tensor:
         """[T, H, W, in_channels] -> [t, h, w, dim]."""
-        time, height, width = self.patch
-        grid = [side // part for side, part in zip(latent.shape, self.patch, strict=False)]
-        shape = (grid[0], time, grid[1], height, grid[2], width, -1)
-        patches = latent.reshape(shape).permute(0, 2, 4, 1, 3, 5, 6)
-        return torch.as_tensor(self.proj(patches.flatten(3)))
+        pt, ph, pw = self.patch
+        pattern = "(t pt) (h ph) (w pw) c -> t h w (pt ph pw c)"
+        return torch.as_tensor(self.proj(rearrange(latent, pattern, pt=pt, ph=ph, pw=pw)))
 
 
 class PatchOut(nn.Module):
@@ -53,9 +52,9 @@ class PatchOut(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[t, h, w, dim] -> [T, H, W, out_channels]."""
-        patches = self.proj(tokens).view(*tokens.shape[:3], *self.patch, -1)
-        patches = patches.permute(0, 3, 1, 4, 2, 5, 6)
-        return torch.as_tensor(patches.flatten(4, 5).flatten(2, 3).flatten(0, 1))
+        pt, ph, pw = self.patch
+        pattern = "t h w (pt ph pw c) -> (t pt) (h ph) (w pw) c"
+        return torch.as_tensor(rearrange(self.proj(tokens), pattern, pt=pt, ph=ph, pw=pw))
 
 
 class OutModulation(nn.Module):
@@ -71,7 +70,8 @@ class OutModulation(nn.Module):
 
     def forward(self, tokens: Tensor, emb: Tensor) -> Tensor:
         """[..., dim] -> the same shape."""
-        shift, scale, _ = emb.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
+        steps = rearrange(emb, "(c step kind) -> step kind c", step=2, kind=3)
+        shift, scale, _ = steps[ATTENTION].unbind()
         return tokens * (scale + self.out_scale) + (shift + self.out_shift)
 
 

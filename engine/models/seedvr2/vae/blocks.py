@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.ops.conv.causal_conv import Carry, CausalConv3d
-from engine.ops.conv.pixel_shuffle import depth_to_space
-from engine.ops.frame_axis import folded, unfolded
 
 
 class FrameNorm(nn.GroupNorm):
@@ -33,7 +32,8 @@ class FrameNorm(nn.GroupNorm):
         """Normalise [B, C, T, H, W], or single frames [N, C, H, W]."""
         if frames.ndim == 4:
             return super().forward(frames.contiguous())
-        return unfolded(super().forward(folded(frames).contiguous()), len(frames))
+        single = rearrange(frames, "b c t h w -> (b t) c h w").contiguous()
+        return rearrange(super().forward(single), "(b t) c h w -> b c t h w", b=len(frames))
 
 
 def activated(norm: FrameNorm, frames: Tensor) -> Tensor:
@@ -81,12 +81,12 @@ class Attention(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """[N, C, H, W] -> the same shape, the input added back."""
-        tokens = self.group_norm(frames).flatten(2).transpose(1, 2).unsqueeze(1)
+        tokens = rearrange(self.group_norm(frames), "n c h w -> n 1 (h w) c")
         mixed = F.scaled_dot_product_attention(
             self.to_q(tokens), self.to_k(tokens), self.to_v(tokens)
         )
-        result = self.to_out[0](mixed).squeeze(1).transpose(1, 2)
-        return torch.as_tensor(frames + result.reshape(frames.shape))
+        result = rearrange(self.to_out[0](mixed), "n 1 (h w) c -> n c h w", h=frames.shape[2])
+        return torch.as_tensor(frames + result)
 
 
 class MidBlock(nn.Module):
@@ -101,7 +101,8 @@ class MidBlock(nn.Module):
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """[B, C, T, H, W] -> the same shape."""
         frames = self.resnets[0](frames, carry)
-        frames = unfolded(self.attentions[0](folded(frames)), len(frames))
+        single = self.attentions[0](rearrange(frames, "b c t h w -> (b t) c h w"))
+        frames = rearrange(single, "(b t) c h w -> b c t h w", b=len(frames))
         return torch.as_tensor(self.resnets[1](frames, carry))
 
 
@@ -129,7 +130,8 @@ class Upsampler(nn.Module):
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """[B, C, T, H, W] -> [B, C, T', 2*H, 2*W]."""
-        spread = depth_to_space(self.upscale_conv(frames), time=self.frames_each)
+        pattern = "b (sy sx st c) t h w -> b c (t st) (h sy) (w sx)"
+        spread = rearrange(self.upscale_conv(frames), pattern, sy=2, sx=2, st=self.frames_each)
         if self.frames_each > 1 and (carry is None or carry.first):
             # Frame 1 is dropped without moving the others: frame 0 takes its place.
             spread[:, :, 1] = spread[:, :, 0]

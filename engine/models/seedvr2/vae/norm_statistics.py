@@ -13,11 +13,11 @@ from collections import Counter, defaultdict
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.ops.norm.group_norm import Moments, group_moments
+from engine.ops.norm.group_norm import GroupStatistics, group_statistics
 
 
 class Book:
-    """Moments of whole frames: for each norm a list, one entry for each time it is asked.
+    """Statistics of whole frames: for each norm a list, one entry for each time it is asked.
 
     Tiles come one after another; the n-th question of a norm in one tile is about the same frames
     as the n-th question in another.
@@ -26,9 +26,9 @@ class Book:
     """
 
     def __init__(self) -> None:
-        self._entries: defaultdict[str, list[Moments]] = defaultdict(list)
+        self._entries: defaultdict[str, list[GroupStatistics]] = defaultdict(list)
 
-    def record(self, name: str, turn: int, moments: Moments) -> None:
+    def record(self, name: str, turn: int, moments: GroupStatistics) -> None:
         """Add the moments of one tile's part of the frame to those of the tiles before."""
         entries = self._entries[name]
         if turn == len(entries):
@@ -36,8 +36,8 @@ class Book:
         else:
             entries[turn] = entries[turn].merge(moments)
 
-    def lookup(self, name: str, turn: int) -> Moments | None:
-        """Moments of the frames that the norm asks for in its `turn`-th question; None: unknown."""
+    def lookup(self, name: str, turn: int) -> GroupStatistics | None:
+        """Statistics of the frames for the `turn`-th call of a norm; None: unknown."""
         entries = self._entries.get(name, ())
         return entries[turn] if turn < len(entries) else None
 
@@ -72,7 +72,9 @@ class Statistics:
         self._features = features
         self._turns: Counter[str] = Counter()
 
-    def moments(self, name: str, x: Tensor, groups: int, *, kernels: bool = False) -> Moments:
+    def moments(
+        self, name: str, x: Tensor, groups: int, *, kernels: bool = False
+    ) -> GroupStatistics:
         """What the norm `name` normalises the frames x with.
 
         While a book is recorded, a tile goes by the moments of its cell where nothing is known.
@@ -87,8 +89,8 @@ class Statistics:
         self._turns[name] += 1
         known = self._known.lookup(name, turn) if self._known is not None else None
         if self._record is None:
-            return known or group_moments(x, groups, kernels=kernels)
-        own = group_moments(self._inside(x), groups, kernels=kernels)
+            return known or group_statistics(x, groups, kernels=kernels)
+        own = group_statistics(self._inside(x), groups, kernels=kernels)
         self._record.record(name, turn, own)
         return known or own
 

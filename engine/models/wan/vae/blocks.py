@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
-from engine.ops.frame_axis import folded, unfolded
 
 _LEAST_LENGTH = 1e-12
 
@@ -88,12 +88,12 @@ class Attention(nn.Module):
 
     def forward(self, clip: Tensor, carry: Carry) -> Tensor:
         """[B, C, T, H, W] -> the same shape, the input added back; no frame sees another."""
-        frames = folded(clip)
-        tokens = self.to_qkv(self.norm(frames)).flatten(2).transpose(1, 2).contiguous()
-        query, key, value = tokens.unsqueeze(1).chunk(3, dim=-1)
-        mixed = F.scaled_dot_product_attention(query, key, value)
-        result = self.proj(mixed.squeeze(1).transpose(1, 2).reshape(frames.shape))
-        return unfolded(frames + result, len(clip))
+        frames = rearrange(clip, "b c t h w -> (b t) c h w")
+        tokens = rearrange(self.to_qkv(self.norm(frames)), "n c h w -> n 1 (h w) c").contiguous()
+        mixed = F.scaled_dot_product_attention(*tokens.chunk(3, dim=-1))
+        # Not in one pattern: strides of a batch of one decide how the convolution rounds.
+        result: Tensor = self.proj(rearrange(mixed, "n 1 hw c -> n c hw").reshape(frames.shape))
+        return rearrange(frames + result, "(b t) c h w -> b c t h w", b=len(clip))
 
 
 def middle(channels: int) -> nn.ModuleList:

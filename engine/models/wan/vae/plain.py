@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.video_vae.slicing import clamped_moments
@@ -29,7 +29,6 @@ from engine.models.wan.vae.resample import (
     Upsampler,
 )
 from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
-from engine.ops.frame_axis import folded, unfolded
 
 
 class DownStage(nn.Module):
@@ -143,10 +142,11 @@ def pictures(frames: Tensor, config: WanConfig) -> Tensor:
     its channels into pixels (channel 4 * colour + 2 * row + column), the others are done.
     """
     if config.patch > 1:
-        unfolded_patches = F.pixel_shuffle(folded(frames).mT, config.patch).mT
-        frames = unfolded(unfolded_patches, len(frames))
+        pattern = "b (c column row) t h w -> b c t (h row) (w column)"
+        frames = rearrange(frames, pattern, row=config.patch, column=config.patch)
     if config.upscale > 1:
-        frames = unfolded(F.pixel_shuffle(folded(frames), config.upscale), len(frames))
+        pattern = "b (c row column) t h w -> b c t (h row) (w column)"
+        frames = rearrange(frames, pattern, row=config.upscale, column=config.upscale)
     return frames
 
 
@@ -154,7 +154,8 @@ def patches(frames: Tensor, side: int) -> Tensor:
     """[B, 3, T, H, W] -> [B, 3 * side**2, T, h, w], channel 4 * colour + 2 * column + row."""
     if side == 1:
         return frames
-    return unfolded(F.pixel_unshuffle(folded(frames).mT, side).mT, len(frames))
+    pattern = "b c t (h row) (w column) -> b (c column row) t h w"
+    return rearrange(frames, pattern, row=side, column=side)
 
 
 def _parts(stage: Stage, resampler: type[Downsampler | Upsampler]) -> list[nn.Module]:

@@ -6,15 +6,13 @@ the convolutions over time begin behind it.
 
 from __future__ import annotations
 
-from math import prod
-
 import torch
 import torch.nn.functional as F
+from einops import rearrange, reduce, repeat
 from torch import Tensor, nn
 
 from engine.models.wan.vae.config import Stage
 from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
-from engine.ops.frame_axis import folded, unfolded
 
 
 class Downsampler(nn.Module):
@@ -29,8 +27,9 @@ class Downsampler(nn.Module):
 
     def forward(self, clip: Tensor, carry: Carry) -> Tensor:
         """[B, C, T, H, W] -> [B, C, T', H // 2, W // 2]; zeros only at the right and the bottom."""
-        frames = self.resample["1"](F.pad(folded(clip), (0, 1, 0, 1)))
-        halved = unfolded(frames, len(clip))
+        frames = rearrange(clip, "b c t h w -> (b t) c h w")
+        smaller: Tensor = self.resample["1"](F.pad(frames, (0, 1, 0, 1)))
+        halved = rearrange(smaller, "(b t) c h w -> b c t h w", b=len(clip))
         return self.time_conv(halved, carry) if hasattr(self, "time_conv") else halved
 
 
@@ -65,8 +64,9 @@ class Upsampler(nn.Module):
         """[B, inner, T, H, W] -> [B, outer, T', 2*H, 2*W]."""
         if hasattr(self, "time_conv"):
             clip = self._over_time(clip, carry)
-        larger = F.interpolate(folded(clip), scale_factor=2, mode="nearest")
-        return unfolded(self.resample["1"](larger), len(clip))
+        frames = rearrange(clip, "b c t h w -> (b t) c h w")
+        larger: Tensor = self.resample["1"](F.interpolate(frames, scale_factor=2, mode="nearest"))
+        return rearrange(larger, "(b t) c h w -> b c t h w", b=len(clip))
 
     def _over_time(self, clip: Tensor, carry: Carry) -> Tensor:
         """Frame 0 of a clip is handed on, and invisible to those behind it."""
@@ -81,10 +81,8 @@ class Upsampler(nn.Module):
 
     def _doubled(self, clip: Tensor, carry: Carry) -> Tensor:
         """Each frame becomes two: the first half of the channels, then the second."""
-        batch, channels, length, height, width = clip.shape
-        halves = self.time_conv(clip, carry).view(batch, 2, channels, length, height, width)
-        woven = halves.permute(0, 2, 3, 1, 4, 5)  # B C T half H W
-        return torch.as_tensor(woven.reshape(batch, channels, 2 * length, height, width))
+        both: Tensor = self.time_conv(clip, carry)
+        return rearrange(both, "b (half c) t h w -> b c (t half) h w", half=2)
 
 
 class AveragedShortcut(nn.Module):
@@ -99,11 +97,9 @@ class AveragedShortcut(nn.Module):
         space, time = 1 + self.stage.space, 1 + self.stage.time
         if frames.shape[2] % time:
             frames = F.pad(frames, (0, 0, 0, 0, 1, 0))
-        batch, channels, length, height, width = frames.shape
-        after = length // time, height // space, width // space
-        split = (after[0], time, after[1], space, after[2], space)
-        deep = frames.reshape(batch, channels, *split).permute(0, 1, 3, 5, 7, 2, 4, 6)
-        return deep.reshape(batch, self.stage.result, -1, *after).mean(dim=2)
+        pattern = "b c (t st) (h sy) (w sx) -> b (c st sy sx) t h w"
+        deep = rearrange(frames, pattern, st=time, sy=space, sx=space)
+        return reduce(deep, "b (c group) t h w -> b c t h w", "mean", c=self.stage.result)
 
 
 class RepeatedShortcut(nn.Module):
@@ -116,9 +112,8 @@ class RepeatedShortcut(nn.Module):
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
         """[B, inner, T, H, W] -> [B, result, T', H', W']; a clip starts with its last repeat."""
         space, time = 1 + self.stage.space, 1 + self.stage.time
-        batch, inner, length, height, width = frames.shape
-        split = (self.stage.result, time, space, space)
-        deep = frames.repeat_interleave(prod(split) // inner, dim=1)
-        woven = deep.view(batch, *split, length, height, width).permute(0, 1, 5, 2, 6, 3, 7, 4)
-        spread = woven.reshape(batch, split[0], length * time, height * space, width * space)
+        copies = self.stage.result * time * space**2 // frames.shape[1]
+        deep = repeat(frames, "b c t h w -> b (c copies) t h w", copies=copies)
+        pattern = "b (c st sy sx) t h w -> b c (t st) (h sy) (w sx)"
+        spread = rearrange(deep, pattern, st=time, sy=space, sx=space)
         return spread[:, :, time - 1 :] if carry.first else spread

@@ -95,7 +95,7 @@ def test_every_tensor_is_what_the_gguf_package_reads(path: Path) -> None:
                 assert found.contiguous().view(torch.uint8).numpy().tobytes() == one.data.tobytes()
 
 
-def test_numbers_have_their_format_and_blocks_their_rows(path: Path) -> None:
+def test_values_have_their_format_and_blocks_their_rows(path: Path) -> None:
     with GgufFile(path) as file:
         assert torch.equal(file.tensor("half"), torch.from_numpy(HALF))
         assert file.tensor("brain").tolist() == [[1.5, -3.0]]
@@ -108,7 +108,7 @@ def test_numbers_have_their_format_and_blocks_their_rows(path: Path) -> None:
         assert file.metadata["notes"] == "('a', 'b')"
 
 
-def test_blocks_are_not_numbers_of_another_format(path: Path) -> None:
+def test_blocks_are_not_values_of_another_format(path: Path) -> None:
     with GgufFile(path) as file, pytest.raises(ValueError, match="blocks of Q8_0"):
         file.tensor("Q8_0", dtype=torch.float32)
 
@@ -130,7 +130,7 @@ def test_the_shape_of_the_model_comes_from_the_metadata(tmp_path: Path, named: s
         assert torch.equal(file.tensor("half"), torch.from_numpy(HALF).reshape(6, 2))
 
 
-def test_another_shape_must_have_as_many_numbers(tmp_path: Path) -> None:
+def test_another_shape_must_have_as_many_values(tmp_path: Path) -> None:
     with pytest.raises(WeightsDamaged):
         GgufFile(write(tmp_path / "a.gguf", **{"comfy.gguf.orig_shape.half": [6, 3]}))
 
@@ -191,7 +191,7 @@ def test_a_changed_byte_is_refused_or_read_as_some_tensor(
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "other byte order"),
     ],
 )
-def test_other_kinds_are_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_other_kinds_are_named(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(NotGguf, match=words) as caught:
         opened(tmp_path, content)
     assert caught.value.hint
@@ -214,7 +214,7 @@ def test_other_kinds_are_told(tmp_path: Path, content: bytes, words: str) -> Non
         head(struct.pack("<Q", 1) + b"\xff" + struct.pack("<IQIQ", 1, 8, 0, 0)) + b"\0" * 32,
     ],
 )
-def test_heads_that_contradict_themselves_are_damaged(tmp_path: Path, content: bytes) -> None:
+def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(WeightsDamaged):
         opened(tmp_path, content)
 
@@ -238,7 +238,7 @@ def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(
         opened(tmp_path, content)
 
 
-def test_a_file_may_have_no_room_behind_its_last_tensor(tmp_path: Path) -> None:
+def test_a_file_may_end_right_after_its_last_tensor(tmp_path: Path) -> None:
     content = head(tensor("a", (8,))) + struct.pack("<8f", *range(8))
     with opened(tmp_path, content) as file:
         assert file.tensor("a").tolist() == list(range(8))

@@ -14,7 +14,7 @@ from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 
 
-def test_the_content_tells_the_format_not_the_name(tmp_path: Path) -> None:
+def test_the_content_decides_the_format_not_the_name(tmp_path: Path) -> None:
     save_file({"x": torch.ones(2)}, tmp_path / "a.gguf")
     writer = gguf.GGUFWriter(tmp_path / "b.safetensors", "seedvr2")
     writer.add_tensor("x", np.ones(2, np.float32))

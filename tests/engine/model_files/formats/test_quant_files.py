@@ -29,7 +29,7 @@ def test_random_matrices_keep_the_size_of_what_goes_through(tmp_path: Path, kind
             assert abs(float(weight.mean())) < 0.1 * float(weight.std())
 
 
-def test_rows_are_cut_and_the_shape_is_told(tmp_path: Path) -> None:
+def test_rows_are_split_and_the_shape_is_stored(tmp_path: Path) -> None:
     write_gguf(tmp_path / "a.gguf", {"x": (32, 48), "y": (3, 5)}, prefix="p.", cut_rows=True)
     with open_weights(tmp_path / "a.gguf") as file:
         assert file.dtypes == {"p.x": "Q4_K", "p.y": "F16"}
@@ -37,7 +37,7 @@ def test_rows_are_cut_and_the_shape_is_told(tmp_path: Path) -> None:
         assert file.raw("p.x").shape == (6, 144)
 
 
-def test_given_numbers_are_kept_as_well_as_the_format_allows(tmp_path: Path) -> None:
+def test_given_values_are_kept_as_well_as_the_format_allows(tmp_path: Path) -> None:
     numbers = {"x": torch.randn(16, 64), "y": torch.randn(7)}
     write_gguf(tmp_path / "a.gguf", numbers, "Q8_0", metadata={"config": "{}"})
     write_fp8(tmp_path / "a.safetensors", numbers, lambda name: name == "y")

@@ -97,7 +97,7 @@ def test_writing_to_a_tensor_does_not_reach_the_file(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_odd_heads_leave_tensors_at_odd_places(tmp_path: Path) -> None:
+def test_odd_headers_give_tensors_odd_offsets(tmp_path: Path) -> None:
     head = {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
     text = json.dumps(head)
     for padding in range(4):
@@ -166,7 +166,7 @@ def test_a_real_pickle_is_named(tmp_path: Path) -> None:
         SafetensorsFile(tmp_path / "old.pt")
 
 
-def test_any_cut_is_told_as_a_cut(path: Path) -> None:
+def test_any_cut_is_reported_as_truncation(path: Path) -> None:
     whole = path.read_bytes()
     for length in (9, 10, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
@@ -192,14 +192,14 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_contradictions_are_told_as_damage(tmp_path: Path, content: bytes) -> None:
+def test_contradictions_are_reported_as_damage(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(WeightsDamaged, match="damaged"):
         SafetensorsFile(written(tmp_path, content))
 
 
 @settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 250), value=st.integers(0, 255))
-def test_a_changed_byte_in_the_head_never_crashes(
+def test_a_changed_byte_in_the_header_never_crashes(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int
 ) -> None:
     content = bytearray(save({"x": torch.ones(3), "y": torch.ones(2).half()}))

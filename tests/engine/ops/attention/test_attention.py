@@ -13,16 +13,15 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.ops.attention import attention as module
-from engine.ops.attention import sdpa, trial
+from engine.ops.attention import backends, trial
 from engine.ops.attention.attention import (
-    BACKENDS,
     attend,
     error_of,
     fastest,
     require,
     working,
 )
-from engine.ops.attention.backend import Backend
+from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.attention.trial import literal, sample
 
 CPU = torch.device("cpu")
@@ -170,7 +169,7 @@ def test_windows_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_the_formula_goes_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdpa, "_SCORES_BYTES", at_once * 8 * 21 * 21)
+    monkeypatch.setattr(backends, "_SCORES_BYTES", at_once * 8 * 21 * 21)
     q, k, v = tokens(windows=4)
     assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
 
@@ -183,7 +182,7 @@ def test_torch_alone_is_enough() -> None:
     assert set(working("cpu", torch.float32, 32)) <= {"sdpa", "flash", "math"}
 
 
-def test_a_package_works_where_it_gives_right_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_works_where_it_gives_right_values(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "flash2")
     assert "flash2" in working(CPU, torch.float32, 32)
 
@@ -342,7 +341,7 @@ def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_backends_of_a_card_are_the_formula(dtype: torch.dtype) -> None:
+def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
     names = working(CARD, dtype, 128)
     assert {"sdpa", "math", "efficient"} <= set(names)
     for name in (*names, "auto"):
@@ -353,7 +352,7 @@ def test_backends_of_a_card_are_the_formula(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.gpu
-def test_auto_of_a_card_is_no_slower_than_torchs_own_choice() -> None:
+def test_auto_of_a_gpu_is_no_slower_than_torchs_own_choice() -> None:
     chosen = fastest(CARD, torch.float16, 128, 521)
     problem = module.speed.Problem(device=CARD, dtype=torch.float16, head_dim=128, length=512)
     found = module.speed.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from engine.core import paths
 from engine.ops.attention import trial
-from engine.ops.attention.backend import Backend
-from engine.ops.attention.crash_guard import Guard
+from engine.ops.attention.backends import Backend
+from engine.ops.attention.trial import CrashGuard
 
 CPU = torch.device("cpu")
 
@@ -27,39 +27,39 @@ def files() -> list[Path]:
 
 
 def test_a_program_that_ended_inside_does_not_try_again() -> None:
-    Guard(FOREIGN, CPU).__enter__()  # and then the program is gone
-    assert Guard(FOREIGN, CPU).has_fallen
+    CrashGuard(FOREIGN, CPU).__enter__()  # and then the program is gone
+    assert CrashGuard(FOREIGN, CPU).has_crashed
     trial.fault_of.cache_clear()
     assert "the program ended" in trial.fault_of(FOREIGN, CPU, torch.float32, 32)
 
 
 def test_another_torch_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    Guard(FOREIGN, CPU).__enter__()
+    CrashGuard(FOREIGN, CPU).__enter__()
     monkeypatch.setattr(torch, "__version__", "99")
-    assert not Guard(FOREIGN, CPU).has_fallen
+    assert not CrashGuard(FOREIGN, CPU).has_crashed
 
 
 def test_an_error_inside_is_no_fall() -> None:
-    with pytest.raises(AssertionError), Guard(FOREIGN, CPU):
+    with pytest.raises(AssertionError), CrashGuard(FOREIGN, CPU):
         assert len(files()) == 1
         never(*4 * (torch.zeros(1),))
     assert not files()
-    assert not Guard(FOREIGN, CPU).has_fallen
+    assert not CrashGuard(FOREIGN, CPU).has_crashed
 
 
 def test_what_torch_brings_needs_no_guard() -> None:
-    with Guard(OWN, CPU):
+    with CrashGuard(OWN, CPU):
         assert not files()
-    assert not Guard(OWN, CPU).has_fallen
+    assert not CrashGuard(OWN, CPU).has_crashed
 
 
-def test_a_lost_card_is_a_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_gpu_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(device: torch.device) -> None:
         raise RuntimeError("an illegal memory access")
 
     card = torch.device("cuda", 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
-    with pytest.raises(RuntimeError), Guard(FOREIGN, card):
+    with pytest.raises(RuntimeError), CrashGuard(FOREIGN, card):
         pass
-    assert Guard(FOREIGN, card).has_fallen
+    assert CrashGuard(FOREIGN, card).has_crashed

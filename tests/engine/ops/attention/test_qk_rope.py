@@ -84,7 +84,7 @@ def test_windows_of_one_shape_share_their_angles() -> None:
 
 
 @pytest.mark.usefixtures("_cached_bytes")
-def test_text_is_copied_behind_every_window_and_may_stay_unturned() -> None:
+def test_text_is_copied_after_every_window_and_may_stay_unrotated() -> None:
     qkv, norm, _, _ = problem(torch.float64)
     target, out = torch.randperm(33)[:30].view(3, 10), rows_of(33, torch.float64)
     gather_qk(qkv, Placement(target), norm, out)

@@ -37,7 +37,9 @@ def literal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     channels=st.sampled_from([1, 8, 24]),
     rows=st.integers(0, 50),
 )
-def test_every_way_is_the_formula(frames: int, length: int, channels: int, rows: int) -> None:
+def test_every_variant_equals_the_formula(
+    frames: int, length: int, channels: int, rows: int
+) -> None:
     q, k, v = tokens(frames, length, channels)
     wanted = literal(q, k, v)
     for found in (

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.core import paths
 from engine.ops.attention import speed
-from engine.ops.attention.backend import Backend
+from engine.ops.attention.backends import Backend
 from engine.ops.attention.speed import Problem, choose, measure, rounded
 
 CPU = torch.device("cpu")

@@ -51,7 +51,7 @@ def test_a_flat_cast_goes_and_detail_stays(cast, scale):
     torch.testing.assert_close(found[inside], wanted[inside], rtol=0, atol=2e-3)
 
 
-def test_it_is_the_split_of_luma_and_chroma_that_it_says():
+def test_it_splits_luma_and_chroma_as_stated():
     result, source = torch.rand(2, 1, 3, 40, 50, dtype=torch.float64) * 0.2 + 0.4
     found = two_scale(result, source, 2)
 
@@ -108,7 +108,7 @@ def test_wrong_calls_are_refused():
         correct_colour("lab", picture, picture[..., :2])
 
 
-def test_memory_is_what_it_says():
+def test_memory_is_as_stated():
     result, source = torch.rand(2, 2, 3, 64, 96)
     with Allocations() as ours:
         two_scale(result, source)
@@ -143,7 +143,7 @@ def test_only_detail_is_mixed(strength):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", ["two-scale", "wavelet", "adain"])
-def test_a_card_gives_what_the_processor_gives(method):
+def test_a_gpu_gives_what_the_processor_gives(method):
     result, source = torch.rand(2, 2, 3, 90, 130)
     found = correct_colour(method, result.cuda(), source.cuda(), scale=3).cpu()
     torch.testing.assert_close(

@@ -27,7 +27,7 @@ def test_pictures_are_left_as_they_were():
     assert torch.equal(pictures, before)
 
 
-def test_stages_are_as_wide_as_they_say():
+def test_stages_have_their_stated_width():
     point = torch.zeros(1, 301, 301, dtype=torch.float64)
     point[0, 150, 150] = 1
     offset = torch.arange(301, dtype=torch.float64) - 150

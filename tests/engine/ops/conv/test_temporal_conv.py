@@ -94,7 +94,7 @@ def test_too_few_frames_give_no_step(stride: int, form: Form) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
 @pytest.mark.parametrize(("frames_in", "into_in"), list(product(LAYOUTS, LAYOUTS)))
-def test_a_part_of_a_larger_tensor_is_added_to_and_nothing_beside_it(
+def test_only_a_part_of_a_larger_tensor_is_added_to(
     dtype: torch.dtype, frames_in: torch.memory_format, into_in: torch.memory_format
 ) -> None:
     weight, bias = (value.to(dtype) for value in numbers(3))
@@ -123,7 +123,9 @@ def f32_into() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.usefixtures("asked_again")
-def test_the_way_inside_onednn_and_the_ordinary_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_method_inside_onednn_and_the_ordinary_one_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     inside, exact = f32_into()
     monkeypatch.setattr(temporal_conv, "_adds_in_place", lambda device, dtype: False)
     ordinary, _ = f32_into()

@@ -39,7 +39,7 @@ def test_a_processor_takes_sums_of_2d() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "form"), [(0.5, "3d"), (0.96, "3d"), (0.98, "2d"), (4, "2d")])
-def test_the_faster_one_wins_on_a_card(seconds: float, form: str) -> None:
+def test_the_faster_one_wins_on_a_gpu(seconds: float, form: str) -> None:
     choice = decide(FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=True)
     assert (choice.form, choice.ratio) == (form, seconds)
     on_processor = decide(
@@ -119,7 +119,7 @@ class _Card:
         return conv_probe.choose_convolution("cuda", torch.float16)
 
 
-def test_a_card_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     choice = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5)
     card = _Card(monkeypatch, choice)
     assert [card.ask() for _ in range(3)] == [choice] * 3
@@ -155,7 +155,7 @@ def test_a_failure_is_not_remembered(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_card_has_a_sound_form(dtype: torch.dtype) -> None:
+def test_a_gpu_has_a_sound_method(dtype: torch.dtype) -> None:
     choice = conv_probe.probe_convolution("cuda", dtype)
     assert choice.is_sound, choice.reason
 

@@ -6,30 +6,30 @@ import pytest
 import torch
 
 from engine.ops.kernels import nvrtc
-from engine.ops.kernels.build import as_factors, is_card, pointer, tried, widest
+from engine.ops.kernels.build import as_factors, checked, is_gpu, pointer, vector_width
 
 WHAT = ("test", torch.device("cuda", 0), torch.float32)
 
 
 def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
     buffer = torch.zeros(3, 4, 64, dtype=torch.float16)
-    assert widest(buffer) == 8
-    assert widest(buffer, buffer[:, 1:, 8:].new_zeros(2, 24)) == 8
-    assert widest(buffer[..., 4:]) == 4
-    assert widest(buffer[..., :34]) == 2
-    assert widest(buffer[..., 1:]) == 1
-    assert widest(buffer, torch.zeros(5, 63, dtype=torch.float16)[:, :62]) == 1
-    assert widest(buffer.double()[..., :0]) == 0
-    assert widest(torch.zeros(3, 8)) == 4
+    assert vector_width(buffer) == 8
+    assert vector_width(buffer, buffer[:, 1:, 8:].new_zeros(2, 24)) == 8
+    assert vector_width(buffer[..., 4:]) == 4
+    assert vector_width(buffer[..., :34]) == 2
+    assert vector_width(buffer[..., 1:]) == 1
+    assert vector_width(buffer, torch.zeros(5, 63, dtype=torch.float16)[:, :62]) == 1
+    assert vector_width(buffer.double()[..., :0]) == 0
+    assert vector_width(torch.zeros(3, 8)) == 4
 
 
-def test_what_no_thread_can_read_is_said() -> None:
+def test_no_thread_reads_tensors_of_other_layouts() -> None:
     x = torch.zeros(4, 8)
-    assert widest(x.t()) == 0
-    assert widest(x, x.half()) == 0
-    assert widest(x.double()) == 0
-    assert widest(x, x.to("meta")) == 0
-    assert widest(x[:0]) == 0
+    assert vector_width(x.t()) == 0
+    assert vector_width(x, x.half()) == 0
+    assert vector_width(x.double()) == 0
+    assert vector_width(x, x.to("meta")) == 0
+    assert vector_width(x[:0]) == 0
 
 
 def test_factors_are_copied_only_where_they_have_to() -> None:
@@ -41,15 +41,15 @@ def test_factors_are_copied_only_where_they_have_to() -> None:
     assert pointer(None).value is None
 
 
-def test_a_processor_is_no_card() -> None:
-    assert not is_card(torch.device("cpu"))
+def test_a_processor_is_no_gpu() -> None:
+    assert not is_gpu(torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("error", "works"), [(1e-6, True), (1e-3, False), (float("nan"), False)])
 def test_kernels_count_when_their_error_is_rounding(
     error: float, works: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert tried(WHAT, lambda: "kernels", lambda _: error) == ("kernels" if works else None)
+    assert checked(WHAT, lambda: "kernels", lambda _: error) == ("kernels" if works else None)
     assert len(caplog.records) == (not works)
 
 
@@ -58,6 +58,6 @@ def test_what_does_not_compile_is_one_warning(caplog: pytest.LogCaptureFixture) 
         raise nvrtc.NvrtcMissing("no library here")
 
     with caplog.at_level(logging.WARNING):
-        assert tried(WHAT, fail, lambda _: 0.0) is None
+        assert checked(WHAT, fail, lambda _: 0.0) is None
     assert "no test kernel" in caplog.text
     assert "no library here" in caplog.text

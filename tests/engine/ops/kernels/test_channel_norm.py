@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.kernels import channel_norm, driver, nvrtc
-from engine.ops.kernels.channel_norm import ChannelNormKernel, dealt, grid_for, vector_of
+from engine.ops.kernels.channel_norm import ChannelNormKernel, grid_for, lanes_and_packs, vector_of
 from engine.ops.norm.rms_norm import rms_norm_silu
 from tests.helpers.kernel_host import HAS_COMPILER, host_channel_norm, stand_in
 
@@ -58,7 +58,7 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     vector=st.sampled_from([1, 2, 4, 8]),
     processors=st.integers(1, 200),
 )
-def test_a_grid_covers_every_number_within_the_limits_of_every_card(
+def test_a_grid_covers_every_value_within_the_limits_of_every_gpu(
     size: tuple[int, int, int], reads: int, vector: int, processors: int
 ) -> None:
     t, height, width = size
@@ -76,7 +76,7 @@ def test_a_grid_covers_every_number_within_the_limits_of_every_card(
 @pytest.mark.parametrize("vector", [4, 8])
 @pytest.mark.parametrize("channels", WIDTHS)
 def test_no_thread_is_idle_at_published_widths(channels: int, vector: int) -> None:
-    lanes, packs = dealt(channels // vector)
+    lanes, packs = lanes_and_packs(channels // vector)
     assert lanes * packs * vector == channels
     assert lanes >= 4
 
@@ -91,7 +91,7 @@ def test_as_many_channels_at_once_as_lie_together() -> None:
     assert vector_of(whole[:, 4:12]) == 4
 
 
-def test_what_does_not_fit_is_left_to_the_twin() -> None:
+def test_what_does_not_fit_is_left_to_the_reference() -> None:
     assert vector_of(frames((1, 8, 3, 3)).contiguous()) == 0
     assert vector_of(frames((1, 8, 3, 3), torch.float64)) == 0
     assert vector_of(frames((1, 8, 3, 3)), frames((1, 8, 3, 3), torch.float16)) == 0
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_left_to_the_twin() -> None:
     assert vector_of(torch.zeros(1, 1, 1, 4).permute(0, 3, 1, 2).expand(70_000, 4, 1, 1)) == 0
 
 
-def test_without_a_card_there_is_no_kernel(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_gpu_there_is_no_kernel(caplog: pytest.LogCaptureFixture) -> None:
     assert channel_norm.find(frames((1, 8, 3, 3))) is None
     assert not channel_norm.working(CPU)
     assert not caplog.records
@@ -148,7 +148,7 @@ def test_the_source_works_in_place(dtype: torch.dtype) -> None:
 @on_host
 @pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("length", [0.0, 1e-13, 1e-12, 1e-11])
-def test_the_source_has_the_same_floor(length: float) -> None:
+def test_the_source_has_the_same_minimum(length: float) -> None:
     x, gamma = frames((1, 16, 2, 3)), torch.randn(16)
     x = x / x.norm(dim=1, keepdim=True) * length
     found = rms_norm_silu(x, gamma, silu=False, kernels=True)
@@ -158,7 +158,7 @@ def test_the_source_has_the_same_floor(length: float) -> None:
 
 @on_host
 @pytest.mark.usefixtures("_launched")
-def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
+def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
     pitch, path = 2**31 + 8, str(tmp_path / "sparse")
     whole = torch.from_file(path, shared=True, size=2 * pitch + 8, dtype=torch.float16)
     for strides in ((pitch, 1, 8, 8), (8, 1, pitch, 8), (8, 1, 8, pitch)):
@@ -241,7 +241,7 @@ def test_a_wrong_kernel_is_switched_off_and_a_right_one_is_not(
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("channels", [*WIDTHS, 8, 12, 13])
-def test_the_kernel_equals_the_twin_on_a_card(dtype: torch.dtype, channels: int) -> None:
+def test_the_kernel_equals_the_reference_on_a_gpu(dtype: torch.dtype, channels: int) -> None:
     assert channel_norm.working(CARD)
     x, gamma = frames((3, channels, 37, 53), dtype).to(CARD), torch.randn(channels, device=CARD)
     assert channel_norm.find(x) is not None
@@ -254,7 +254,7 @@ def test_the_kernel_equals_the_twin_on_a_card(dtype: torch.dtype, channels: int)
 
 
 @pytest.mark.gpu
-def test_the_kernel_reaches_beyond_two_billion_numbers_on_a_card() -> None:
+def test_the_kernel_reaches_beyond_two_billion_values_on_a_gpu() -> None:
     shape = 3, 1024, 1024, 768
     x = torch.ones(shape, device=CARD, dtype=torch.float16).permute(0, 3, 1, 2)
     x[-1, 0, -1, -1] = 0

@@ -108,7 +108,7 @@ def test_without_a_driver_the_reason_is_clear(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.gpu
-def test_a_kernel_writes_on_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_writes_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     text = 'extern "C" __global__ void put(int *at, int value) { at[threadIdx.x] = value; }'
     major, minor = torch.cuda.get_device_capability(0)

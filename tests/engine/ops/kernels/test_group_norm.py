@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ops.kernels import build, driver, group_norm, nvrtc
-from engine.ops.kernels.group_norm import Grid, GroupNormKernels, grid_for, vector_of
-from engine.ops.kernels.group_norm_source import source
+from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels, grid_for, vector_of
 from engine.ops.norm import group_norm as norm
 from tests.helpers import kernel_grid
-from tests.helpers.kernel_host import HAS_COMPILER, HostModule
+from tests.helpers.kernel_host import HAS_COMPILER, host_module
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
@@ -28,9 +27,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("host")
 
 
-def host_module(folder, dtype, vector, group):
-    text = source(str(dtype).removeprefix("torch."))
-    return HostModule(folder, text, (f"-DVECTOR={vector}", f"-DGROUP={group}"))
+def host_kernels(folder, dtype, vector, group):
+    return host_module(folder, "group_norm", dtype, VECTOR=vector, GROUP=group)
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def _on_host(monkeypatch, folder):
     modules = []
 
     def compiled(device, dtype, vector, group):
-        modules.append(host_module(folder, dtype, vector, group))
+        modules.append(host_kernels(folder, dtype, vector, group))
         return GroupNormKernels(modules[-1])
 
     monkeypatch.setattr(group_norm, "working", lambda device: True)
@@ -47,7 +45,7 @@ def _on_host(monkeypatch, folder):
     monkeypatch.setattr(build, "processors", lambda device: 2)
     yield
     launched = {name for module in modules for name in module.launched}
-    assert launched >= {"group_moments", "normalise"}, "the twin did the work"
+    assert launched >= {"group_statistics", "normalise"}, "the reference did the work"
 
 
 def frames(shape, dtype=torch.float32):
@@ -69,7 +67,7 @@ def tolerance(dtype):
     channels=st.sampled_from([(12, 3, 1), (16, 4, 4), (32, 4, 8), (32, 16, 4), (64, 2, 8)]),
     processors=st.integers(1, 3),
 )
-def test_every_number_is_taken_once(size, channels, processors):
+def test_every_value_is_taken_once(size, channels, processors):
     (t, height, width), (count, group, vector) = size, channels
     grid = grid_for(torch.Size((t, count, height, width)), group, vector, processors)
     strides = (50_000, count * (width + 3), count)  # a box of a wider buffer
@@ -83,7 +81,7 @@ def test_every_number_is_taken_once(size, channels, processors):
     size=st.tuples(st.integers(1, 9), st.integers(1, 25)),
     channels=st.sampled_from([(12, 3, 1), (16, 4, 4), (16, 4, 8), (32, 16, 4), (24, 6, 2)]),
 )
-def test_the_order_of_the_kernel_gives_the_same_moments(size, channels):
+def test_the_order_of_the_kernel_gives_the_same_statistics(size, channels):
     (height, width), (count, group, vector) = size, channels
     x = frames((1, count, height, width))
     grid = grid_for(x.shape, group, vector, 1)
@@ -120,7 +118,7 @@ def test_the_last_number_of_huge_frames_is_reached(size):
     size=st.tuples(st.integers(1, 50), st.integers(1, 4000), st.integers(1, 4000)),
     processors=st.integers(1, 200),
 )
-def test_a_grid_is_within_the_limits_of_every_card(channels, size, processors):
+def test_a_grid_is_within_the_limits_of_every_gpu(channels, size, processors):
     count, group, vector = channels
     t, height, width = size
     grid = grid_for(torch.Size((t, count, height, width)), group, vector, processors)
@@ -148,14 +146,14 @@ def test_alignment_and_groups_narrow_the_reading():
     assert vector_of(6, frames((1, 24, 3, 3), torch.float16)) == 2
 
 
-def test_what_does_not_fit_is_left_to_the_twin():
+def test_what_does_not_fit_is_left_to_the_reference():
     assert vector_of(4, frames((1, 8, 3, 3)).contiguous()) == 0
     assert vector_of(4, frames((1, 8, 3, 3), torch.float64)) == 0
     assert vector_of(4, frames((1, 8, 0, 3))) == 0
     assert vector_of(4, torch.zeros(4, 1, 1).expand(70_000, 4, 1, 1)) == 0
 
 
-def test_without_a_card_there_are_no_kernels(caplog):
+def test_without_a_gpu_there_are_no_kernels(caplog):
     x = frames((1, 8, 3, 3))
     assert group_norm.find(x, 2) is None
     assert not group_norm.working(CPU)
@@ -206,7 +204,7 @@ def test_the_source_normalises_groups_of_several_threads_in_place():
 
 @on_host
 @pytest.mark.usefixtures("_on_host")
-def test_moments_and_normalise_of_the_source_work_apart():
+def test_statistics_and_normalise_of_the_source_work_apart():
     x = frames((2, 16, 8, 9))
     weight, bias = torch.randn(2, 16)
     whole = norm.group_moments(x[:, :, :3], 4, kernels=True)
@@ -288,7 +286,7 @@ def test_wrong_results_switch_the_kernels_off(card, monkeypatch, caplog):
 @on_host
 def test_right_results_keep_the_kernels_on(card, monkeypatch, caplog, folder):
     def compiled(device, dtype, vector, group):
-        return GroupNormKernels(host_module(folder, dtype, vector, group))
+        return GroupNormKernels(host_kernels(folder, dtype, vector, group))
 
     measured = group_norm._error
     monkeypatch.setattr(group_norm, "_compile", compiled)
@@ -314,7 +312,7 @@ def test_right_results_keep_the_kernels_on(card, monkeypatch, caplog, folder):
         ((3, 128, 256, 256), 32),
     ],
 )
-def test_kernels_equal_the_twin_on_a_card(name, shape, groups):
+def test_kernels_equal_the_reference_on_a_gpu(name, shape, groups):
     dtype, device = DTYPES[name], torch.device("cuda", 0)
     assert group_norm.working(device)
     x = frames(shape, dtype).to(device)
@@ -329,7 +327,7 @@ def test_kernels_equal_the_twin_on_a_card(name, shape, groups):
 
 
 @pytest.mark.gpu
-def test_kernels_reach_beyond_two_billion_numbers():
+def test_kernels_reach_beyond_two_billion_values():
     device = torch.device("cuda", 0)
     x = torch.ones(3, 1024, 1024, 768, device=device, dtype=torch.float16).permute(0, 3, 1, 2)
     x[-1, :, -1, -1] = 3
@@ -342,7 +340,9 @@ def test_kernels_reach_beyond_two_billion_numbers():
     assert (x[-1, :, -1, -2].abs() < 1).all()
 
 
-def test_a_grid_says_what_it_needs():
-    grid = Grid(frames=2, width=9, pixels=90, channels=32, group=4, vector=8, rows=8, per_block=32)
+def test_a_grid_has_its_shared_memory():
+    grid = GroupNormGrid(
+        frames=2, width=9, pixels=90, channels=32, group=4, vector=8, rows=8, per_block=32
+    )
     assert (grid.lanes, grid.blocks, grid.in_last) == (4, 3, 26)
     assert grid.shared_bytes == 8 * 8 * 12

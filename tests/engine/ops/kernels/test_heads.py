@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import heads
-from engine.ops.kernels.heads import HeadKernel, Triple, Work, vector_of
+from engine.ops.kernels.heads import HeadKernel, HeadWork, Triple, vector_of
 from tests.helpers.kernel_host import HAS_COMPILER, host_heads, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -73,7 +73,7 @@ def test_the_source_places_each_token_in_its_row(dtype: torch.dtype) -> None:
 @on_host
 @pytest.mark.usefixtures("_on_host")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-def test_the_source_copies_text_behind_every_window(dtype: torch.dtype) -> None:
+def test_the_source_copies_text_after_every_window(dtype: torch.dtype) -> None:
     case = Case(dtype)
     case.check(Placement(torch.randperm(23)[:21].view(3, 7)), 23)
 
@@ -131,7 +131,7 @@ def test_the_source_reads_and_writes_views() -> None:
 
 @on_host
 @pytest.mark.usefixtures("_on_host")
-def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
+def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
     case, pitch = Case(torch.float16, count=3), 2**31 + 8
     far = []
     for name in ("q", "k", "v", "qkv"):
@@ -151,11 +151,11 @@ def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
 # What fits
 
 
-def work(qkv: Tensor) -> Work:
+def work(qkv: Tensor) -> HeadWork:
     count, _, some, channels = qkv.shape
     q, k, v = qkv.new_zeros(3, count, some, channels)
     weights = torch.ones(channels), torch.ones(channels)
-    return Work(qkv, torch.arange(count)[None], None, None, weights, 1e-5, (q, k, v))
+    return HeadWork(qkv, torch.arange(count)[None], None, None, weights, 1e-5, (q, k, v))
 
 
 def test_heads_of_the_models_are_read_sixteen_bytes_at_once() -> None:
@@ -164,7 +164,7 @@ def test_heads_of_the_models_are_read_sixteen_bytes_at_once() -> None:
     assert vector_of(work(torch.zeros(5, 3, 2, 132, dtype=torch.float16)[..., 4:])) == 4
 
 
-def test_what_does_not_fit_is_left_to_the_twin() -> None:
+def test_what_does_not_fit_is_left_to_the_reference() -> None:
     good = work(torch.zeros(5, 3, 2, 32))
     assert vector_of(good) == 4
     assert vector_of(work(torch.zeros(5, 3, 2, 24))) == 0  # six lanes
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_left_to_the_twin() -> None:
     assert vector_of(replace(good, target=good.target[:0])) == 0
 
 
-def test_without_a_card_there_is_no_kernel(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_gpu_there_is_no_kernel(caplog: pytest.LogCaptureFixture) -> None:
     assert heads.find(work(torch.zeros(5, 3, 2, 32))) is None
     assert not heads.working(CPU)
     assert not caplog.records
@@ -224,7 +224,7 @@ def test_a_wrong_kernel_is_switched_off(
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("heads_and_pairs", [(20, 63), (24, 30), (3, 0)])
-def test_the_kernel_equals_the_twin_on_a_card(
+def test_the_kernel_equals_the_reference_on_a_gpu(
     dtype: torch.dtype, heads_and_pairs: tuple[int, int]
 ) -> None:
     assert heads.working(CARD)

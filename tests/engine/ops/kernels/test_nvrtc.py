@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from engine.core import paths
-from engine.ops.kernels import channel_norm_source, heads_source, nvrtc, token_rows_source
-from engine.ops.kernels.group_norm_source import source
-from engine.ops.kernels.scalars import SCALARS
+from engine.ops.kernels import build, nvrtc
 
 SOURCE = 'extern "C" __global__ void put(int *at, int value) { *at = value; }'
 
@@ -44,42 +44,47 @@ def cached() -> list[Path]:
 
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
-SOURCES = {
-    "group_norm": (source, "GROUP", (b"group_moments", b"scale_and_shift", b"normalise")),
-    "token_rows": (token_rows_source.source, "PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
-    "channel_norm": (channel_norm_source.source, "PACKS", (b"rms_norm",)),
-    "heads": (heads_source.source, "LANES", (b"gather_qk",)),
+KERNELS = {
+    "group_norm": ("GROUP", (b"group_statistics", b"scale_and_shift", b"normalise")),
+    "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
+    "channel_norm": ("PACKS", (b"rms_norm",)),
+    "heads": ("LANES", (b"gather_qk",)),
 }
 
 
+def compiled(family: str, dtype: torch.dtype, arch: str = "sm_86", **macros: int) -> bytes:
+    return nvrtc.compile_cuda(build.source(family), arch, build.macros(dtype, **macros))
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("dtype", SCALARS)
-@pytest.mark.parametrize("family", SOURCES)
-def test_every_kernel_compiles_for_every_card(family: str, dtype: str, arch: str) -> None:
-    vector = 4 if dtype == "float32" else 8
-    text, macro, kernels = SOURCES[family]
-    value = 128 // vector if macro == "LANES" else 4
-    cubin = nvrtc.compile_cuda(text(dtype), arch, (f"-DVECTOR={vector}", f"-D{macro}={value}"))
-    assert cubin.startswith(b"\x7fELF")
-    assert all(kernel in cubin for kernel in kernels)
+@pytest.mark.parametrize("family", KERNELS)
+def test_every_kernel_compiles_for_every_architecture(family: str, arch: str) -> None:
+    macro, kernels = KERNELS[family]
+    for dtype in build.DTYPES:
+        vector = 16 // dtype.itemsize
+        value = 128 // vector if macro == "LANES" else 4
+        cubin = compiled(family, dtype, arch, VECTOR=vector, **{macro: value})
+        assert cubin.startswith(b"\x7fELF")
+        assert all(kernel in cubin for kernel in kernels)
 
 
-@pytest.mark.parametrize(("vector", "packs"), [(8, 1), (8, 3), (8, 5), (8, 8), (1, 2)])
-def test_other_numbers_of_channels_compile_too(vector: int, packs: int) -> None:
-    options = f"-DVECTOR={vector}", f"-DPACKS={packs}"
-    assert nvrtc.compile_cuda(channel_norm_source.source("float16"), "sm_86", options)
+def test_other_sizes_compile_too() -> None:
+    for vector, packs in [(8, 1), (8, 3), (8, 5), (8, 8), (1, 2)]:
+        assert compiled("channel_norm", torch.float16, VECTOR=vector, PACKS=packs)
+    for packs in (1, 8):
+        assert compiled("token_rows", torch.bfloat16, VECTOR=1, PACKS=packs)
+    for vector, group in [(8, 8), (8, 16), (4, 16), (2, 6), (1, 3)]:
+        assert compiled("group_norm", torch.float16, VECTOR=vector, GROUP=group)
 
 
-@pytest.mark.parametrize("packs", [1, 8])
-def test_short_and_long_tokens_compile_too(packs: int) -> None:
-    options = "-DVECTOR=1", f"-DPACKS={packs}"
-    assert nvrtc.compile_cuda(token_rows_source.source("bfloat16"), "sm_86", options)
-
-
-@pytest.mark.parametrize(("vector", "group"), [(8, 8), (8, 16), (4, 16), (2, 6), (1, 3)])
-def test_other_groups_compile_too(vector: int, group: int) -> None:
-    options = f"-DVECTOR={vector}", f"-DGROUP={group}"
-    assert nvrtc.compile_cuda(source("float16"), "sm_86", options)
+def test_errors_name_the_file_and_its_line() -> None:
+    with pytest.raises(nvrtc.CompileFailed, match=r"heads\.cu\(\d+\): error") as caught:
+        nvrtc.compile_cuda(build.source("heads"), "sm_86", build.macros(torch.float16, VECTOR=2))
+    line = int(re.search(r"heads\.cu\((\d+)\)", str(caught.value))[1])
+    file = Path(build.__file__).with_name("heads.cu")
+    assert "LANES" in file.read_text("utf-8").splitlines()[line - 1]
+    with pytest.raises(nvrtc.CompileFailed, match=r"scalars\.cuh\(\d+\): .*must be defined"):
+        nvrtc.compile_cuda(build.source("heads"), "sm_86", ("-DVECTOR=2", "-DLANES=2"))
 
 
 def test_an_error_of_the_source_comes_with_its_line() -> None:

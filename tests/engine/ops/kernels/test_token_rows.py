@@ -56,7 +56,7 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     vector=st.sampled_from([1, 2, 4, 8]),
     processors=st.integers(1, 200),
 )
-def test_a_grid_covers_every_row_within_the_limits_of_every_card(
+def test_a_grid_covers_every_row_within_the_limits_of_every_gpu(
     rows: int, packs: int, vector: int, processors: int
 ) -> None:
     grid = grid_for(torch.Size((rows, packs * vector)), vector, processors)
@@ -85,7 +85,7 @@ def test_alignment_narrows_the_reading() -> None:
     assert vector_of(torch.zeros(4, 13)) == 1
 
 
-def test_what_does_not_fit_is_left_to_the_twin() -> None:
+def test_what_does_not_fit_is_left_to_the_reference() -> None:
     x = torch.zeros(4, 16)
     assert vector_of(x.double()) == 0
     assert vector_of(x.t()) == 0
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_left_to_the_twin() -> None:
     assert vector_of(x[None]) == 0
 
 
-def test_without_a_card_there_are_no_kernels(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_gpu_there_are_no_kernels(caplog: pytest.LogCaptureFixture) -> None:
     assert token_rows.find(torch.zeros(4, 16)) is None
     assert not token_rows.working(CPU)
     assert not caplog.records
@@ -165,7 +165,7 @@ def test_the_source_works_inside_larger_buffers(dtype: torch.dtype, left: int) -
 
 @on_host
 @pytest.mark.usefixtures("_launched")
-def test_the_source_reaches_beyond_two_billion_numbers(tmp_path: Path) -> None:
+def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
     pitch, path = 2**31 + 8, str(tmp_path / "sparse")
     whole = torch.from_file(path, shared=True, size=2 * pitch + 8, dtype=torch.float16)
     x = whole.as_strided((3, 8), (pitch, 1))
@@ -244,7 +244,7 @@ def test_a_driver_that_fails_is_no_error(
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("shape", [(1000, 2560), (77, 3072), (3, 6912), (5, 12), (1, 1)])
-def test_kernels_equal_the_twins_on_a_card(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+def test_kernels_equal_the_reference_on_a_gpu(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     assert token_rows.working(CARD)
     x, y = (tokens(*shape, dtype=dtype).to(CARD) for _ in range(2))
     scale, shift = tokens(2, shape[1]).to(CARD)
@@ -258,7 +258,7 @@ def test_kernels_equal_the_twins_on_a_card(dtype: torch.dtype, shape: tuple[int,
 
 
 @pytest.mark.gpu
-def test_kernels_reach_beyond_two_billion_numbers_on_a_card() -> None:
+def test_kernels_reach_beyond_two_billion_values_on_a_gpu() -> None:
     x = torch.ones(2**20, 2560, dtype=torch.float16, device=CARD)
     x[-1] = 3
     add_gated(x, x, torch.ones(2560, device=CARD))

@@ -27,13 +27,13 @@ def _forget() -> Iterator[None]:
     forget()
 
 
-def test_a_processor_multiplies_whole_numbers() -> None:
+def test_a_processor_multiplies_whole_values() -> None:
     assert "int8" in working("cpu")
     require("int8", "cpu")
 
 
 @pytest.mark.parametrize("kind", working("cpu"))
-def test_a_product_is_that_of_the_rounded_numbers(kind: str) -> None:
+def test_a_product_is_that_of_the_rounded_values(kind: str) -> None:
     layer = PRODUCTS[kind](64, 48, bias=True)
     layer.take(torch.randn(48, 64))
     layer.bias.data.normal_()
@@ -61,7 +61,7 @@ def test_nothing_comes_of_no_tokens(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PRODUCTS)
-def test_scales_are_buffers_in_float32_and_nothing_wants_a_gradient(kind: str) -> None:
+def test_scales_are_buffers_in_float32_without_gradients(kind: str) -> None:
     layer = PRODUCTS[kind](64, 64, bias=True)
     layer.take(torch.randn(64, 64).half())
     assert {name for name, _ in layer.named_parameters()} == {"weight", "bias"}

@@ -10,7 +10,7 @@ from tests.helpers.compare import relative_rms
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_stored_numbers_are_widened_exactly(kind: str, dtype: torch.dtype) -> None:
+def test_stored_values_are_widened_exactly(kind: str, dtype: torch.dtype) -> None:
     layer = Fp8Linear(24, 10, kind, bias=True)
     layer.weight.data = torch.randn(10, 24).to(FORMATS[kind])
     assert layer.bias is not None
@@ -23,7 +23,7 @@ def test_stored_numbers_are_widened_exactly(kind: str, dtype: torch.dtype) -> No
     assert torch.equal(layer.dense_weight(torch.float64).float(), layer.weight.float())
 
 
-def test_a_product_takes_the_numbers_of_a_file_as_they_are() -> None:
+def test_a_product_takes_the_values_of_a_file_as_they_are() -> None:
     stored = (torch.randn(16, 32) * 3).to(torch.float8_e4m3fn)
     layer = Fp8Product(32, 16, bias=False)
     layer.take(stored)
@@ -52,7 +52,7 @@ def test_zeros_and_outliers_stay_finite() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_card_multiplies_the_same_numbers(dtype: torch.dtype) -> None:
+def test_a_gpu_multiplies_the_same_values(dtype: torch.dtype) -> None:
     if torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("this card has no fp8")
     layer = Fp8Product(512, 256, bias=True)

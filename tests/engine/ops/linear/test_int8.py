@@ -16,7 +16,7 @@ def layer_of(weight: torch.Tensor, *, bias: bool = False) -> Int8Product:
     return layer
 
 
-def test_sums_of_whole_numbers_are_exact() -> None:
+def test_sums_of_whole_values_are_exact() -> None:
     weight = torch.randint(-127, 128, (24, 64)).float()
     x = torch.randint(-127, 128, (40, 64)).float()
     weight[:, 0], x[:, 0] = 127, -127  # so that every scale is one
@@ -61,7 +61,7 @@ def test_zeros_stay_zeros() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", [1, 58, 3000])
-def test_a_card_gives_the_same(rows: int) -> None:
+def test_a_gpu_gives_the_same(rows: int) -> None:
     layer = layer_of(torch.randn(256, 512), bias=True)
     x = torch.randn(rows, 512)
     wanted = layer(x)

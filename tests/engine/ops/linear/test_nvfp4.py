@@ -13,7 +13,7 @@ from tests.helpers.compare import relative_rms
 GRID = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 
 
-def test_numbers_of_the_format_come_back_exactly() -> None:
+def test_values_of_the_format_come_back_exactly() -> None:
     x = torch.cat((GRID, -GRID)).repeat(3, 2)
     scales = torch.tensor([448.0, 1.0, 2.0**-6])[:, None]
     assert torch.equal(unpack(pack(x * scales)), x * scales)
@@ -29,7 +29,7 @@ def test_each_number_goes_to_the_nearest() -> None:
     torch.testing.assert_close((found - x[0]).abs(), nearest, rtol=0, atol=1e-6)
 
 
-def test_the_first_of_two_numbers_is_in_the_low_bits() -> None:
+def test_the_first_of_two_values_is_in_the_low_bits() -> None:
     x = torch.zeros(1, 32)
     x[0, 0], x[0, 1] = 6.0, -3.0
     assert int(pack(x).codes[0, 0]) == 0b1101_0111
@@ -78,7 +78,7 @@ def test_torch_accepts_shapes_and_scales_of_the_product() -> None:
 
 
 @pytest.mark.gpu
-def test_a_card_multiplies_the_same_numbers() -> None:
+def test_a_gpu_multiplies_the_same_values() -> None:
     if "nvfp4" not in working("cuda"):
         pytest.skip("this card has no nvfp4")
     layer = NvFp4Product(512, 256, bias=True)

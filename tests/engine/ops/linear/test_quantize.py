@@ -23,7 +23,7 @@ def model() -> nn.Module:
         return nn.ModuleDict({**ends, "blocks": nn.ModuleList([block])})
 
 
-def test_twins_take_the_places_and_the_names() -> None:
+def test_quantised_layers_replace_the_linear_ones_by_name() -> None:
     twins = model()
     swap_linears(twins, {"blocks.0.up": "Q8_0", "blocks.0.down": "F8_E4M3"})
     up, down = twins.get_submodule("blocks.0.up"), twins.get_submodule("blocks.0.down")

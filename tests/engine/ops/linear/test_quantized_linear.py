@@ -36,7 +36,7 @@ def test_a_weight_is_widened_at_every_use(layer: Fp8Linear, made: list[torch.dty
     assert len(made) == 2
 
 
-def test_a_weight_is_widened_once_inside_and_let_go_behind(
+def test_a_weight_is_dequantised_once_inside_and_dropped_after(
     layer: Fp8Linear, made: list[torch.dtype]
 ) -> None:
     x = torch.randn(3, 24)

@@ -36,7 +36,7 @@ def test_halves_of_a_joined_projection_are_rounded_once(dtype: torch.dtype, into
     torch.testing.assert_close(found.double(), wanted, rtol=2 * step, atol=2 * step)
 
 
-def test_what_stands_beside_the_gate_stays() -> None:
+def test_values_next_to_the_gate_stay() -> None:
     joined = torch.randn(5, 8)
     value = joined[:, 4:].clone()
     swiglu(joined[:, :4], joined[:, 4:], joined[:, :4])

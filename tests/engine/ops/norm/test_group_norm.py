@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from engine.ops.norm import cache_blocks
 from engine.ops.norm.group_norm import (
-    Moments,
-    group_moments,
+    GroupStatistics,
     group_norm_silu,
+    group_statistics,
     normalise,
     scale_and_shift,
 )
@@ -106,7 +106,7 @@ def test_half_precision_is_rounded_once(dtype):
 
 def test_a_small_spread_far_from_zero_keeps_its_digits():
     x = frames((1, 4, 16, 16)) * 0.1 + 1000
-    found = group_moments(x.float(), 1)
+    found = group_statistics(x.float(), 1)
     spread = (found.m2 / found.count).sqrt()
     torch.testing.assert_close(
         spread[0, 0], x.float().double().std(correction=0), rtol=1e-3, atol=0
@@ -130,44 +130,44 @@ def test_parts_merge_into_the_whole_in_any_order(cut, order, offset):
     x = frames((2, 8, 9, 7), offset=offset)
     top, left = cut
     boxes = [x[:, :, :top, :left], x[:, :, :top, left:], x[:, :, top:, :left], x[:, :, top:, left:]]
-    parts = [group_moments(boxes[i], 2) for i in order]
+    parts = [group_statistics(boxes[i], 2) for i in order]
     merged = parts[0]
     for part in parts[1:]:
         merged = merged.merge(part)
-    whole = group_moments(x, 2)
+    whole = group_statistics(x, 2)
     assert merged.count == whole.count == 4 * 9 * 7
     torch.testing.assert_close(merged.mean, whole.mean, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(merged.m2, whole.m2, rtol=1e-12, atol=1e-12)
 
 
-def test_a_tile_can_be_normalised_with_the_moments_of_its_frame():
+def test_a_tile_can_be_normalised_with_the_statistics_of_its_frame():
     x, (weight, bias) = frames((2, 8, 9, 7)), affine(8)
-    scale, shift = scale_and_shift(group_moments(x, 4), weight, bias, 1e-6)
+    scale, shift = scale_and_shift(group_statistics(x, 4), weight, bias, 1e-6)
     tile = torch.empty_like(x[:, :, 3:, :5])
     normalise(x[:, :, 3:, :5], scale, shift, tile, silu=True)
     wanted = plain(x, weight, bias, 4)[:, :, 3:, :5]
     torch.testing.assert_close(tile, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_moments_are_mean_and_squared_deviations():
+def test_statistics_are_mean_and_squared_deviations():
     x = frames((3, 6, 4, 5))
-    found = group_moments(x, 3)
+    found = group_statistics(x, 3)
     grouped = x.unflatten(1, (3, 2)).flatten(2)
     torch.testing.assert_close(found.mean, grouped.mean(2))
     torch.testing.assert_close(found.m2, grouped.var(2, correction=0) * 40)
-    assert isinstance(found, Moments)
+    assert isinstance(found, GroupStatistics)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_scale_and_shift_are_float32_for_less_than_float64(dtype):
     x, (weight, bias) = frames((1, 4, 3, 3), dtype), affine(4, dtype)
-    scale, shift = scale_and_shift(group_moments(x, 2), weight, bias, 1e-6)
+    scale, shift = scale_and_shift(group_statistics(x, 2), weight, bias, 1e-6)
     assert scale.dtype == shift.dtype == torch.float32
 
 
 def test_mistakes_are_named():
     x = frames((1, 6, 3, 3))
     with pytest.raises(ValueError, match="6 channels do not come in 4 groups"):
-        group_moments(x, 4)
+        group_statistics(x, 4)
     with pytest.raises(ValueError, match="out is"):
         normalise(x, torch.ones(1, 6), torch.ones(1, 6), torch.empty(1, 6, 3, 2), silu=False)

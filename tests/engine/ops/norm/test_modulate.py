@@ -72,7 +72,7 @@ def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     assert ((found.double() - wanted).abs() <= 0.51 * step + 1e-5).all()
 
 
-def test_large_half_numbers_do_not_overflow() -> None:
+def test_large_half_values_do_not_overflow() -> None:
     x = torch.full((2, 2048), 30_000.0, dtype=torch.float16)
     assert torch.equal(rms_modulate(x, None, None, EPS), torch.ones_like(x))
 

@@ -42,7 +42,7 @@ def _block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("silu", [True, False])
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("shape", [(1, 8, 1, 1), (2, 12, 7, 5), (3, 5, 5, 13)])
-def test_it_is_what_the_specification_says(
+def test_it_equals_the_specification(
     shape: tuple[int, ...], layout: torch.memory_format, silu: bool
 ) -> None:
     x, factors = frames(shape).contiguous(memory_format=layout), gamma(shape[1])
@@ -76,7 +76,7 @@ def test_frames_may_be_normalised_in_place(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("length", [1e-30, 1e-13, 1e-12, 1e-11])
-def test_the_floor_is_one_of_length(length: float, dtype: torch.dtype) -> None:
+def test_the_minimum_is_one_of_length(length: float, dtype: torch.dtype) -> None:
     x = frames((1, 16, 2, 3))
     x = (x / x.norm(dim=1, keepdim=True) * length).to(dtype)
     factors = gamma(16, torch.float32)
@@ -106,7 +106,7 @@ def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     assert bool(((rms_norm_silu(x, factors).double() - wanted).abs() <= 0.51 * step + 1e-6).all())
 
 
-def test_large_numbers_in_half_precision_do_not_overflow() -> None:
+def test_large_values_in_half_precision_do_not_overflow() -> None:
     x, factors = torch.full((1, 64, 2, 2), 6e4, dtype=torch.float16), torch.ones(64)
     torch.testing.assert_close(rms_norm_silu(x, factors, silu=False), torch.ones_like(x))
 

@@ -187,13 +187,15 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> FakeStreams:
     monkeypatch.setattr(torch.cuda, "stream", on_stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(
-        tile_canvas, "_way_from", lambda device, arrive: tile_canvas._CopyStream(device, arrive)
+        tile_canvas,
+        "_transfer_from",
+        lambda device, arrive: tile_canvas._StreamTransfer(device, arrive),
     )
     return fake
 
 
 @pytest.mark.parametrize("blend", [0, 6])
-def test_late_copies_give_the_same_canvas_and_two_are_under_way_at_most(streams, blend):
+def test_late_copies_give_the_same_canvas_and_two_are_pending_at_most(streams, blend):
     canvas = Size(50, 37)
     boxes = tile_grid(canvas, Size(24, 20), 8)
     tiles = [torch.rand(5, 3, b.height, b.width) * 2 - 1 for b in boxes]
@@ -201,7 +203,7 @@ def test_late_copies_give_the_same_canvas_and_two_are_under_way_at_most(streams,
     fill([late], tiles, canvas, boxes, blend)
     result = late.result()
     direct = TileSink(5, canvas)
-    direct._way = tile_canvas._HereAlready(direct._arrive)
+    direct._transfer = tile_canvas._DirectTransfer(direct._arrive)
     fill([direct], tiles, canvas, boxes, blend)
     assert torch.equal(result.int(), direct.result().int())
     assert streams.most_waiting == 2
@@ -218,7 +220,7 @@ def test_pinned_memory_is_two_parts_however_many_come(streams):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_card_and_the_processor_agree(dtype):
+def test_a_gpu_and_the_processor_agree(dtype):
     torch.manual_seed(0)
     canvas = Size(300, 200)
     boxes = tile_grid(canvas, Size(128, 96), 20)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.ops.transfer import weight_buffers, weight_streaming
-from engine.ops.transfer.weight_buffers import CardBuffers
+from engine.ops.transfer.weight_buffers import GpuBuffers
 from engine.ops.transfer.weight_streaming import WeightStream
 
 WIDTH = 6
@@ -111,7 +111,7 @@ def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Car
     monkeypatch.setattr(weight_buffers, "_cuda", card)
     for name in ("current_stream", "stream", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, getattr(card, name))
-    monkeypatch.setattr(weight_streaming, "HereBuffers", CardBuffers)
+    monkeypatch.setattr(weight_streaming, "DirectBuffers", GpuBuffers)
     return card
 
 
@@ -164,7 +164,7 @@ def test_the_queues_would_show_a_mistake(
 ) -> None:
     """Each event is needed in one of the two orders."""
     name, nothing = MISTAKES[mistake]
-    monkeypatch.setattr(CardBuffers, name, nothing)
+    monkeypatch.setattr(GpuBuffers, name, nothing)
     wanted = [block.weight.clone() for block in chain(5)]
     blocks = chain(5)
     found: list[Tensor] = []

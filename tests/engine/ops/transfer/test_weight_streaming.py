@@ -89,7 +89,7 @@ def test_streamed_equals_resident_bit_for_bit(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_numbers_are_converted_on_their_way_and_codes_are_not(dtype: torch.dtype) -> None:
+def test_values_are_converted_while_copied_and_codes_are_not(dtype: torch.dtype) -> None:
     x = torch.randn(3, WIDTH).to(dtype)
     wanted_blocks = chain().half()  # as a file in half precision; scales are buffers
     for block in wanted_blocks:
@@ -272,7 +272,7 @@ def test_a_closed_stream_gives_everything_back() -> None:
         pass
 
 
-def test_numbers_survive_in_what_was_ready_to_go() -> None:
+def test_values_survive_in_pinned_memory() -> None:
     blocks = chain()
     numbers = {name: value.clone() for name, value in blocks.state_dict().items()}
     with WeightStream(blocks, device="cpu", resident=1, pin_bytes=10**6) as stream:
@@ -310,7 +310,7 @@ def test_resident_blocks_are_spread_evenly(count: int, resident: int) -> None:
         assert max(gaps) - min(gaps) <= 1
 
 
-def test_impossible_numbers() -> None:
+def test_impossible_arguments() -> None:
     for options in ({"resident": -1}, {"resident": 0, "buffers": 0}):
         with pytest.raises(ValueError, match="buffers"):
             WeightStream(chain(1), device="cpu", **options)

@@ -59,7 +59,7 @@ def test_memory_is_that_of_the_buffers() -> None:
     assert torch.cuda.memory_allocated() - before <= 2**20
 
 
-def test_copies_run_beside_the_computing() -> None:
+def test_copies_run_during_the_computation() -> None:
     """The profiler sees copies to the card that overlap kernels."""
     x = torch.randn(8192, WIDTH, device="cuda", dtype=torch.float16)
     blocks = chain()

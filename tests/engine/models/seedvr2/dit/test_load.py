@@ -39,7 +39,7 @@ from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.ops.linear.fp8 import Fp8Linear
 from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.int8 import Int8Product
-from engine.ops.linear.quantized_linear import TwinLinear
+from engine.ops.linear.quantized_linear import QuantizedLinear
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
@@ -90,7 +90,7 @@ def plain_twin(dit: SeedVr2Dit) -> SeedVr2Dit:
     dense = {
         f"{name}.weight": one.dense_weight(torch.float32)
         for name, one in dit.named_modules()
-        if isinstance(one, TwinLinear)
+        if isinstance(one, QuantizedLinear)
     }
     others = {name: value for name, value in dit.state_dict().items() if name not in dense}
     plain.load_state_dict({**others, **dense})

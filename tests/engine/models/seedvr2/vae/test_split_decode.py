@@ -18,7 +18,7 @@ from engine.models.seedvr2.vae.norm_statistics import Book, Statistics
 from engine.models.seedvr2.vae.split_decode import split_decode
 from engine.models.seedvr2.vae.split_grid import halo, norms_of_high_part, split_tiles
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.norm.group_norm import group_moments
+from engine.ops.norm.group_norm import group_statistics
 from engine.ops.transfer.tile_canvas import FloatSink, TileSink
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
@@ -129,7 +129,7 @@ class FrozenStatistics(Statistics):
     """Every norm goes by the same numbers, whatever it sees."""
 
     def moments(self, name, x, groups, *, kernels=False):
-        fixed = group_moments(torch.ones(x.shape[0], groups, 1, 1, dtype=x.dtype), groups)
+        fixed = group_statistics(torch.ones(x.shape[0], groups, 1, 1, dtype=x.dtype), groups)
         return type(fixed)(1, fixed.mean * 0.1, fixed.m2 + 0.3)
 
 
@@ -280,7 +280,7 @@ def test_moments_of_cells_count_every_pixel_once():
         tile.moments("a", x, 4)
         tile.moments("a", x[..., ::2, ::2], 4)
     for turn, seen in enumerate((x, x[..., ::2, ::2])):
-        merged, expected = book.lookup("a", turn), group_moments(seen, 4)
+        merged, expected = book.lookup("a", turn), group_statistics(seen, 4)
         assert merged is not None
         assert merged.count == expected.count
         torch.testing.assert_close(merged.mean, expected.mean, atol=1e-13, rtol=1e-12)

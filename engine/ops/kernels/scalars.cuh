@@ -1,23 +1,14 @@
-"""The beginning of every kernel's source: one type of numbers, and SiLU as exact as it needs."""
+// Scalar type of a kernel, by SCALAR_FLOAT32, SCALAR_FLOAT16 or SCALAR_BFLOAT16; SiLU with the
+// accuracy that it needs.
 
-from __future__ import annotations
+#if defined(SCALAR_FLOAT32)
 
-_SILU = """
-__device__ inline float silu_of(float value) { return value / (1.0f + expf(-value)); }
-"""
-_QUICK_SILU = """  // some float32 roundings off: nothing beside the one to half precision
-__device__ inline float silu_of(float value) { return __fdividef(value, 1.0f + __expf(-value)); }
-"""
-
-SCALARS = {
-    "float32": _SILU
-    + """
 typedef float Scalar;
 __device__ inline float to_float(Scalar value) { return value; }
 __device__ inline Scalar to_scalar(float value) { return value; }
-""",
-    "float16": _QUICK_SILU
-    + """
+
+#elif defined(SCALAR_FLOAT16)
+
 typedef unsigned short Scalar;
 __device__ inline float to_float(Scalar value) {
   float result;
@@ -29,9 +20,9 @@ __device__ inline Scalar to_scalar(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
   return result;
 }
-""",
-    "bfloat16": _QUICK_SILU
-    + """
+
+#elif defined(SCALAR_BFLOAT16)
+
 typedef unsigned short Scalar;
 __device__ inline float to_float(Scalar value) { return __uint_as_float((unsigned)value << 16); }
 __device__ inline Scalar to_scalar(float value) {
@@ -39,5 +30,13 @@ __device__ inline Scalar to_scalar(float value) {
   if (value != value) return 0x7fff;
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
 }
-""",
-}
+
+#else
+#error "one of SCALAR_FLOAT32, SCALAR_FLOAT16, SCALAR_BFLOAT16 must be defined"
+#endif
+
+#if defined(SCALAR_FLOAT32)
+__device__ inline float silu_of(float value) { return value / (1.0f + expf(-value)); }
+#else  // off by a few roundings of float32: less than one rounding to half precision
+__device__ inline float silu_of(float value) { return __fdividef(value, 1.0f + __expf(-value)); }
+#endif

@@ -1,15 +1,11 @@
-"""CUDA source of the passes over tokens around linear layers: norm, gated sum, SwiGLU.
+// Passes over tokens around linear layers: RMS norm with modulation, gated sum, SwiGLU.
+//
+// A block takes every gridDim.x-th row, a thread PACKS times VECTOR channels of it, read at once:
+// channels lane * VECTOR of lanes threadIdx.x, threadIdx.x + blockDim.x and so on. Factors of
+// channels are read once for all rows of a block. Offsets have 64 bits, rows and channels 32.
 
-A block takes every gridDim.x-th row, a thread PACKS times VECTOR channels of it, read at once:
-channels lane * VECTOR of lanes threadIdx.x, threadIdx.x + blockDim.x and so on. Factors of channels
-are read once for all rows of a block. Offsets are 64 bits, rows and channels 32.
-"""
+#include "scalars.cuh"
 
-from __future__ import annotations
-
-from engine.ops.kernels.scalars import SCALARS
-
-BODY = """
 #define THREADS 256  // most threads of a block, whole warps
 
 struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
@@ -146,9 +142,3 @@ extern "C" __global__ void __launch_bounds__(THREADS) swiglu(
     }
   }
 }
-"""
-
-
-def source(dtype: str) -> str:
-    """The whole source for one dtype, by its torch name without `torch.`."""
-    return SCALARS[dtype] + BODY

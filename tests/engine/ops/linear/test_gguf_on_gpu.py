@@ -11,7 +11,7 @@ from tests.helpers.random_blocks import random_blocks
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_card_gives_the_same_values(kind: str) -> None:
+def test_a_gpu_gives_the_same_values(kind: str) -> None:
     raw = random_blocks(kind, 300)
     wanted = dequantise(raw, kind, (300, BLOCKS[kind].values))
     found = dequantise(raw.cuda(), kind, (300, BLOCKS[kind].values))

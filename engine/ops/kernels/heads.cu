@@ -1,15 +1,11 @@
-"""CUDA source of the pass between the projection of q, k, v and attention.
+// Norm and rotation of q and k between their projection and attention; q, k and v into windows.
+//
+// LANES neighbouring threads, a power of two within a warp, take one head of one token: VECTOR
+// channels each of q, k and v, so that both channels of a pair are in one thread. blockIdx.y counts
+// the places that a token is copied to. Offsets have 64 bits, heads of all tokens together 32.
 
-LANES threads side by side, a power of two within a warp, take one head of one token: VECTOR
-channels each of q, k and v, so that both channels of a pair are in one thread. blockIdx.y counts
-the places that a token goes to. Offsets are 64 bits, heads of all tokens together 32.
-"""
+#include "scalars.cuh"
 
-from __future__ import annotations
-
-from engine.ops.kernels.scalars import SCALARS
-
-BODY = """
 #define THREADS 256
 
 struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
@@ -34,8 +30,8 @@ __device__ inline float squares_of(Pack pack) {
   return sum;
 }
 
-// Normalise and turn the channels of a thread.
-__device__ inline Pack turned(Pack pack, float inverse, const float *weight, Angles angles,
+// Normalise and rotate the channels of a thread.
+__device__ inline Pack rotated(Pack pack, float inverse, const float *weight, Angles angles,
                               long long row, int channel) {
 #pragma unroll
   for (int c = 0; c < VECTOR; c += 2) {
@@ -59,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gather_qk(
     Tokens from, Places places, Angles angles, Norm norm, Rows q, Rows k, Rows v) {
   int unit = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
   bool is_mine = unit < from.count * from.heads;
-  if (!is_mine) unit = 0;  // threads beside the last head help their warp to add up
+  if (!is_mine) unit = 0;  // threads after the last head take part in the sums of their warp
   int token = unit / from.heads, head = unit % from.heads;
   int channel = threadIdx.x % LANES * VECTOR;
   const Scalar *at = from.first + token * from.token + head * from.head + channel;
@@ -71,15 +67,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) gather_qk(
   if (!is_mine) return;
   long long row = angles.row != 0 ? angles.row[token] : token;
   long long to = places.target[blockIdx.y * places.pitch + token];
-  query = turned(query, inverse_q, norm.q, angles, row, channel);
-  key = turned(key, inverse_k, norm.k, angles, row, channel);
+  query = rotated(query, inverse_q, norm.q, angles, row, channel);
+  key = rotated(key, inverse_k, norm.k, angles, row, channel);
   *(Pack *)(q.first + to * q.row + head * q.head + channel) = query;
   *(Pack *)(k.first + to * k.row + head * k.head + channel) = key;
   *(Pack *)(v.first + to * v.row + head * v.head + channel) = value;
 }
-"""
-
-
-def source(dtype: str) -> str:
-    """The whole source for one dtype, by its torch name without `torch.`."""
-    return SCALARS[dtype] + BODY

@@ -1,29 +1,25 @@
-"""CUDA source of the GroupNorm kernels: statistics of parts, their sum, normalise + SiLU.
+// GroupNorm: statistics of parts, their sum, normalise + SiLU.
+//
+// A block takes some pixels of one frame, all channels of each. Its threads stand in lanes (x:
+// VECTOR channels each, read at once) and rows (y: every blockDim.y-th pixel); blockIdx is
+// (part, frame). Macros: the scalar type, VECTOR, and GROUP, the channels of a group; one of the
+// two divides the other. Offsets have 64 bits, pixels of one frame 32.
 
-A block takes some pixels of one frame, all channels of each. Its threads stand in lanes (x: VECTOR
-channels each, read at once) and rows (y: every blockDim.y-th pixel); blockIdx is (part, frame).
-Macros: the scalar type, VECTOR, and GROUP, the channels of a group; one of the two divides the
-other. Offsets are 64 bits, pixels of one frame 32 bits.
-"""
+#include "scalars.cuh"
 
-from __future__ import annotations
-
-from engine.ops.kernels.scalars import SCALARS
-
-BODY = """
-#define SUB (VECTOR < GROUP ? VECTOR : GROUP)  // channels of a thread that share a group
+#define SUB (VECTOR < GROUP ? VECTOR : GROUP)  // channels of a thread in one group
 #define SEGMENTS (VECTOR / SUB)
-#define BATCH 4                                // pixels on their way at once
+#define BATCH 4                                // pixels that a thread loads at once
 #define THREADS 512                            // most threads of a block
 
 struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
-struct View { long long t, y, x; };  // strides in elements; channels lie side by side
+struct Strides { long long t, y, x; };  // in elements; channels are contiguous
 struct Shape { int width, pixels, per_block, channels; };
 
 // The pixels of one thread: every blockDim.y-th of its block's.
-struct Walk {
+struct PixelSteps {
   int pixel, end, x, y, step_x, step_y, width;
-  __device__ Walk(Shape shape) {
+  __device__ PixelSteps(Shape shape) {
     int first = blockIdx.x * shape.per_block;
     width = shape.width;
     end = min(first + shape.per_block, shape.pixels);
@@ -34,7 +30,7 @@ struct Walk {
     step_y = blockDim.y / width;
   }
   __device__ bool more() const { return pixel < end; }
-  __device__ long long offset(View at) const { return y * at.y + x * at.x; }
+  __device__ long long offset(Strides at) const { return y * at.y + x * at.x; }
   __device__ void step() {
     pixel += blockDim.y;
     x += step_x;
@@ -43,7 +39,7 @@ struct Walk {
   }
 };
 
-// Mean and squared deviations of `count` numbers.
+// Mean and sum of squared deviations of `count` values.
 struct Part {
   float count, mean, m2;
   __device__ void merge(Part other) {  // Chan, Golub and LeVeque, 1979
@@ -71,22 +67,22 @@ __device__ Part over_rows(Part mine, Part *row, int pitch, int rows) {
 }
 
 // mean and m2 of each (frame, part, group). Shared: a Part for every row, lane and segment.
-extern "C" __global__ void __launch_bounds__(THREADS) group_moments(
-    const Scalar *x, View at, Shape shape, float *mean, float *m2) {
+extern "C" __global__ void __launch_bounds__(THREADS) group_statistics(
+    const Scalar *x, Strides at, Shape shape, float *mean, float *m2) {
   extern __shared__ char memory[];
   Part *shared = (Part *)memory;
   const Scalar *frame = x + blockIdx.y * at.t + threadIdx.x * VECTOR;
   float means[SEGMENTS] = {}, m2s[SEGMENTS] = {}, seen = 0.0f;
-  Walk walk(shape);
-  while (walk.more()) {
+  PixelSteps steps(shape);
+  while (steps.more()) {
     Pack batch[BATCH];
     int loaded = 0;
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-      if (walk.more()) {
-        batch[i] = *(const Pack *)(frame + walk.offset(at));
+      if (steps.more()) {
+        batch[i] = *(const Pack *)(frame + steps.offset(at));
         loaded++;
-        walk.step();
+        steps.step();
       }
     }
 #pragma unroll
@@ -150,9 +146,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_and_shift(
   }
 }
 
-// out = x * scale + shift, through SiLU if wanted; out may be x itself.
+// out = x * scale + shift, with SiLU if `silu`; out may be x.
 extern "C" __global__ void __launch_bounds__(THREADS) normalise(
-    const Scalar *x, View at, Scalar *out, View into, Shape shape, const float *scale,
+    const Scalar *x, Strides at, Scalar *out, Strides into, Shape shape, const float *scale,
     const float *shift, int silu) {
   int channel = threadIdx.x * VECTOR;
   const Scalar *frame = x + blockIdx.y * at.t + channel;
@@ -163,18 +159,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalise(
     scales[c] = scale[(long long)blockIdx.y * shape.channels + channel + c];
     shifts[c] = shift[(long long)blockIdx.y * shape.channels + channel + c];
   }
-  Walk walk(shape);
-  while (walk.more()) {
+  PixelSteps steps(shape);
+  while (steps.more()) {
     Pack batch[BATCH];
     long long to[BATCH];
     int loaded = 0;
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-      if (walk.more()) {
-        batch[i] = *(const Pack *)(frame + walk.offset(at));
-        to[i] = walk.offset(into);
+      if (steps.more()) {
+        batch[i] = *(const Pack *)(frame + steps.offset(at));
+        to[i] = steps.offset(into);
         loaded++;
-        walk.step();
+        steps.step();
       }
     }
 #pragma unroll
@@ -190,9 +186,3 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalise(
     }
   }
 }
-"""
-
-
-def source(dtype: str) -> str:
-    """The whole source for one dtype, by its torch name without `torch.`."""
-    return SCALARS[dtype] + BODY

@@ -1,29 +1,25 @@
-"""CUDA source of the RMS norm of each position over its channels, with SiLU behind it or not.
+// RMS norm of each position over its channels, with or without SiLU.
+//
+// A block takes some pixels of one frame; blockIdx is (part, frame). Its threads stand in lanes
+// (x: a power of two up to 32, on one pixel together) and rows (y: every blockDim.y-th pixel). A
+// thread reads PACKS times VECTOR channels at once: channels lane * VECTOR of lanes threadIdx.x,
+// threadIdx.x + blockDim.x and so on; they stay in registers between sum and result, so each value
+// is read once. Offsets have 64 bits, pixels of one frame 32.
 
-A block takes some pixels of one frame; blockIdx is (part, frame). Its threads stand in lanes (x: a
-power of two up to 32, on one pixel together) and rows (y: every blockDim.y-th pixel). A thread
-reads PACKS times VECTOR channels at once: channels lane * VECTOR of lanes threadIdx.x,
-threadIdx.x + blockDim.x and so on; they stay in registers between sum and result, so each number
-is read once. Offsets are 64 bits, pixels of one frame 32 bits.
-"""
+#include "scalars.cuh"
 
-from __future__ import annotations
-
-from engine.ops.kernels.scalars import SCALARS
-
-BODY = """
 #define THREADS 256  // most threads of a block, whole warps
 
 struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
-struct View { long long t, y, x; };  // strides in elements; channels lie side by side
+struct Strides { long long t, y, x; };  // in elements; channels are contiguous
 struct Shape { int width, pixels, per_block, channels; };
 
 // The first of a thread's channels in its i-th pack.
 __device__ inline int channel_of(int i) { return (threadIdx.x + i * blockDim.x) * VECTOR; }
 
-// out = x / max(|x|, shortest) * sqrt(channels) * gamma, through SiLU if wanted; out may be x.
+// out = x / max(|x|, shortest) * sqrt(channels) * gamma, with SiLU if `silu`; out may be x.
 extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(
-    const Scalar *x, View at, Scalar *out, View into, Shape shape, const float *gamma,
+    const Scalar *x, Strides at, Scalar *out, Strides into, Shape shape, const float *gamma,
     float shortest, int silu) {
   const Scalar *frame = x + blockIdx.y * at.t;
   Scalar *target = out + blockIdx.y * into.t;
@@ -40,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(
   int end = min(first + shape.per_block, shape.pixels);
   int pixel = first + (int)threadIdx.y, column = pixel % shape.width, row = pixel / shape.width;
   int columns = blockDim.y % shape.width, rows = blockDim.y / shape.width;  // of a step
-  // all threads go round equally often, as they exchange sums
+  // all threads iterate equally often, as they exchange sums
   for (int start = first; start < end; start += blockDim.y) {
     const Scalar *from = frame + (row * at.y + column * at.x);
     Scalar *to = target + (row * into.y + column * into.x);
@@ -82,9 +78,3 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(
     }
   }
 }
-"""
-
-
-def source(dtype: str) -> str:
-    """The whole source for one dtype, by its torch name without `torch.`."""
-    return SCALARS[dtype] + BODY

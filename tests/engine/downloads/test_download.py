@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
+from engine.downloads.download import ensure
+from engine.downloads.folder import DownloadFolder, is_complete
+from engine.downloads.transfer import Listener, RemoteFile
+from tests.helpers.faulty_server import Fault, FaultyServer
+from tests.helpers.published import CONTENT, PLACE
+
+
+class Busy(EngineError):
+    """The lock is held."""
+
+
+class Folder(DownloadFolder):
+    reserve_bytes = 10
+
+    def busy(self, name: str) -> EngineError:
+        return Busy(f"{name} is busy")
+
+    def too_small(self, free: int, needed: int) -> DiskFull:
+        return DiskFull("too small", free=free, needed=needed)
+
+    def unwritable(self, why: str) -> OutputUnwritable:
+        return OutputUnwritable(why)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "files")
+
+
+@pytest.fixture
+def remote(server: FaultyServer) -> RemoteFile:
+    return RemoteFile(
+        id="tiny",
+        name="tiny.bin",
+        urls=(server.url + "/nothing", server.url + PLACE),
+        sha256=hashlib.sha256(CONTENT).hexdigest(),
+        bytes=len(CONTENT),
+    )
+
+
+def test_a_complete_file_is_read_and_not_requested(
+    folder: Folder, remote: RemoteFile, server: FaultyServer
+) -> None:
+    assert ensure(remote, folder, Listener()) == folder.target("tiny.bin")
+    assert [path for path, _ in server.asked] == ["/nothing", PLACE]
+    assert ensure(remote, folder, Listener()).read_bytes() == CONTENT
+    assert len(server.asked) == 2
+
+
+def test_a_wrong_file_is_quarantined_and_downloaded_again(
+    folder: Folder, remote: RemoteFile, server: FaultyServer
+) -> None:
+    folder.folder.mkdir()
+    folder.target("tiny.bin").write_bytes(b"wrong")
+    assert ensure(remote, folder, Listener()).read_bytes() == CONTENT
+    (aside,) = folder.damaged("tiny.bin")
+    assert aside.read_bytes() == b"wrong"
+    assert not is_complete(aside)
+    assert folder.files_of("tiny.bin") == {aside, folder.target("tiny.bin")}
+    folder.delete("tiny.bin")
+    assert folder.files_of("tiny.bin") == set()
+
+
+def test_a_wrong_answer_is_quarantined(
+    folder: Folder, remote: RemoteFile, server: FaultyServer
+) -> None:
+    server.files[PLACE] = CONTENT[:-1] + b"!"
+    with pytest.raises(HashMismatch) as caught:
+        ensure(remote, folder, Listener())
+    assert caught.value.params["file"] == "tiny"
+    assert len(folder.damaged("tiny.bin")) == 1
+    assert not folder.target("tiny.bin").exists()
+
+
+def test_a_held_file_is_busy_or_waited_for(folder: Folder, remote: RemoteFile) -> None:
+    control = Control()
+    with folder.held("tiny"):
+        assert folder.is_held("tiny")
+        with pytest.raises(Busy):
+            ensure(remote, folder, Listener())
+        threading.Timer(0.1, control.cancel).start()
+        with pytest.raises(Cancelled), folder.held("tiny", wait=control):
+            pass
+    assert not folder.is_held("tiny")
+
+
+def test_the_reserve_of_the_disk_stays_free(
+    folder: Folder, remote: RemoteFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Folder, "free_bytes", lambda _: len(CONTENT) + 9)
+    with pytest.raises(DiskFull):
+        ensure(remote, folder, Listener())
+    monkeypatch.setattr(Folder, "free_bytes", lambda _: len(CONTENT) + 10)
+    ensure(remote, folder, Listener())
+
+
+def test_a_cancelled_download_continues(
+    folder: Folder, remote: RemoteFile, server: FaultyServer
+) -> None:
+    control = Control()
+    server.always = Fault(drip=20_000)
+
+    def cancel(done: int, _: int) -> None:
+        if done >= 40_000:
+            control.cancel()
+
+    with pytest.raises(Cancelled):
+        ensure(remote, folder, Listener(on_progress=cancel, control=control))
+    kept = folder.part("tiny.bin").stat().st_size
+    assert kept >= 40_000
+    server.always = Fault()
+    ensure(remote, folder, Listener())
+    assert server.ranges[-1] == f"bytes={kept}-"
