@@ -216,7 +216,7 @@ def _look_at_report(seen: Findings, report: Report) -> None:
     seen.note("output_bytes", report.output.stat().st_size)
     seen.note("output_size", size, size == WANTED_SIZE)
     seen.note("output_frames", report.frames_out, report.frames_out == SAMPLE_FRAMES)
-    seen.note("failed_checks", [check.message for check in report.problems], report.passed)
+    seen.note("failed_checks", [str(check.message) for check in report.problems], report.passed)
 
 
 def _look_at_libraries(seen: Findings) -> None:

@@ -160,7 +160,7 @@ def _window() -> Iterator[DoctorLine]:
 
 def _encoders() -> Iterator[DoctorLine]:
     from engine.video.write.codecs import encoder_works
-    from engine.video.write.encoders import ON_CARD, ON_PROCESSOR
+    from engine.video.write.encoders import ON_GPU, ON_PROCESSOR
 
     for codec, encoder in ON_PROCESSOR.items():
         name = f"encoder {encoder.name}"
@@ -172,7 +172,7 @@ def _encoders() -> Iterator[DoctorLine]:
             yield _warning(name, f"It does not open: no {encoder.title} files.", _REINSTALL)
     if not nvml.handles():
         return
-    for encoder in ON_CARD.values():
+    for encoder in ON_GPU.values():
         name = f"encoder {encoder.name}"
         if encoder_works(encoder.name):
             yield _ok(name, f"writes {encoder.title} on the card")

@@ -18,7 +18,7 @@ LIGHT = [
     "engine.models.seedvr2.frame_layout",
     "engine.models.seedvr2.vae.split_grid",
     "engine.ops.attention.windows",
-    "engine.video.shots.detector",
+    "engine.video.shots",
     "engine.model_files.formats.safetensors_file",
     "app.application",
     "app.main_window",

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.report_dialog import DoneCard
 from app.plan.plan_card import PlanCard
@@ -148,7 +148,7 @@ class DecisionPanel(QWidget):
             return tr("Add a film first")
         if plan.is_pretended:
             return tr("Planned for {card}: not in this machine", card=plan.card)
-        return next(said(n.message) for n in plan.notices if n.severity == "refusal")
+        return next(text(n) for n in plan.notices if n.severity == "refusal")
 
 
 class _HintCard(QFrame):

@@ -1,4 +1,4 @@
-"""What was proved about a finished job: a short card, and a dialog with every check."""
+"""Report of a finished job: a short card, and a dialog with every check."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import text, title
 from app.i18n import tr
-from app.plan.check_names import name_of
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
@@ -74,7 +73,7 @@ class DoneCard(QFrame):
         self._folder.setText(labels.folder(report.output.parent))
         self._facts.setText(facts(report))
         self._problem.setVisible(not report.passed)
-        self._problem.setText("\n".join(said(check.message) for check in report.problems[:2]))
+        self._problem.setText("\n".join(text(check.message) for check in report.problems[:2]))
         self._details.setText(tr("Details"))
 
     def changeEvent(self, event: QEvent) -> None:
@@ -92,8 +91,8 @@ class ReportDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(tr("What was checked"))
         self.resize(560, 560)
-        title, sub = QLabel(report.output.name), QLabel(facts(report))
-        title.setProperty("kind", "title")
+        name, sub = QLabel(report.output.name), QLabel(facts(report))
+        name.setProperty("kind", "title")
         sub.setProperty("kind", "secondary")
         lines = QWidget()
         lines.setObjectName("scrolled")
@@ -102,7 +101,7 @@ class ReportDialog(QDialog):
         inner.setSpacing(12)
         for check in report.checks:
             severity = "good" if check.passed else "warning"
-            inner.addWidget(NoticeLine(severity, name_of(check), said(check.message)))
+            inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
         inner.addStretch()
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
@@ -115,7 +114,7 @@ class ReportDialog(QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
         column.setSpacing(8)
-        for part in (title, sub, scroll):
+        for part in (name, sub, scroll):
             column.addWidget(part)
         column.addLayout(buttons)
 

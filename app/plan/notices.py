@@ -7,15 +7,15 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import tr
-from app.plan.check_names import why_changed
 from app.plan.fallbacks import Offer, offers_of
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.error_view import HELP
 from app.widgets.flow import FlowLayout
 from app.widgets.notice_line import NoticeLine
 from engine.core.errors import PlanDoesNotFit, PretendedCard, WeightsMissing
+from engine.core.messages import message
 from engine.protocol.plan import Notice
 
 PRETENDED = PretendedCard.code  # said by a chip
@@ -67,7 +67,7 @@ class PlanNotices(QWidget):
             return
         more = QLabel(tr("and {count} more", count=len(rest)))
         more.setProperty("kind", "secondary")
-        more.setToolTip("\n".join(said(notice.message) for notice in rest))
+        more.setToolTip("\n".join(text(notice) for notice in rest))
         self._lines.addWidget(more)
 
     def _offer(self, refusal: Notice, row: JobRow) -> None:
@@ -115,21 +115,24 @@ def _changed_line(downgrades: tuple[Downgrade, ...]) -> NoticeLine:
     """The last change in full; those before it are its tool tip."""
     last = downgrades[-1]
     if last.notice is None:
-        line = NoticeLine("info", tr("another plan was chosen: {why}", why=why_changed(last.why)))
+        line = NoticeLine("info", tr("another plan was chosen: {why}", why=_change(last)))
     else:
-        line = NoticeLine("info", said(last.notice.message), said(last.notice.hint))
+        line = NoticeLine("info", text(last.notice), hint(last.notice))
     line.setObjectName("planChanged")
-    said_before = [d.notice.message if d.notice else why_changed(d.why) for d in downgrades[:-1]]
-    line.setToolTip("\n".join(map(said, said_before)))
+    line.setToolTip("\n".join(map(_change, downgrades[:-1])))
     return line
+
+
+def _change(downgrade: Downgrade) -> str:
+    return text(downgrade.notice or message(f"reason.downgrade.{downgrade.why}"))
 
 
 def _line(notice: Notice) -> NoticeLine:
     """A notice; names of missing files are only a tool tip, the button below fetches them."""
     if notice.code != WeightsMissing.code:
-        return NoticeLine(notice.severity, said(notice.message), said(notice.hint))
+        return NoticeLine(notice.severity, text(notice), hint(notice))
     line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
-    line.setToolTip(said(notice.message))
+    line.setToolTip(text(notice))
     return line
 
 

@@ -6,8 +6,8 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
+from app.engine_messages import hint, text, title
 from app.i18n import tr
-from app.plan import check_names
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
@@ -66,7 +66,7 @@ class ReportStrip(QFrame):
 
     @property
     def text(self) -> str:
-        """Both lines, as read."""
+        """Both lines."""
         return f"{self._title.whole}\n{self._detail.whole}"
 
     def _fill(self, name: str, kind: str, title: str, detail: str) -> None:
@@ -81,18 +81,15 @@ class ReportStrip(QFrame):
     def _fill_report(self, report: Report) -> None:
         total, problems = len(report.checks), report.problems
         if not problems:
-            title = tr("Done: all {total} checks passed", total=total)
-            self._fill("check", "good", title, _summary(report))
+            done = tr("Done: all {total} checks passed", total=total)
+            self._fill("check", "good", done, _summary(report))
             return
-        title = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
-        first = problems[0]
-        detail = f"{check_names.name_of(first)}: {tr(first.message)}"
-        self._fill("warning", "warning", title, detail)
+        done = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
+        detail = f"{title(f'check.{problems[0].code}')}: {text(problems[0].message)}"
+        self._fill("warning", "warning", done, detail)
 
     def _fill_error(self, error: ErrorInfo) -> None:
-        detail = tr(error.message)
-        if error.hint:
-            detail = f"{detail} {tr(error.hint)}"
+        detail = f"{text(error)} {hint(error)}".strip()
         self._fill("error", "error", tr(help_of(error).title), detail)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -102,7 +99,7 @@ class ReportStrip(QFrame):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts and icons anew."""
+        """Set all texts and icons again."""
         self._open.setText(tr("Open"))
         self._open.setIcon(icon("play", size=16))
         self._open.setToolTip(tr("Play the result with the program that opens such files"))

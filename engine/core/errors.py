@@ -6,10 +6,11 @@ ours and never part of this hierarchy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from engine.core.messages import hint_of, message, text_of
+from engine.core.messages import Message, Param, hint_of, message, text_of
 
 
 class EngineError(Exception):
@@ -43,7 +44,7 @@ class EngineError(Exception):
             case=self.case,
             message=self.message,
             hint=self.hint,
-            params={name: str(value) for name, value in self.params.items()},
+            params=self.as_message.params,
         )
 
     def __str__(self) -> str:
@@ -58,7 +59,12 @@ class ErrorInfo:
     message: str
     hint: str = ""
     case: str = ""
-    params: dict[str, str] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+
+    @property
+    def as_message(self) -> Message:
+        """The message of the catalogue."""
+        return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
 
 
 class InputError(EngineError):

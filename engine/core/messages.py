@@ -78,6 +78,10 @@ class Catalogue:
             return message.code
         return self._filled(found, message)
 
+    def has_text(self, code: str) -> bool:
+        """Whether there is a sentence for a code."""
+        return bool(self._get(code, "text"))
+
     def hint(self, message: Message) -> str:
         """What to do next; "" where there is nothing to say."""
         return self._filled(self._get(message.code, "hint"), message)

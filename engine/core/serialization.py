@@ -1,10 +1,11 @@
-"""Plain data to and from JSON: the dataclasses of row 0, with Path, Fraction and tuples in them."""
+"""Plain data to and from JSON: dataclasses with Path, Fraction, tuples and unions in them."""
 
 from __future__ import annotations
 
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -36,8 +37,8 @@ def from_plain(kind: type[T], data: Any) -> T:
     can be read.
 
     Raises:
-        ValueError, TypeError, KeyError: `data` does not describe a `kind`; whoever reads the file
-            translates that.
+        ValueError, TypeError, KeyError: `data` does not describe a `kind`; the code that reads the
+            file translates that.
     """
     return typing.cast(T, _read(kind, data))
 
@@ -51,16 +52,16 @@ def _fields(kind: Any) -> dict[str, Any]:
 def _read(kind: Any, data: Any) -> Any:
     origin = get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        if data is None:
-            return None
-        return _read(next(k for k in get_args(kind) if k is not type(None)), data)
+        return _read_union(get_args(kind), data)
     if origin is typing.Literal:
         if data not in get_args(kind):
             raise ValueError(f"{data!r} is none of {get_args(kind)}")
         return data
     if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise TypeError(f"{data!r} is not a list")
         return tuple(_read(get_args(kind)[0], item) for item in data)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {key: _read(get_args(kind)[1], item) for key, item in data.items()}
     if dataclasses.is_dataclass(kind):
         if not isinstance(data, dict):
@@ -75,3 +76,17 @@ def _read(kind: Any, data: Any) -> Any:
     if kind in (int, str, bool) and not isinstance(data, kind):
         raise TypeError(f"{data!r} is not {kind.__name__}")
     return data
+
+
+def _read_union(kinds: tuple[Any, ...], data: Any) -> Any:
+    """The first of the alternatives that describes `data`."""
+    if data is None and types.NoneType in kinds:
+        return None
+    failures = []
+    for kind in kinds:
+        if kind is not types.NoneType:
+            try:
+                return _read(kind, data)
+            except (ValueError, TypeError, KeyError) as err:
+                failures.append(err)
+    raise failures[0]

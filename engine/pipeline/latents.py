@@ -31,7 +31,7 @@ from engine.planner import latents as choice
 from engine.protocol.events import StageStarted
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import LatentPlan
-from engine.video.write.lossless import LosslessWriter
+from engine.video.write.segment_writer import LosslessWriter
 
 Planes = list[NDArray[np.uint16]]
 

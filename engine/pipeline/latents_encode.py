@@ -54,7 +54,7 @@ from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.switches import Switches, switches_of
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
 Progress = Callable[[int, int], None]  # frames encoded, and of all as far as is known

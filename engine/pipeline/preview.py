@@ -8,8 +8,8 @@ import torch
 from engine.pipeline.display import seen
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
-from engine.video.colour.convert import spec_of_source, to_rgb
-from engine.video.read.decode import frame_at
+from engine.video.colour.convert import colour_spec, to_rgb
+from engine.video.read.frame_reader import frame_at
 
 
 def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Picture:
@@ -27,7 +27,7 @@ def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Pictur
     video = media.video
     planes = [torch.from_numpy(plane.astype(np.int32))[None] for plane in frame.planes]
     with torch.inference_mode():
-        rgb = to_rgb(planes, spec_of_source(video), "cpu")[0, :3]
+        rgb = to_rgb(planes, colour_spec(video), "cpu")[0, :3]
         return seen(
             rgb,
             rotation=video.rotation,

@@ -34,9 +34,10 @@ from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import ModelPlan, Notice
 from engine.protocol.report import Report
 from engine.verify.verify import verify
-from engine.video.read.decode import FrameReader
-from engine.video.shots.detector import ShotDetector
-from engine.video.write.mux import SegmentFile, mux
+from engine.video.read.frame_reader import FrameReader
+from engine.video.shots import ShotDetector
+from engine.video.write.mux import mux
+from engine.video.write.segment_file import SegmentFile
 
 READER_THREADS = 2
 
@@ -143,7 +144,7 @@ def _make_with(context: Context, segments: SegmentLog) -> None:
                     writer.join()
             raise
     for problem in reader.problems:
-        notice = Notice(code="source-damaged", severity="warning", message=problem)
+        notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 

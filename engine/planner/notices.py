@@ -14,7 +14,8 @@ from engine.planner.switch_notices import switch_notices
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import ModelPlan, Notice, Plan
 from engine.settings.schema import WAN_UPSCALERS, JobSettings
-from engine.video.write import codecs
+from engine.video.colour.tags import assumed_matrix
+from engine.video.write import codecs, containers
 
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
 
@@ -43,7 +44,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_size(plan, wanted),
         *switch_notices(settings, plan.model.device, budget.capability),
         *codecs.picture_notices(media, plan.picture),
-        *codecs.stream_notices(media, plan.container),
+        *containers.stream_notices(media, plan.container),
     ]
     order = {"refusal": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda notice: order[notice.severity]))
@@ -192,7 +193,7 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
             params={"order": video.field_order},
         )
     if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
-        matrix = codecs.assumed_matrix(video.size)
+        matrix = assumed_matrix(video.size)
         standard = "BT.709" if matrix == "bt709" else "BT.601"
         yield Notice(
             code="colours-guessed",

@@ -38,7 +38,7 @@ from engine.protocol.plan import (
 )
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
-from engine.video.write import codecs
+from engine.video.write import codecs, containers
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
@@ -78,7 +78,7 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
     media, settings = request.media, with_environment(request.settings)
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
-    if media.video.rotation in (90, 270) and not codecs.can_write_rotation(container):
+    if media.video.rotation in (90, 270) and not containers.can_write_rotation(container):
         wanted = wanted.transposed()  # the pixels are turned instead
     _check_size(wanted, media.video.size)
     output = request.output or default_output(media, settings, container)
@@ -102,7 +102,7 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
         model=model,
         latent=latents.choose(media, settings, budget, model.device),
         picture=picture,
-        streams=codecs.plan_streams(media, container),
+        streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
         budget_bytes=budget.ram_bytes,
     )

@@ -16,6 +16,19 @@ MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
 
+_SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
+    "420": (2, 2),
+    "422": (2, 1),
+    "440": (1, 2),
+    "411": (4, 1),
+    "410": (4, 4),
+}
+
+
+def subsampling(chroma: Chroma) -> tuple[int, int]:
+    """Luma samples to a chroma sample, across and down."""
+    return _SUBSAMPLING.get(chroma, (1, 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColourTags:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
 from engine.core.geometry import FrameSpan, Size
-from engine.core.messages import Message, hint_of, text_of
+from engine.core.messages import Message, Param, hint_of, text_of
 from engine.protocol.media import Chroma, ColourTags
 from engine.settings.switches import Switches
 
@@ -29,7 +30,7 @@ class Notice:
     severity: Severity
     message: str = ""  # LEGACY: filled from the catalogue
     hint: str = ""  # LEGACY
-    params: dict[str, str] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
     case: str = ""
 
     def __post_init__(self) -> None:
@@ -208,7 +209,7 @@ class PassPlan:
     kind: str
     codec: str
     copied: bool
-    why: str = ""  # when left out
+    why: str | Message = ""  # when left out; text in plans that older versions stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What was proved about a result: one check a line, passed or not, in words."""
+"""Reports: the verification of a result, the self-test of this machine, the benchmark."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.geometry import Size
+from engine.core.messages import Message
 from engine.protocol.media import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was compared.
+    """One comparison of a result with its source.
 
     `code` is one of "readable", "frame-count", "frame-order", "time-stamps", "size", "tags",
     "streams", "stream-content", "sound-timing", "chapters", "metadata", "likeness", "black".
@@ -20,8 +21,8 @@ class Check:
 
     code: str
     passed: bool
-    message: str  # "240 frames in, 240 out"
-    source: str = ""  # value on the source's side
+    message: Message  # `check.<code>.<case>` of the catalogue: "240 frames in, 240 out."
+    source: str = ""  # value of the source
     output: str = ""
 
 

@@ -1,1 +1,1 @@
-"""How a frame is cut into tiles and put together again."""
+"""Tiles of frames, their blending, and clips of latents."""

@@ -1,4 +1,4 @@
-"""Feathered sum of tiles on a canvas: no edge of a tile stays visible."""
+"""Blending of tiles on a canvas, with ramps where neighbours overlap."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.tiling.grid import Span, cells_of_axis
 
 WHOLE_ROWS, WHOLE_COLUMNS = 255, 257
 WHOLE = WHOLE_ROWS * WHOLE_COLUMNS
-"""All weights of a pixel together: 65535, the white of 16 bits."""
+"""Sum of the weights of a pixel: 65535, white in 16 bits."""
 
 
 class Blender:
-    """Adds finished tiles with ramps over what neighbours share, then divides by the weights.
+    """Adds finished tiles with ramps over the overlaps, then divides by the weights.
 
-    The outermost `margin` pixels of a tile that face a neighbour are not used at all: there the
-    model saw the end of its tile instead of the picture. A canvas of one tile is the tile itself.
+    The outermost `margin` pixels of a tile next to a neighbour are not used at all: they depend on
+    the border of the tile instead of the picture. A canvas of one tile is the tile itself.
 
     Memory: one canvas [T, C, H, W] float32 plus its weights [H, W].
     """
@@ -37,8 +37,8 @@ class Blender:
 
         Args:
             tile: [T, C, box.height, box.width] float32.
-            box: Where it lies on the canvas, in canvas pixels.
-            overlap: Least number of canvas pixels shared with each neighbour.
+            box: Its position on the canvas, in canvas pixels.
+            overlap: Minimum of canvas pixels shared with each neighbour.
         """
         if box.size == self._canvas:
             self._whole = tile
@@ -63,7 +63,7 @@ class Blender:
         return self._sum.div_(self._weight)
 
     def _ramp(self, start: int, length: int, whole: int, overlap: int) -> Tensor:
-        """Weights [length]: margin of zeros, a ramp, ones, and the same backwards."""
+        """Weights [length]: margin of zeros, a ramp, ones, and the same reversed."""
         ramp = torch.ones(length)
         feather = max(1, overlap - 2 * self._margin)
         up = (torch.arange(feather) + 0.5) / feather
@@ -76,16 +76,16 @@ class Blender:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Share:
-    """Where one tile counts, and how much: over all tiles the weights of a pixel make WHOLE.
+class TileWeights:
+    """Weights of one tile; those of all tiles add up to WHOLE at every pixel.
 
-    Weights are whole numbers on purpose: white times a weight is that weight exactly, so rounded
-    tiles can be added in 16 bits without ever passing white (ops.leave).
+    Weights are integers on purpose: white times a weight is that weight exactly, so rounded tiles
+    can be added in 16 bits without overflow (ops.transfer.tile_canvas).
 
     Attributes:
-        window: Pixels of the canvas where the tile counts at all.
-        rows: [window.height] float32, whole numbers up to WHOLE_ROWS.
-        columns: [window.width] float32, whole numbers up to WHOLE_COLUMNS.
+        window: Pixels of the canvas with a weight above 0.
+        rows: [window.height] float32, integers up to WHOLE_ROWS.
+        columns: [window.width] float32, integers up to WHOLE_COLUMNS.
     """
 
     window: Box
@@ -93,44 +93,48 @@ class Share:
     columns: Tensor
 
     def weight(self) -> Tensor | None:
-        """[height, width] float32 whole numbers; None where no neighbour has any part in it."""
+        """[height, width] float32 integers; None where no neighbour overlaps."""
         if bool((self.rows == WHOLE_ROWS).all() and (self.columns == WHOLE_COLUMNS).all()):
             return None
         return self.rows[:, None] * self.columns[None, :]
 
 
-def shares(canvas: Size, boxes: Sequence[Box], *, blend: int) -> list[Share]:
-    """The share of each tile: ramps around the seams, that is around the middle of each overlap.
+def tile_weights(canvas: Size, boxes: Sequence[Box], *, blend: int) -> list[TileWeights]:
+    """Weights of each tile, with ramps around the seams: the middles of the overlaps.
 
     Args:
         canvas: Size of the whole picture.
         boxes: Tiles of `tile_grid` on that canvas.
-        blend: Pixels that the ramp across a seam is wide; 0 cuts hard. Tiles that share
-            `2 * margin + blend` pixels never show the outermost `margin` of them.
+        blend: Width of the ramp across a seam, px; 0 for none. Of tiles that share
+            `2 * margin + blend` pixels the outermost `margin` have no weight.
     """
     columns = _axis_weights(cells_of_axis(boxes, "x", canvas.width), blend, WHOLE_COLUMNS)
     rows = _axis_weights(cells_of_axis(boxes, "y", canvas.height), blend, WHOLE_ROWS)
-    return [_share(columns[box.x], rows[box.y]) for box in boxes]
+    weights = []
+    for box in boxes:
+        (x, across), (y, down) = columns[box.x], rows[box.y]
+        weights.append(TileWeights(Box(x, y, len(across), len(down)), down, across))
+    return weights
 
 
 def _axis_weights(cells: dict[int, Span], blend: int, whole: int) -> dict[int, tuple[int, Tensor]]:
-    """Start of each tile -> first pixel that counts, weights from there on.
+    """Start of each tile -> first pixel with a weight, weights from there on.
 
-    The weight of a tile is the ramp that rises at its left seam less the one that rises at its
-    right seam. Each ramp is subtracted from one tile and added to the next, so the sum is exact.
+    The weight of a tile is the ramp at its left seam minus the one at its right seam. Each ramp is
+    subtracted from one tile and added to the next, so the sum is exact.
     """
     parts = {}
     length = max(right for _left, right in cells.values())
     for start, (left, right) in cells.items():
         weights = _rise(left, length, blend, whole) - _rise(right, length, blend, whole)
-        counts = weights.nonzero()[:, 0]
-        first, last = int(counts[0]), int(counts[-1])
+        positive = weights.nonzero()[:, 0]
+        first, last = int(positive[0]), int(positive[-1])
         parts[start] = (first, weights[first : last + 1])
     return parts
 
 
 def _rise(seam: int, length: int, blend: int, whole: int) -> Tensor:
-    """[length] float32 whole numbers: 0 before the seam, `whole` behind it, a ramp around it.
+    """[length] float32 integers: 0 before the seam, `whole` after it, a ramp around it.
 
     The two ends of the canvas are seams without a ramp.
     """
@@ -138,8 +142,3 @@ def _rise(seam: int, length: int, blend: int, whole: int) -> Tensor:
     if blend == 0 or seam in (0, length):
         return (distance > 0) * float(whole)
     return (distance / blend + 0.5).clamp_(0, 1).mul_(whole).round_()
-
-
-def _share(columns: tuple[int, Tensor], rows: tuple[int, Tensor]) -> Share:
-    window = Box(columns[0], rows[0], len(columns[1]), len(rows[1]))
-    return Share(window, rows[1], columns[1])

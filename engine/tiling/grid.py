@@ -1,4 +1,4 @@
-"""A frame cut into overlapping tiles of one shape; integers only."""
+"""Grid of overlapping tiles of one shape over a frame; integers only."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def tile_grid(frame: Size, tile: Size, overlap: int) -> list[Box]:
     """Boxes of one shape that cover the frame, row by row.
 
     Neighbours share at least `overlap` pixels; the last tile of a row ends exactly at the edge of
-    the frame, and the surplus is spread over the row, so that every tile has the same shape (a
-    device plans its convolutions once).
+    the frame, and the surplus overlap is spread over the row, so that every tile has the same shape
+    (a device plans its convolutions once).
 
     Args:
         frame: Size of the whole picture.
-        tile: Wanted size of a tile; a side of at least the frame's means one tile on that axis.
+        tile: Largest size of a tile; a side of at least the frame's means one tile on that axis.
         overlap: Pixels shared with a neighbour, less than half of a tile.
 
     Raises:
@@ -35,21 +35,23 @@ def tile_grid(frame: Size, tile: Size, overlap: int) -> list[Box]:
     return [Box(x, y, width, height) for y in rows for x in columns]
 
 
-def snug(frame: Size, tile: Size, shared: int) -> Size:
-    """The smallest tile that needs no more of them than `tile` does.
+def smallest_tile(frame: Size, tile: Size, shared: int) -> Size:
+    """The smallest tile with which the grid has as many tiles as with `tile`.
 
     Args:
         frame: Size of the whole picture.
         tile: Largest tile.
         shared: Pixels shared with a neighbour.
     """
-    return Size(_snug(frame.width, tile.width, shared), _snug(frame.height, tile.height, shared))
+    return Size(
+        _smallest(frame.width, tile.width, shared), _smallest(frame.height, tile.height, shared)
+    )
 
 
 def cells(frame: Size, boxes: Sequence[Box]) -> list[Box]:
-    """The box of each tile that belongs to it alone: together they are the frame, each px once.
+    """The cell of each tile: its part of a partition of the frame.
 
-    Seams run through the middle of what neighbours share.
+    Seams run through the middle of the overlaps.
     """
     columns = cells_of_axis(boxes, "x", frame.width)
     rows = cells_of_axis(boxes, "y", frame.height)
@@ -58,7 +60,7 @@ def cells(frame: Size, boxes: Sequence[Box]) -> list[Box]:
 
 
 def cells_of_axis(boxes: Sequence[Box], axis: Literal["x", "y"], length: int) -> dict[int, Span]:
-    """Start of each tile on an axis of `length` px -> its own part, from seam to seam."""
+    """Start of each tile on an axis of `length` px -> its cell, from seam to seam."""
     if axis == "x":
         spans = sorted({(box.x, box.right) for box in boxes})
     else:
@@ -77,7 +79,7 @@ def _starts(length: int, tile: int, overlap: int) -> list[int]:
     return [round(i * (length - tile) / (count - 1)) for i in range(count)]
 
 
-def _snug(length: int, tile: int, shared: int) -> int:
+def _smallest(length: int, tile: int, shared: int) -> int:
     if tile >= length or tile <= 2 * shared:
         return tile
     count = ceil((length - shared) / (tile - shared))

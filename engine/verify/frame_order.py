@@ -1,9 +1,14 @@
-"""Finds frames that are missing, doubled or out of order, from small grey pictures alone.
+"""Missing, doubled and misplaced frames, found from thumbnails alone.
 
-Frame n of the result is compared with the frames of the source around n. A path through these
-comparisons that costs least (Viterbi) tells which source frame each result frame shows: staying
-in step is free, leaving it costs, so a still passage or noise never makes it leave, and the count
-of both files only matters at the end.
+Frame n of the result is compared with the frames of the source around n. The cheapest path through
+these comparisons (Viterbi) gives the source frame that each result frame shows: staying in step is
+free, leaving it costs, so a still passage or noise never makes the path leave, and the number of
+frames of both files only matters at the end.
+
+A frame that is shown again in place of the next one hides in a slow passage from that: neighbouring
+frames differ less than the result differs from the source. But what enlarging and coding change
+stays much the same from frame to frame, so the differences between consecutive frames of both files
+are far more exact: `FrameSteps` compares those.
 """
 
 from __future__ import annotations
@@ -11,24 +16,31 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.verify.thumbnails import Grey
+from engine.verify.thumbnails import Thumbnail
 
 REACH = 24  # frames the result may be ahead of or behind the source
 _STATES = 2 * REACH + 1
-_WORST = 25.0  # cost of showing something else altogether
-_STEP = 8.0  # cost of leaving the order
-_FURTHER = 0.5  # for each frame more that is missing at the same place
-_BACK = 50.0  # at most, for going back by more than one frame
-_BEYOND = _WORST + 0.5  # cost of a frame after the source's end
-_FLOOR = 0.15 / 255  # of full scale: differences below this are never told apart
-_RECENT = 240  # frames that tell how well the result matches at best
+_OTHER_COST = 25.0  # of showing something else altogether
+_LEAVING_COST = 8.0  # of leaving the order
+_FURTHER_COST = 0.5  # of each frame more that is missing at the same place
+_BACK_COST = 50.0  # at most, of going back by more than one frame
+_BEYOND_COST = _OTHER_COST + 0.5  # of a frame after the source's end
+_MIN_NOISE = 0.15 / 255  # of full scale: smaller differences mean nothing
+_RECENT = 240  # frames from which the noise is estimated
+
+# Frozen frames.
+_NEIGHBOURS = 12  # frames on either side from which the usual error is estimated
+_MIN_NEIGHBOURS = 6
+_CLEAR = 3.0  # times the usual error
+_STILL = 0.35  # of the source's step that a frozen frame may move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,60 +60,60 @@ class Edit:
     clear: bool = True
 
 
-class Window:
-    """The small pictures of the source around the place of the result; the rest is forgotten."""
+class SourceWindow:
+    """Thumbnails of the source around the position of the result; the others are forgotten."""
 
-    def __init__(self, pictures: Iterator[Grey], cells: int) -> None:
-        self._pictures = pictures
-        self._around = np.zeros((_STATES, cells), dtype=np.float32)
+    def __init__(self, thumbnails: Iterator[Thumbnail], cells: int) -> None:
+        self._thumbnails = thumbnails
+        self._window = np.zeros((_STATES, cells), dtype=np.float32)
         self._known = np.zeros(_STATES, dtype=bool)
         self.count = 0
-        self.changes = array("f")  # of each source frame against the one before, rms
+        self.changes = array("f")  # rms of each source frame's difference from the one before
         for _ in range(REACH):
             self._shift()
 
     def advance(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Go one frame on: pictures [2 * REACH + 1, cells] and which of them exist."""
+        """Go one frame on: thumbnails [2 * REACH + 1, cells] and which of them exist."""
         self._shift()
-        return self._around, self._known
+        return self._window, self._known
 
     def drain(self) -> None:
-        """Count what is left of the source."""
+        """Count the rest of the source."""
         while self._shift():
             pass
 
     def _shift(self) -> bool:
-        picture = next(self._pictures, None)
-        self._around[:-1] = self._around[1:]
+        thumbnail = next(self._thumbnails, None)
+        self._window[:-1] = self._window[1:]
         self._known[:-1] = self._known[1:]
-        self._known[-1] = picture is not None
-        if picture is None:
+        self._known[-1] = thumbnail is not None
+        if thumbnail is None:
             return False
-        self._around[-1] = picture.ravel()
-        before = self._around[-2] if self.count else self._around[-1]
-        self.changes.append(_rms(self._around[-1] - before))
+        self._window[-1] = thumbnail.ravel()
+        before = self._window[-2] if self.count else self._window[-1]
+        self.changes.append(_rms(self._window[-1] - before))
         self.count += 1
         return True
 
 
 @dataclass(slots=True)
-class Order:
+class FrameAlignment:
     """Follows the result frame by frame; memory: 50 bytes a frame."""
 
-    _costs: NDArray[np.float64] = field(default_factory=lambda: _jumps()[REACH].copy())
+    _costs: NDArray[np.float64] = field(default_factory=lambda: _start_costs())
     _came_from: bytearray = field(default_factory=bytearray)  # a row of states for each frame
     _best: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    noise: float = _FLOOR
+    noise: float = _MIN_NOISE
 
-    def add(self, result: Grey, around: NDArray[np.float32], known: NDArray[np.bool_]) -> int:
-        """Compare one frame; returns the state (row of `around`) that fits best so far."""
-        distances = np.sqrt(np.square(around - result.ravel()).mean(axis=1, dtype=np.float64))
+    def add(self, result: Thumbnail, window: NDArray[np.float32], known: NDArray[np.bool_]) -> int:
+        """Compare one frame; returns the state (row of `window`) that fits best so far."""
+        distances = np.sqrt(np.square(window - result.ravel()).mean(axis=1, dtype=np.float64))
         distances[~known] = np.inf
-        self._learn_noise(float(distances.min()))
-        costs = np.minimum(np.square(distances / self.noise), _WORST)
-        costs[~known] = _BEYOND
+        self._estimate_noise(float(distances.min()))
+        costs = np.minimum(np.square(distances / self.noise), _OTHER_COST)
+        costs[~known] = _BEYOND_COST
         if self._came_from:
-            through = self._costs[:, None] + _jumps()
+            through = self._costs[:, None] + _step_costs()
             origin = through.argmin(axis=0)
             self._came_from += origin.astype(np.uint8).tobytes()
             self._costs = through[origin, np.arange(_STATES)]
@@ -111,21 +123,20 @@ class Order:
         self._costs -= self._costs.min()
         return int(self._costs.argmin())
 
-    def _learn_noise(self, best: float) -> None:
-        """What a right match differs by: the lower quarter of recent best matches, widened."""
+    def _estimate_noise(self, best: float) -> None:
+        """Difference of a right match: the lower quartile of recent best matches, widened."""
         if np.isfinite(best):
             self._best.append(best)
             if len(self._came_from) // _STATES % 8 == 0 or len(self._best) < 16:
-                self.noise = max(_FLOOR, 1.5 * float(np.percentile(self._best, 25)))
+                self.noise = max(_MIN_NOISE, 1.5 * float(np.percentile(self._best, 25)))
 
     def shown(self, source_count: int) -> list[int]:
-        """The source frame that each result frame shows, once all frames were added."""
+        """The source frame that each result frame shows, after all frames were added."""
         count = len(self._came_from) // _STATES
         if not count:
             return []
-        left = source_count - count - (np.arange(_STATES) - REACH)
-        ends = _jump(left)
-        state = int((self._costs + ends).argmin())
+        missing_at_end = source_count - count - (np.arange(_STATES) - REACH)
+        state = int((self._costs + _step_cost(missing_at_end)).argmin())
         states = [0] * count
         for number in range(count - 1, -1, -1):
             states[number] = state
@@ -133,16 +144,19 @@ class Order:
         return [number + state - REACH for number, state in enumerate(states)]
 
 
-def edits(
+def edits_of(
     shown: list[int], source_count: int, changes: Sequence[float], noise: float
 ) -> list[Edit]:
-    """What `Order.shown` means in words a person can check."""
+    """The edits that lead from the source's order to `FrameAlignment.shown`."""
     found: list[Edit] = []
     real = [frame for frame in shown if frame < source_count]
     for at, (before, now) in enumerate(pairwise([-1, *real, source_count])):
         step = now - before
+        last = found[-1] if found else None
         if step > 1:
             found.append(Edit(kind="missing", frame=before + 1, shown_at=at, count=step - 1))
+        elif step == 0 and last is not None and (last.kind, last.frame) == ("doubled", now):
+            found[-1] = replace(last, count=last.count + 1)
         elif step == 0:
             found.append(Edit(kind="doubled", frame=now, shown_at=at))
         elif step < 0:
@@ -150,11 +164,17 @@ def edits(
     if len(real) < len(shown):
         surplus = len(shown) - len(real)
         found.append(Edit(kind="extra", frame=source_count, shown_at=len(real), count=surplus))
-    return [_judged(edit, changes, noise) for edit in _joined(found)]
+    return [replace(edit, clear=_is_clear(edit, changes, noise)) for edit in found]
+
+
+def _is_clear(edit: Edit, changes: Sequence[float], noise: float) -> bool:
+    """Whether the place is certain: the source changes there by more than noise."""
+    near = changes[max(1, edit.frame) : edit.frame + edit.count + 1]
+    return bool(near) and max(near) > noise
 
 
 def with_frozen(found: list[Edit], frozen: list[int], shown: list[int]) -> list[Edit]:
-    """Add result frames that show the frame before them again in their own place."""
+    """Adds result frames that show the frame before them again in their own place."""
     known = {edit.shown_at + near for edit in found for near in (-1, 0, 1)}
     for number in frozen:
         if number not in known and number:
@@ -164,46 +184,61 @@ def with_frozen(found: list[Edit], frozen: list[int], shown: list[int]) -> list[
     return sorted(found, key=lambda edit: edit.shown_at)
 
 
-def _joined(found: list[Edit]) -> list[Edit]:
-    """Neighbouring repetitions of one frame are one edit."""
-    joined: list[Edit] = []
-    for edit in found:
-        last = joined[-1] if joined else None
-        if last and edit.kind == last.kind == "doubled" and edit.frame == last.frame:
-            joined[-1] = Edit(
-                kind="doubled", frame=last.frame, shown_at=last.shown_at, count=last.count + 1
-            )
-        else:
-            joined.append(edit)
-    return joined
+def _step_cost(frames: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Cost of so many frames missing at one place; below 0: of going back by so many."""
+    missing = _LEAVING_COST + _FURTHER_COST * (frames - 1)
+    back = np.where(frames == -1, _LEAVING_COST, np.minimum(1 - _LEAVING_COST * frames, _BACK_COST))
+    return np.where(frames > 0, missing, np.where(frames < 0, back, 0.0))
 
 
-def _judged(edit: Edit, changes: Sequence[float], noise: float) -> Edit:
-    """Say whether the place is certain: the source changes there by more than noise."""
-    near = changes[max(1, edit.frame) : edit.frame + edit.count + 1]
-    clear = bool(near) and max(near) > noise
-    return Edit(
-        kind=edit.kind, frame=edit.frame, shown_at=edit.shown_at, count=edit.count, clear=clear
-    )
+def _start_costs() -> NDArray[np.float64]:
+    costs: NDArray[np.float64] = _step_costs()[REACH].copy()
+    return costs
+
+
+@cache
+def _step_costs() -> NDArray[np.float64]:
+    """Cost of going from each state to each, [from, to]."""
+    states = np.arange(_STATES)
+    return _step_cost(states[None, :] - states[:, None])
+
+
+@dataclass(slots=True)
+class FrameSteps:
+    """Differences between consecutive frames, on both sides; 12 bytes a frame."""
+
+    source: array[float] = field(default_factory=lambda: array("f"))  # rms of full scale
+    result: array[float] = field(default_factory=lambda: array("f"))
+    error: array[float] = field(default_factory=lambda: array("f"))  # of the difference of both
+    _last: Thumbnail | None = None
+
+    def add(
+        self, source: NDArray[np.float32], before: NDArray[np.float32], result: Thumbnail
+    ) -> None:
+        """Add the next frame: the source's thumbnail, the one before it, and the result's."""
+        step = result - (self._last if self._last is not None else result)
+        expected = (source - before).reshape(result.shape) if self._last is not None else step
+        self.source.append(_rms(expected))
+        self.result.append(_rms(step))
+        self.error.append(_rms(step - expected))
+        self._last = result
+
+    def frozen(self) -> list[int]:
+        """Frames that stand still though the source moves on, and are made up for by the next."""
+        error = np.frombuffer(self.error, np.float32)
+        steps = np.frombuffer(self.result, np.float32), np.frombuffer(self.source, np.float32)
+        still = np.flatnonzero(steps[0] < _STILL * steps[1])
+        return [int(number) for number in still if self._is_frozen(int(number), error)]
+
+    def _is_frozen(self, number: int, error: NDArray[np.float32]) -> bool:
+        before = error[max(1, number - _NEIGHBOURS) : number]
+        neighbours = np.r_[before, error[number + 2 : number + 2 + _NEIGHBOURS]]
+        if neighbours.size < _MIN_NEIGHBOURS or number + 1 >= error.size:
+            return False
+        limit = _CLEAR * float(np.median(neighbours))
+        moves = self.source[number] > limit
+        return moves and bool(error[number] > limit and error[number + 1] > limit)
 
 
 def _rms(values: NDArray[np.float32]) -> float:
     return float(np.sqrt(np.square(values).mean(dtype=np.float64)))
-
-
-def _jump(frames: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Cost of so many frames missing at one place; below 0: of going back by so many."""
-    missing = _STEP + _FURTHER * (frames - 1)
-    back = np.where(frames == -1, _STEP, np.minimum(1 - _STEP * frames, _BACK))
-    return np.where(frames > 0, missing, np.where(frames < 0, back, 0.0))
-
-
-_JUMPS: list[NDArray[np.float64]] = []
-
-
-def _jumps() -> NDArray[np.float64]:
-    """Cost of going from each state to each, [from, to]."""
-    if not _JUMPS:
-        states = np.arange(_STATES)
-        _JUMPS.append(_jump(states[None, :] - states[:, None]))
-    return _JUMPS[0]

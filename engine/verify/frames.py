@@ -1,7 +1,11 @@
-"""Decodes source and result side by side and compares every frame as a small grey picture."""
+"""Comparison of all frames of source and result as thumbnails, and the checks that follow from it.
+
+Frames count from 0.
+"""
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -13,78 +17,79 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.errors import InputError
+from engine.core.messages import Message, message
+from engine.core.units import clock_text
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
+from engine.protocol.report import Check
 from engine.verify.frame_order import (
     REACH,
     Edit,
-    Order,
-    Window,
-    edits,
+    FrameAlignment,
+    FrameSteps,
+    SourceWindow,
+    edits_of,
     with_frozen,
 )
-from engine.verify.freeze import Steps
+from engine.verify.phrases import MOST, clauses, sentences
 from engine.verify.thumbnails import (
-    Grey,
-    GreyMaker,
+    Thumbnail,
+    Thumbnailer,
     grid_of,
     is_black_instead,
     likeness,
     share_far_off,
 )
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
 _UNLIKE = 0.6  # SSIM below which a frame shows something else
 _FAR_OFF = 0.003  # part of a frame that may be far off, for the sharpest edges
+_LIKE = 0.85  # SSIM that all frames together must reach
+_MKV_S = Fraction(1, 2000)  # MKV keeps whole milliseconds
 
 
-@dataclass(slots=True, kw_only=True)
-class Frames:
-    """What the pictures of both files tell; frames count from 0."""
+@dataclass(slots=True)
+class DecodedFile:
+    """Time stamps and problems of one of the two files."""
 
-    source_base: Fraction
-    result_base: Fraction
-    source_pts: array[int] = field(default_factory=lambda: array("q"))
-    result_pts: array[int] = field(default_factory=lambda: array("q"))
+    time_base: Fraction
+    pts: array[int] = field(default_factory=lambda: array("q"))
+    problems: list[Message] = field(default_factory=list)
+
+    @property
+    def origin(self) -> Fraction:
+        """Time of the first frame, s."""
+        return self.pts[0] * self.time_base if self.pts else Fraction(0)
+
+    def seconds(self, frame: int) -> Fraction:
+        """Time of a frame, s after the first one."""
+        return (self.pts[frame] - self.pts[0]) * self.time_base
+
+    @property
+    def length(self) -> Fraction:
+        """From the first frame to the end of the last one, s."""
+        if len(self.pts) < 2:
+            return Fraction(0)
+        return (2 * self.pts[-1] - self.pts[-2] - self.pts[0]) * self.time_base
+
+
+@dataclass(slots=True)
+class FrameComparison:
+    """Frames of both files and how they differ."""
+
+    source: DecodedFile
+    result: DecodedFile
     shown: list[int] = field(default_factory=list)  # source frame of each result frame
     edits: list[Edit] = field(default_factory=list)
     alike: array[float] = field(default_factory=lambda: array("f"))  # SSIM of each result frame
     black: list[int] = field(default_factory=list)  # result frames black where the source is not
     unlike: list[int] = field(default_factory=list)  # result frames that show something else
-    source_problems: list[str] = field(default_factory=list)
-    result_problems: list[str] = field(default_factory=list)
-
-    def source_seconds(self, frame: int) -> Fraction:
-        """When a frame of the source is shown, s after the first one."""
-        return (self.source_pts[frame] - self.source_pts[0]) * self.source_base
-
-    def result_seconds(self, frame: int) -> Fraction:
-        """When a frame of the result is shown, s after the first one."""
-        return (self.result_pts[frame] - self.result_pts[0]) * self.result_base
-
-    @property
-    def source_length(self) -> Fraction:
-        """From the first frame of the source that was taken to the end of the last one, s."""
-        if len(self.source_pts) < 2:
-            return Fraction(0)
-        last = self.source_pts[-1] - self.source_pts[-2]
-        return self.source_seconds(len(self.source_pts) - 1) + last * self.source_base
 
     @property
     def is_lost(self) -> bool:
         """True when more frames are missing or too many at one place than can be followed."""
-        return bool(self.unlike) and abs(len(self.source_pts) - len(self.result_pts)) > REACH
-
-    @property
-    def source_origin(self) -> Fraction:
-        """Time of the source's first frame, s."""
-        return self.source_pts[0] * self.source_base if self.source_pts else Fraction(0)
-
-    @property
-    def result_origin(self) -> Fraction:
-        """Time of the result's first frame, s."""
-        return self.result_pts[0] * self.result_base if self.result_pts else Fraction(0)
+        return bool(self.unlike) and abs(len(self.source.pts) - len(self.result.pts)) > REACH
 
 
 def compare_frames(
@@ -93,83 +98,238 @@ def compare_frames(
     plan: Plan | None,
     progress: Callable[[int, int], None],
     control: Control,
-) -> Frames:
+) -> FrameComparison:
     """Decode both files to their ends.
 
     A damaged result gives what can be decoded, and its problems; so does a damaged source.
 
     Raises:
-        Cancelled: `control` says so.
+        Cancelled: The user stopped.
     """
-    frames = Frames(source_base=source.video.time_base, result_base=result.video.time_base)
+    frames = FrameComparison(
+        DecodedFile(source.video.time_base), DecodedFile(result.video.time_base)
+    )
     start, stop = (plan.start, plan.stop) if plan else (None, None)
     total = source.video.frame_count if plan is None else plan.frames
+
+    def count(done: int) -> None:
+        control.check()
+        progress(done, max(done, total))
+
     with ExitStack() as stack:
         old = stack.enter_context(FrameReader(source, start=start, stop=stop, threads=1))
         new = stack.enter_context(FrameReader(result))
         try:
-            _compare(frames, source, result, old, new, lambda n: _tell(n, total, progress, control))
+            _compare(frames, (source, old), (result, new), count)
         except InputError as err:
-            frames.result_problems.append(err.message)
-        frames.source_problems += old.problems
-        frames.result_problems += new.problems
+            frames.result.problems.append(err.as_message)
+        frames.source.problems += old.problems
+        frames.result.problems += new.problems
     return frames
 
 
-def _tell(done: int, total: int, progress: Callable[[int, int], None], control: Control) -> None:
-    control.check()
-    progress(done, max(done, total))
+_Reading = tuple[MediaInfo, FrameReader]
 
 
 def _compare(
-    frames: Frames,
-    source: MediaInfo,
-    result: MediaInfo,
-    old: FrameReader,
-    new: FrameReader,
-    tell: Callable[[int], None],
+    frames: FrameComparison, source: _Reading, result: _Reading, count: Callable[[int], None]
 ) -> None:
-    grid = grid_of(source.video)
-    before = GreyMaker(source.video, grid, result.video)
-    after = GreyMaker(result.video, grid, source.video)
-    window = Window(_greys(old, before, frames.source_pts), grid.pixels)
-    order, steps = Order(), Steps()
-    for number, grey in enumerate(_greys(new, after, frames.result_pts)):
+    old, new = source[0].video, result[0].video
+    grid = grid_of(old)
+    before = _thumbnails(source[1], Thumbnailer(old, grid, new), frames.source.pts)
+    after = _thumbnails(result[1], Thumbnailer(new, grid, old), frames.result.pts)
+    window = SourceWindow(before, grid.pixels)
+    alignment, steps = FrameAlignment(), FrameSteps()
+    for number, thumbnail in enumerate(after):
         around, known = window.advance()
-        state = order.add(grey, around, known)
+        state = alignment.add(thumbnail, around, known)
         if not known[state]:
             state = REACH
-        steps.add(around[state], around[max(0, state - 1)], grey)
+        steps.add(around[state], around[max(0, state - 1)], thumbnail)
         if known[state]:
-            _judge(frames, number, _nearest(around, known, state, grey), grey)
-        tell(number + 1)
+            _judge(frames, number, _nearest(around, known, state, thumbnail), thumbnail)
+        count(number + 1)
     window.drain()
-    frames.shown = order.shown(window.count)
-    found = edits(frames.shown, window.count, window.changes, order.noise)
-    wrong = set(frames.black) | set(frames.unlike)  # told of elsewhere
+    frames.shown = alignment.shown(window.count)
+    found = edits_of(frames.shown, window.count, window.changes, alignment.noise)
+    wrong = set(frames.black) | set(frames.unlike)  # have checks of their own
     frozen = [n for n in steps.frozen() if wrong.isdisjoint((n - 1, n, n + 1))]
     frames.edits = with_frozen(found, frozen, frames.shown)
 
 
-def _greys(frames: Iterable[PlanarFrame], make: GreyMaker, pts: array[int]) -> Iterator[Grey]:
+def _thumbnails(
+    frames: Iterable[PlanarFrame], make: Thumbnailer, pts: array[int]
+) -> Iterator[Thumbnail]:
     for frame in frames:
         pts.append(frame.pts)
         yield make(frame.planes)
 
 
-def _nearest(around: NDArray[np.float32], known: NDArray[np.bool_], state: int, grey: Grey) -> Grey:
-    """The source's frame that is meant, or a neighbour: order is judged later, with hindsight."""
+def _nearest(
+    window: NDArray[np.float32], known: NDArray[np.bool_], state: int, result: Thumbnail
+) -> Thumbnail:
+    """The source frame that is meant, or a neighbour: the order is judged at the end."""
     rows = [row for row in (state, state - 1, state + 1) if 0 <= row < len(known) and known[row]]
-    best = min(rows, key=lambda row: float(np.square(around[row] - grey.ravel()).sum()))
-    nearest: Grey = around[best].reshape(grey.shape)
+    best = min(rows, key=lambda row: float(np.square(window[row] - result.ravel()).sum()))
+    nearest: Thumbnail = window[best].reshape(result.shape)
     return nearest
 
 
-def _judge(frames: Frames, number: int, source: Grey, result: Grey) -> None:
-    """Take down how alike a frame of the result and its frame of the source are."""
+def _judge(frames: FrameComparison, number: int, source: Thumbnail, result: Thumbnail) -> None:
+    """Record the likeness of a frame of the result and its frame of the source."""
     alike = likeness(source, result)
     frames.alike.append(alike)
     if is_black_instead(source, result):
         frames.black.append(number)
     elif alike < _UNLIKE or share_far_off(source, result) > _FAR_OFF:
         frames.unlike.append(number)
+
+
+def readable_check(frames: FrameComparison) -> Check:
+    """The result decodes to its end."""
+    problems = list(frames.result.problems)
+    if not frames.result.pts:
+        problems.append(message("check.readable.no-frame"))
+    found = message("check.readable.whole")
+    if problems:
+        found = message("check.readable.damaged", problems=sentences(problems))
+    return Check(
+        code="readable",
+        passed=not problems,
+        message=found,
+        source=" ".join(map(str, frames.source.problems[:MOST])),
+        output=" ".join(map(str, problems[:MOST])),
+    )
+
+
+def count_check(frames: FrameComparison) -> Check:
+    """As many frames as the source has, or as the job took of it."""
+    before, after = len(frames.source.pts), len(frames.result.pts)
+    if before == after:
+        found = message("check.frame-count.equal", before=before, after=after)
+    else:
+        found = message("check.frame-count.different", before=before, after=after)
+    if frames.source.problems:
+        problems = sentences(frames.source.problems)
+        found = message("check.frame-count.source-damaged", frames=found, problems=problems)
+    return Check(
+        code="frame-count",
+        passed=before == after,
+        message=found,
+        source=str(before),
+        output=str(after),
+    )
+
+
+def order_check(frames: FrameComparison) -> Check:
+    """Every frame once and in its place, as far as the pictures differ."""
+    found = message("check.frame-order.kept")
+    if frames.edits and frames.is_lost:
+        first = frames.unlike[0]
+        time = clock_text(frames.result.seconds(first))
+        found = message("check.frame-order.lost", frame=first, time=time)
+    elif frames.edits:
+        edits = clauses([_edit_text(frames, edit) for edit in frames.edits])
+        found = message("check.frame-order.changed", edits=edits)
+    return Check(code="frame-order", passed=not frames.edits, message=found)
+
+
+def _edit_text(frames: FrameComparison, edit: Edit) -> Message:
+    if edit.kind == "extra":
+        return message("check.frame-order.extra", count=edit.count)
+    time = clock_text(frames.source.seconds(edit.frame))
+    frame = message("check.frame-order.frame", frame=edit.frame, time=time)
+    if edit.kind == "moved":
+        return message("check.frame-order.moved", frame=frame, shown=edit.shown_at)
+    if edit.kind == "missing" and edit.count > 1:
+        last = edit.frame + edit.count - 1
+        return message("check.frame-order.missing-run", first=edit.frame, last=last, time=time)
+    if not edit.clear:
+        frame = message("check.frame-order.still-frame", frame=edit.frame, time=time)
+    if edit.kind == "missing":
+        return message("check.frame-order.missing", frame=frame)
+    if edit.count == 1:
+        return message("check.frame-order.twice", frame=frame)
+    return message("check.frame-order.repeated", frame=frame, times=edit.count + 1)
+
+
+def times_check(frames: FrameComparison, result: MediaInfo) -> Check:
+    """Every frame at the time of the source's, exactly, or within half a millisecond in MKV."""
+    if result.kind != "video":
+        return Check(code="time-stamps", passed=True, message=message("check.time-stamps.pictures"))
+    numbers, offsets, unit = _offsets(frames)
+    is_mkv = "matroska" in result.container
+    limit = 2 * _MKV_S * unit if is_mkv else Fraction(0)  # between the two that differ most
+    if not offsets or max(offsets) - min(offsets) <= limit:
+        kept = message("check.time-stamps.equal")
+        if is_mkv:
+            kept = message("check.time-stamps.rounded")
+        return Check(code="time-stamps", passed=True, message=kept)
+    usual = offsets[0]
+    off = [n for n, o in zip(numbers, offsets, strict=True) if abs(o - usual) > limit]
+    first = off[0] if off else numbers[offsets.index(max(offsets))]
+    late = Fraction(offsets[numbers.index(first)] - usual, unit)
+    about = {
+        "frame": first,
+        "time": clock_text(frames.result.seconds(first)),
+        "ms": f"{abs(float(late)) * 1000:.3g}",
+    }
+    found = message("check.time-stamps.early", **about)
+    if late > 0:
+        found = message("check.time-stamps.late", **about)
+    if len(off) > 1:
+        found = message("check.time-stamps.several", first=found, count=len(off) - 1)
+    return Check(code="time-stamps", passed=False, message=found)
+
+
+def _offsets(frames: FrameComparison) -> tuple[list[int], list[int], int]:
+    """Result frames, how late each is, and the part of a second in which this is counted."""
+    unit = math.lcm(frames.source.time_base.denominator, frames.result.time_base.denominator)
+    old, new = int(frames.source.time_base * unit), int(frames.result.time_base * unit)
+    numbers, offsets, before = [], [], -1
+    for number, shown in enumerate(frames.shown):
+        if before < shown < len(frames.source.pts):
+            numbers.append(number)
+            offsets.append(frames.result.pts[number] * new - frames.source.pts[shown] * old)
+            before = shown
+    return numbers, offsets, unit
+
+
+def likeness_check(frames: FrameComparison) -> Check:
+    """The result shows what the source shows; black frames have a check of their own."""
+    black = set(frames.black)
+    compared = [alike for n, alike in enumerate(frames.alike) if n not in black]
+    mean = sum(compared) / len(compared) if compared else 1.0
+    worst = min(compared, default=1.0)
+    found = message("check.likeness.alike", mean=f"{mean:.3f}", worst=f"{worst:.3f}")
+    if frames.unlike:
+        found = message("check.likeness.other", places=_places(frames, frames.unlike))
+    elif mean < _LIKE:
+        found = message("check.likeness.low", mean=f"{mean:.3f}", minimum=_LIKE)
+    return Check(code="likeness", passed=not frames.unlike and mean >= _LIKE, message=found)
+
+
+def black_check(frames: FrameComparison) -> Check:
+    """No frame is black that is not black in the source."""
+    found = message("check.black.none")
+    if frames.black:
+        found = message("check.black.found", places=_places(frames, frames.black))
+    return Check(code="black", passed=not frames.black, message=found)
+
+
+def _places(frames: FrameComparison, numbers: Iterable[int]) -> Message:
+    """Frames of the result with their times, consecutive ones as one passage."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return clauses([_place(frames, first, last) for first, last in runs])
+
+
+def _place(frames: FrameComparison, first: int, last: int) -> Message:
+    start, stop = (clock_text(frames.result.seconds(number)) for number in (first, last))
+    if first == last:
+        return message("check.place.frame", frame=first, time=start)
+    return message("check.place.frames", first=first, last=last, start=start, stop=stop)

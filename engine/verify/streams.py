@@ -1,4 +1,4 @@
-"""Compares what is copied beside the picture: which tracks, their packets, and when they play."""
+"""Checks of the copied streams: which ones are there, their packets and their times."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
+from engine.verify.phrases import clauses
 from engine.video.read.packet_digest import NO_TIME, StreamDigest
 
-_SHIFT_S = 0.010  # sound may be off by less
-_EDGE_S = 0.25  # around the ends of a cut, where a packet may lie on either side
-_KINDS = {"audio": "sound track", "subtitle": "subtitle", "data": "data track"}
+_SHIFT_S = 0.010  # tolerance of sound and subtitles
+_EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
 _GROUP = {"cover": "attachment"}  # MKV keeps a cover as an attachment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two files: what it is, its packets, and when its first picture is shown."""
+class ComparedFile:
+    """One of the two files: facts, packets, and the time of its first picture."""
 
     media: MediaInfo
     packets: dict[int, StreamDigest]
@@ -36,84 +37,90 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Whether the job took a part of the source, and how long its picture is, s."""
+class StreamPair:
+    """A stream of the source, that of the result, and how their packets differ."""
 
-    is_cut: bool
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A stream of the source, where it is in the result, and how their packets go together."""
-
-    name: str  # "sound track 2 (deu, aac)"
+    name: Message  # "sound track 2 (deu, aac)"
     source: StreamInfo
     result: StreamInfo
-    fault: str = ""  # how the packets differ
+    fault: Message | None = None  # how the packets differ
     shift: float = 0.0  # s that the result's packets are late; early below 0
-    wander: float = 0.0  # s between the packet that is most off and the others
+    wander: float = 0.0  # s, of the packet farthest from that shift
 
 
 Matches = tuple[tuple[StreamInfo, StreamInfo], ...]
 
 
 def compare_streams(
-    source: Side, result: Side, plan: Plan | None, span: Span
+    source: ComparedFile, result: ComparedFile, plan: Plan | None, part_s: float | None
 ) -> tuple[tuple[Check, ...], Matches]:
-    """The checks "streams", "stream-content" and "sound-timing"; and which stream is which."""
-    wanted, left_out = _wanted(source.media, result.media, plan)
-    found = _match(source, result, wanted)
-    missing = [name_of(source.media, s) for s in wanted if s.index not in found]
+    """The checks "streams", "stream-content" and "sound-timing", and the matching streams.
+
+    Args:
+        source: The source.
+        result: The result.
+        plan: Of the job, if known.
+        part_s: Length of the part that the job took, s; infinite up to the end, None for all.
+    """
+    expected, left_out = _expected(source.media, result.media, plan)
+    found = _match(source, result, expected)
+    missing = [name_of(source.media, s) for s in expected if s.index not in found]
     pairs = [
-        _pair(source, result, stream, found[stream.index], span)
-        for stream in wanted
+        _pair(source, result, (stream, found[stream.index]), part_s)
+        for stream in expected
         if stream.index in found
     ]
     checks = (
-        _streams_check(wanted, missing, left_out),
+        _streams_check(expected, missing, left_out),
         _content_check(source, pairs),
         _timing_check(pairs),
     )
     return checks, tuple((pair.source, pair.result) for pair in pairs)
 
 
-def name_of(media: MediaInfo, stream: StreamInfo) -> str:
-    """What people call a stream: "sound track 2 (deu, aac)"."""
-    if stream.kind == "attachment":
-        return f"attachment {stream.file_name}".strip()
+def name_of(media: MediaInfo, stream: StreamInfo) -> Message:
+    """Name of a stream for users: "sound track 2 (deu, aac)"."""
+    kind = message(f"stream.{stream.kind}")
     if stream.kind == "cover":
-        return "cover picture"
+        return kind
+    if stream.kind == "attachment":
+        return message("stream.with-file", kind=kind, file=stream.file_name)
     same = [s for s in media.streams if s.kind == stream.kind]
     details = ", ".join(filter(None, (stream.language, stream.codec)))
-    return f"{_KINDS[stream.kind]} {same.index(stream) + 1} ({details})"
+    number = same.index(stream) + 1
+    return message("stream.numbered", kind=kind, number=number, details=details)
 
 
-def _wanted(
+def _expected(
     source: MediaInfo, result: MediaInfo, plan: Plan | None
-) -> tuple[list[StreamInfo], list[str]]:
-    """Streams that must be there, and in words those that the plan leaves out."""
+) -> tuple[list[StreamInfo], list[Message]]:
+    """Streams that must be there, and names of those that the plan leaves out."""
     if plan is not None:
-        copied = {entry.index for entry in plan.streams if entry.copied}
-        why = {entry.index: entry.why for entry in plan.streams if not entry.copied}
-        out = [
-            f"{name_of(source, s)}: {why[s.index] or 'left out'}"
-            for s in source.streams
-            if s.index in why
+        left_out = {entry.index: entry.why for entry in plan.streams if not entry.copied}
+        unknown = message("reason.stream.unknown")
+        names = [
+            message(
+                "check.streams.reason",
+                stream=name_of(source, stream),
+                why=left_out[stream.index] or unknown,
+            )
+            for stream in source.streams
+            if stream.index in left_out
         ]
-        known = copied | set(why)
-        return [s for s in source.streams if s.index in copied or s.index not in known], out
+        return [s for s in source.streams if s.index not in left_out], names
     if result.kind != "video":
-        return [], ["pictures carry no other streams"] if source.streams else []
+        return [], [message("reason.stream.pictures-only")] if source.streams else []
     return [s for s in source.streams if s.kind != "data"], []
 
 
-def _match(source: Side, result: Side, wanted: list[StreamInfo]) -> dict[int, StreamInfo]:
-    """Which stream of the result is which of the source: by content first, then by place."""
+def _match(
+    source: ComparedFile, result: ComparedFile, expected: list[StreamInfo]
+) -> dict[int, StreamInfo]:
+    """Stream of the result for each of the source: by content first, then by order."""
     found: dict[int, StreamInfo] = {}
     free = list(result.media.streams)
     for rule in (_is_same, _is_alike, _is_of_its_kind):
-        for stream in wanted:
+        for stream in expected:
             if stream.index in found:
                 continue
             entry = source.packets.get(stream.index)
@@ -145,20 +152,26 @@ def _is_of_its_kind(a: StreamInfo, b: StreamInfo, _one: object, _other: object) 
     return a.codec == b.codec
 
 
-def _pair(source: Side, result: Side, stream: StreamInfo, other: StreamInfo, span: Span) -> Pair:
+def _pair(
+    source: ComparedFile,
+    result: ComparedFile,
+    streams: tuple[StreamInfo, StreamInfo],
+    part_s: float | None,
+) -> StreamPair:
+    stream, other = streams
     old, new = source.packets[stream.index], result.packets[other.index]
     old_times, new_times = source.times(stream.index), result.times(other.index)
-    if span.is_cut and _kind(stream) != "attachment":
-        fault, together = _align_cut(old, new, old_times, new_times, span.seconds)
+    if part_s is not None and _kind(stream) != "attachment":
+        fault, together = _align_cut(old, new, old_times, new_times, part_s)
     else:
         fault, together = _align(old, new, old_times)
     offsets = new_times[together[1]] - old_times[together[0]]
-    if span.is_cut:  # what began before the part begins with it
+    if part_s is not None:  # what began before the part begins with it
         offsets = offsets[old_times[together[0]] >= 0]
     offsets = offsets[~np.isnan(offsets)]
     shift = float(np.median(offsets)) if offsets.size else 0.0
     wander = float(np.abs(offsets - shift).max()) if offsets.size else 0.0
-    return Pair(
+    return StreamPair(
         name=name_of(source.media, stream),
         source=stream,
         result=other,
@@ -168,28 +181,32 @@ def _pair(source: Side, result: Side, stream: StreamInfo, other: StreamInfo, spa
     )
 
 
-Places = tuple[NDArray[np.intp], NDArray[np.intp]]  # packets of both sides that are the same
+# How two streams differ, and the packets of both that are the same.
+_Alignment = tuple[Message | None, tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 
-def _align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> tuple[str, Places]:
-    """Compare whole streams: what differs, in words, and which packets belong together."""
+def _align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> _Alignment:
+    """Compare whole streams."""
     a, b = np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
     shorter = min(a.size, b.size)
     head = _agreeing(a[:shorter], b[:shorter])
     if head == a.size == b.size:
-        return "", (np.arange(head), np.arange(head))
+        return None, (np.arange(head), np.arange(head))
     if old.size == new.size and old.crc == new.crc:  # the same bytes, cut elsewhere
         first = np.arange(min(1, shorter))
-        return "", (first, first)
+        return None, (first, first)
     tail = _agreeing(a[::-1][: shorter - head], b[::-1][: shorter - head])
     front, back = np.arange(head), np.arange(tail) + 1
     together = np.concatenate((front, a.size - back)), np.concatenate((front, b.size - back))
-    at = f" at {times[min(head, a.size - 1)]:.3f} s" if a.size else ""
+    if not a.size:
+        return message("check.stream-content.only-new", count=b.size), together
+    about = {"total": a.size, "time": f"{times[min(head, a.size - 1)]:.3f}"}
     if head + tail == shorter and a.size != b.size:
-        number = abs(int(a.size) - int(b.size))
-        what = "missing" if b.size < a.size else "too many"
-        return f"{number} of {a.size} packets {what}{at}", together
-    return f"packets differ from number {head + 1} of {a.size} on{at}", together
+        about["count"] = abs(int(a.size) - int(b.size))
+        if b.size < a.size:
+            return message("check.stream-content.missing", **about), together
+        return message("check.stream-content.surplus", **about), together
+    return message("check.stream-content.differ", number=head + 1, **about), together
 
 
 def _agreeing(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
@@ -204,23 +221,23 @@ def _align_cut(
     old_times: NDArray[np.float64],
     new_times: NDArray[np.float64],
     seconds: float,
-) -> tuple[str, Places]:
-    """Compare a part: where it lies in the source, and whether all of it is there."""
+) -> _Alignment:
+    """Compare a part: where it is in the source, and whether it is complete."""
     a, b = np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
     needed = np.flatnonzero((old_times >= _EDGE_S) & (old_times < seconds - _EDGE_S))
     nothing = (np.arange(0), np.arange(0))
     if not b.size:
-        return ("all packets missing" if needed.size else ""), nothing
-    places = np.flatnonzero(a[: max(0, a.size - b.size + 1)] == b[0])
-    nearest = places[np.argsort(np.abs(old_times[places] - new_times[0]), kind="stable")]
-    for place in nearest:
-        if np.array_equal(a[place : place + b.size], b):
-            if needed.size and (needed[0] < place or needed[-1] >= place + b.size):
-                return "packets missing at an end of the part", nothing
-            return "", (np.arange(b.size) + place, np.arange(b.size))
+        return (message("check.stream-content.all-missing") if needed.size else None), nothing
+    starts = np.flatnonzero(a[: max(0, a.size - b.size + 1)] == b[0])
+    nearest = starts[np.argsort(np.abs(old_times[starts] - new_times[0]), kind="stable")]
+    for start in nearest:
+        if np.array_equal(a[start : start + b.size], b):
+            if needed.size and (needed[0] < start or needed[-1] >= start + b.size):
+                return message("check.stream-content.end-missing"), nothing
+            return None, (np.arange(b.size) + start, np.arange(b.size))
     if old.size and a.size and b.size and _is_recut(old, new, old_times, seconds):
-        return "", nothing
-    return "packets differ from the source's", nothing
+        return None, nothing
+    return message("check.stream-content.part-differs"), nothing
 
 
 def _is_recut(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64], end: float) -> bool:
@@ -233,53 +250,60 @@ def _is_recut(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64], 
     return abs(new.size - rate * taken) < 2 * _EDGE_S * rate
 
 
-def _streams_check(wanted: list[StreamInfo], missing: list[str], left_out: list[str]) -> Check:
-    there = len(wanted) - len(missing)
+def _streams_check(
+    expected: list[StreamInfo], missing: list[Message], left_out: list[Message]
+) -> Check:
+    there = len(expected) - len(missing)
+    found = message("check.streams.all", found=there, expected=len(expected))
     if missing:
-        message = f"Missing in the result: {'; '.join(missing)}."
-    elif not wanted and not left_out:
-        message = "The source has nothing beside the picture."
-    else:
-        message = f"{there} of {len(wanted)} other streams are there."
+        found = message("check.streams.missing", streams=clauses(missing))
+    elif not expected and not left_out:
+        found = message("check.streams.none")
     if left_out:
-        message += f" Left out as planned: {'; '.join(left_out)}."
+        found = message("check.streams.left-out", streams=found, others=clauses(left_out))
     return Check(
         code="streams",
         passed=not missing,
-        message=message,
-        source=str(len(wanted) + len(left_out)),
+        message=found,
+        source=str(len(expected) + len(left_out)),
         output=str(there),
     )
 
 
-def _content_check(source: Side, pairs: list[Pair]) -> Check:
-    faults = [f"{pair.name}: {pair.fault}" for pair in pairs if pair.fault]
+def _content_check(source: ComparedFile, pairs: list[StreamPair]) -> Check:
+    faults = [
+        message("check.stream-content.fault", stream=pair.name, fault=pair.fault)
+        for pair in pairs
+        if pair.fault is not None
+    ]
     packets = sum(len(source.packets[pair.source.index]) for pair in pairs)
-    message = f"{packets} packets in {len(pairs)} streams are byte for byte the same."
+    found = message("check.stream-content.equal", packets=packets, streams=len(pairs))
     if faults:
-        message = f"Not copied unchanged: {'; '.join(faults)}."
+        found = message("check.stream-content.different", faults=clauses(faults))
     elif not pairs:
-        message = "There was nothing to copy."
-    return Check(code="stream-content", passed=not faults, message=message)
+        found = message("check.stream-content.none")
+    return Check(code="stream-content", passed=not faults, message=found)
 
 
-def _timing_check(pairs: list[Pair]) -> Check:
+def _timing_check(pairs: list[StreamPair]) -> Check:
     timed = [pair for pair in pairs if _kind(pair.source) != "attachment"]
-    faults = [_timing_fault(pair) for pair in timed]
-    faults = [fault for fault in faults if fault]
+    faults = [fault for pair in timed if (fault := _timing_fault(pair)) is not None]
     worst = max((abs(pair.shift) for pair in timed), default=0.0)
-    message = f"Sound and subtitles are where they were (within {worst * 1000:.1f} ms)."
+    found = message("check.sound-timing.kept", ms=f"{worst * 1000:.1f}")
     if faults:
-        message = f"Against the picture: {'; '.join(faults)}."
+        found = message("check.sound-timing.shifted", faults=clauses(faults))
     elif not timed:
-        message = "There is no sound to be late."
-    return Check(code="sound-timing", passed=not faults, message=message)
+        found = message("check.sound-timing.none")
+    return Check(code="sound-timing", passed=not faults, message=found)
 
 
-def _timing_fault(pair: Pair) -> str:
-    if abs(pair.shift) >= _SHIFT_S:
-        way = "late" if pair.shift > 0 else "early"
-        return f"{pair.name} is {abs(pair.shift) * 1000:.0f} ms {way}"
+def _timing_fault(pair: StreamPair) -> Message | None:
+    ms = f"{abs(pair.shift) * 1000:.0f}"
+    if pair.shift >= _SHIFT_S:
+        return message("check.sound-timing.late", stream=pair.name, ms=ms)
+    if pair.shift <= -_SHIFT_S:
+        return message("check.sound-timing.early", stream=pair.name, ms=ms)
     if pair.wander >= _SHIFT_S:
-        return f"{pair.name} wanders by up to {pair.wander * 1000:.0f} ms"
-    return ""
+        ms = f"{pair.wander * 1000:.0f}"
+        return message("check.sound-timing.wandering", stream=pair.name, ms=ms)
+    return None

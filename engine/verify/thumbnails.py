@@ -1,4 +1,4 @@
-"""Small grey pictures of frames, how alike two of them are, and which ones are black."""
+"""Thumbnails of frames: small grey pictures, their likeness, and which of them are black."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
+from engine.video.colour.tags import assumed_range
 
-Grey = NDArray[np.float32]
+Thumbnail = NDArray[np.float32]  # [rows, columns] luma; 0 is black, 1 white
 Codes = NDArray[Any]  # uint8, uint16, or sums of them
 _LONG_SIDE = 64  # cells
-_CELL = 4  # px of the source at least: smaller cells feel the upscaler's sharper edges
+_CELL = 4  # px of the source at least: the upscaler's sharper edges change smaller cells
 _BOXES = 3  # boxes of whole pixels a cell is made of, when there are so many pixels
 _BLACK = 0.035  # of full scale: what coding leaves of black
 _NOT_BLACK = 0.10
@@ -25,7 +26,7 @@ _LUMA_SD = (0.299, 0.587, 0.114)
 
 
 def grid_of(video: VideoInfo) -> Size:
-    """Cells of the small picture of this source as seen; the longer side has at most 64."""
+    """Cells of the thumbnails of this source as seen; the longer side has at most 64."""
     seen = video.seen_size
     longest = max(seen.width, seen.height)
     cells = min(_LONG_SIDE, max(1, longest // _CELL))
@@ -34,45 +35,38 @@ def grid_of(video: VideoInfo) -> Size:
     )
 
 
-class GreyMaker:
-    """Makes small grey pictures, as seen, of the frames of one file.
+class Thumbnailer:
+    """Makes thumbnails, as seen, of the frames of one file.
 
-    The other file's matrix tells how an RGB picture is made grey, so that both are alike.
+    An RGB picture gets its luma by the matrix of the other file, so that both are alike.
     """
 
     def __init__(self, video: VideoInfo, grid: Size, other: VideoInfo) -> None:
-        self._turns = video.rotation // 90
+        self._quarter_turns = video.rotation // 90
         self._mirrored = video.is_mirrored
-        self._grid = grid.transposed() if self._turns % 2 else grid
+        self._grid = grid.transposed() if self._quarter_turns % 2 else grid
         self._weights = _weights(video, other)
         steps = (1 << video.bit_depth) - 1
         self._low, self._span = 0.0, float(steps)
-        if not is_full_range(video):
+        if (video.tags.range or assumed_range(video)) != "pc":
             unit = float(1 << (video.bit_depth - 8))
             self._low, self._span = 16 * unit, 219 * unit
 
-    def __call__(self, planes: Sequence[Codes]) -> Grey:
-        """Mean luma of each cell, [rows, columns] float32; 0 is black, 1 white."""
+    def __call__(self, planes: Sequence[Codes]) -> Thumbnail:
+        """Mean luma of each cell."""
         rows, columns = self._grid.height, self._grid.width
         grey = sum(
             area_mean(plane, rows, columns) * weight
             for plane, weight in zip(planes, self._weights, strict=False)
         )
         grey = np.asarray((grey - self._low) / self._span, dtype=np.float32)
-        if self._mirrored:  # libav mirrors the stored picture, then turns it
+        if self._mirrored:  # FFmpeg mirrors the stored picture, then rotates it
             grey = grey[:, ::-1]
-        return np.ascontiguousarray(np.rot90(grey, -self._turns))
-
-
-def is_full_range(video: VideoInfo) -> bool:
-    """True when black is code 0 and white the largest code."""
-    if video.tags.range:
-        return video.tags.range == "pc"
-    return video.chroma in ("rgb", "gray") or video.pixel_format.startswith("yuvj")
+        return np.ascontiguousarray(np.rot90(grey, -self._quarter_turns))
 
 
 def _weights(video: VideoInfo, other: VideoInfo) -> tuple[float, ...]:
-    """Of each plane in luma."""
+    """Share of each plane in luma."""
     if video.chroma != "rgb":
         return (1.0,)
     return _LUMA.get(other.tags.matrix, _LUMA_SD)
@@ -82,7 +76,7 @@ def area_mean(plane: Codes, rows: int, columns: int) -> NDArray[np.float64]:
     """Mean of each cell of a `rows` x `columns` grid laid over a plane [h, w].
 
     Cells may end inside a pixel, so that the same grid over a picture and over its enlargement
-    covers the same things. Whole rows and columns are added as integers first: 1 to 3 ms of
+    covers the same content. Whole rows and columns are added as integers first: 1 to 3 ms of
     processor time for 960x540 to 3840x2160. (A matrix product would be as fast, but wakes a
     thread on every core, and those spin.)
     """
@@ -111,7 +105,7 @@ def _add_boxes(values: Codes, box: int) -> Codes:
 
 
 def _mean_along(boxes: Codes, length: int, cells: int, box: int) -> NDArray[np.float64]:
-    """Means of `cells` equal parts of an axis of `length` px that is given as sums of boxes."""
+    """Means of `cells` equal parts of an axis of `length` px, from sums of boxes."""
     index, share = _cuts(length, cells, box)
     total = np.zeros((boxes.shape[0] + 1, boxes.shape[1]))
     np.cumsum(boxes, axis=0, dtype=np.float64, out=total[1:])
@@ -129,8 +123,8 @@ def _cuts(length: int, cells: int, box: int) -> tuple[NDArray[np.intp], NDArray[
     return index, (edges - index * box) / sizes
 
 
-def likeness(one: Grey, other: Grey) -> float:
-    """SSIM of two small grey pictures, mean over blocks of 4 x 4 cells; 1 when equal."""
+def likeness(one: Thumbnail, other: Thumbnail) -> float:
+    """SSIM of two thumbnails, mean over blocks of 4 x 4 cells; 1 when equal."""
     a, b = _blocks(one), _blocks(other)
     mean_a, mean_b = a.mean(axis=1), b.mean(axis=1)
     a, b = a - mean_a[:, None], b - mean_b[:, None]
@@ -140,19 +134,19 @@ def likeness(one: Grey, other: Grey) -> float:
     return float((near * (2 * both + 9e-4) / (spread + 9e-4)).mean())
 
 
-def _blocks(grey: Grey) -> Grey:
-    """[n, 16] blocks of 4 x 4 cells; what is left over at the edges joins through mirroring."""
+def _blocks(grey: Thumbnail) -> Thumbnail:
+    """[n, 16] blocks of 4 x 4 cells; incomplete ones at the edges are filled by mirroring."""
     rows, columns = grey.shape
     padded = np.pad(grey, ((0, -rows % 4), (0, -columns % 4)), mode="symmetric")
     rows, columns = padded.shape
     return padded.reshape(rows // 4, 4, columns // 4, 4).swapaxes(1, 2).reshape(-1, 16)
 
 
-def share_far_off(source: Grey, result: Grey) -> float:
+def share_far_off(source: Thumbnail, result: Thumbnail) -> float:
     """Part of the cells whose brightness is far from the source's, 0 to 1."""
     return float((np.abs(source - result) > _FAR).mean())
 
 
-def is_black_instead(source: Grey, result: Grey) -> bool:
+def is_black_instead(source: Thumbnail, result: Thumbnail) -> bool:
     """True when the result is black all over where the source shows something."""
     return bool(result.max() < _BLACK and source.max() > _NOT_BLACK)

@@ -1,9 +1,8 @@
-"""Proves that a result is the source, redrawn: nothing lost, doubled, shifted or mislabelled.
+"""Verification: nothing of the source is lost, doubled, shifted or mislabelled in the result.
 
-Both files are decoded once, side by side, down to small grey pictures; the other streams are
-compared packet by packet without decoding. Memory does not depend on the length of the film but
-for some 100 bytes a frame and 12 a packet; 2 to 3 ms of processor time for a 960x540 frame come on
-top of decoding it.
+Both files are decoded once, in parallel, to thumbnails; the other streams are compared packet by
+packet without decoding. Memory: about 100 bytes a frame and 12 a packet, else independent of the
+length of the film. Time: 2 to 3 ms of processor time for a 960x540 frame, plus its decoding.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from engine.core.errors import EngineError, InputError
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check, Report
-from engine.verify.checks import (
+from engine.verify.frames import (
+    FrameComparison,
     black_check,
+    compare_frames,
     count_check,
     likeness_check,
     order_check,
     readable_check,
     times_check,
 )
-from engine.verify.frames import Frames, compare_frames
 from engine.verify.metadata import (
     chapters_check,
     metadata_check,
     size_check,
     tags_check,
 )
-from engine.verify.streams import Side, Span, compare_streams
+from engine.verify.streams import ComparedFile, compare_streams
 from engine.video.read.packet_digest import StreamDigest, digest
 from engine.video.read.probe import probe
 
-Progress = Callable[[int, int], None]  # frames of the result that were compared, and of all
+VerifyProgress = Callable[[int, int], None]  # frames of the result: compared, all
 
 
 def verify(
@@ -44,33 +44,33 @@ def verify(
     output: Path,
     *,
     plan: Plan | None = None,
-    progress: Progress | None = None,
+    progress: VerifyProgress | None = None,
     control: Control | None = None,
 ) -> Report:
     """Compare a result with its source.
 
     Args:
-        source: File, folder or pattern of the source, or what is known of it already.
+        source: File, folder or pattern of the source, or facts known already.
         output: The result, whatever its name.
-        plan: What was meant to be done; without it the result should have every stream, and any
-            size of the source's shape.
-        progress: Told how far the comparison is.
-        control: Asked between frames.
+        plan: Of the job; without it the result should have every stream, and any size of the
+            source's aspect ratio.
+        progress: Called after each frame.
+        control: Checked between frames.
 
     Returns:
-        One check a line; a damaged result is a failed check that names the damage.
+        All checks; a damaged result is a failed check with a message about the damage.
 
     Raises:
         InputError: The source cannot be read.
-        Cancelled: `control` says so.
+        Cancelled: The user stopped.
     """
     before = source if isinstance(source, MediaInfo) else probe(source)
     try:
         after = probe(output)
     except InputError as err:
-        return Report(source=before.path, output=output, checks=(_unreadable(err),))
+        return Report(source=before.path, output=output, checks=(_failed("readable", err),))
     control = control or Control()
-    frames = compare_frames(before, after, plan, progress or _silent, control)
+    frames = compare_frames(before, after, plan, progress or (lambda done, total: None), control)
     checks = (
         readable_check(frames),
         count_check(frames),
@@ -86,42 +86,40 @@ def verify(
         source=before.path,
         output=output,
         checks=checks,
-        frames_in=len(frames.source_pts),
-        frames_out=len(frames.result_pts),
+        frames_in=len(frames.source.pts),
+        frames_out=len(frames.result.pts),
         likeness_mean=sum(frames.alike) / max(1, len(frames.alike)),
         likeness_min=min(frames.alike, default=0.0),
     )
 
 
-def _silent(_done: int, _total: int) -> None:
-    """Nobody wants to know."""
-
-
-def _unreadable(err: EngineError) -> Check:
-    return Check(code="readable", passed=False, message=err.message)
+def _failed(code: str, err: EngineError) -> Check:
+    return Check(code=code, passed=False, message=err.as_message)
 
 
 def _other_streams(
-    before: MediaInfo, after: MediaInfo, plan: Plan | None, frames: Frames, control: Control
+    before: MediaInfo,
+    after: MediaInfo,
+    plan: Plan | None,
+    frames: FrameComparison,
+    control: Control,
 ) -> tuple[Check, ...]:
     """Tracks, their packets and times, chapters and metadata."""
     start, stop = (plan.start, plan.stop) if plan else (None, None)
-    old = Side(media=before, packets=_packets(before, control), origin=frames.source_origin)
+    old = ComparedFile(media=before, packets=_packets(before, control), origin=frames.source.origin)
     try:
         packets = _packets(after, control)
     except InputError as err:
-        return (Check(code="stream-content", passed=False, message=err.message),)
-    new = Side(media=after, packets=packets, origin=frames.result_origin)
-    is_cut = start is not None or stop is not None
-    seconds = math.inf
-    if stop is not None:  # sound ends where the picture does, though more was asked for
-        asked = stop + before.start - frames.source_origin
-        seconds = float(min(frames.source_length, asked))
-    span = Span(is_cut=is_cut, seconds=seconds)
-    checks, pairs = compare_streams(old, new, plan, span)
+        return (_failed("stream-content", err),)
+    new = ComparedFile(media=after, packets=packets, origin=frames.result.origin)
+    part_s = math.inf if start is not None else None
+    if stop is not None:  # sound ends with the picture, though more was requested
+        requested = stop + before.start - frames.source.origin
+        part_s = float(min(frames.source.length, requested))
+    checks, pairs = compare_streams(old, new, plan, part_s)
     return (
         *checks,
-        chapters_check(before, after, frames.result_origin - frames.source_origin, plan),
+        chapters_check(before, after, frames.result.origin - frames.source.origin, plan),
         metadata_check(before, after, pairs),
     )
 

@@ -1,1 +1,1 @@
-"""Files to frames and frames to files; types of PyAV never leave this folder."""
+"""Videos and pictures: reading, writing, colour and shots."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.engine_messages import pattern_of, said
+from app.engine_messages import hint, pattern_of, said, text
 from app.i18n import Languages, read_catalogue, read_engine_sentences, tr
+from engine.core.messages import message
+from engine.protocol.plan import Notice
 from engine.settings import schema
 from tests.app.conftest import Bench
 
@@ -68,12 +71,14 @@ def test_a_sentence_of_the_engine_keeps_its_figures(qapp: QApplication) -> None:
     languages = Languages(qapp)
     languages.use("zh_CN")
     try:
-        assert said("96 frames in, 95 out.") == "输入 96 帧，输出 95 帧。"
+        assert text(message("check.frame-count.equal", before=96, after=95)) == (
+            "输入 96 帧，输出 95 帧。"
+        )
         assert said("a b.mp4 is already there.") == "a b.mp4 已存在。"
         assert said("Nobody has translated this.") == "Nobody has translated this."
     finally:
         languages.use("en")
-    assert said("96 frames in, 95 out.") == "96 frames in, 95 out."
+    assert said("a b.mp4 is already there.") == "a b.mp4 is already there."
 
 
 def test_a_pattern_takes_any_value_and_nothing_else() -> None:
@@ -112,8 +117,15 @@ def test_a_reason_inside_a_sentence_is_translated_too(qapp: QApplication) -> Non
     languages = Languages(qapp)
     languages.use("zh_CN")
     try:
-        sentence = "Stream 3 (subtitle, dvb) is left out: MP4 cannot hold dvb."
-        assert said(sentence) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
+        stream = message("stream.with-codec", kind=message("stream.subtitle"), codec="dvb")
+        why = message("reason.stream.codec", title="MP4", codec="dvb")
+        params = {"index": "3", "stream": stream, "why": why, "better": "MKV"}
+        notice = Notice(
+            code="stream-left-out", case="other-container", severity="warning", params=params
+        )
+        assert text(notice) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
+        assert hint(notice) == "如需保留，请选择 MKV 文件格式。"
+        assert hint(replace(notice, hint="")) == ""
     finally:
         languages.use("en")
 

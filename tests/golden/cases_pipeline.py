@@ -13,7 +13,6 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.vae.load import load_vae
-from engine.tiling.slices import prepended
 from tests.golden import files
 from tests.golden.cases_colour import compared_ranked
 from tests.golden.outcome import Outcome, compared
@@ -23,6 +22,7 @@ from tests.reference.seedvr2_film import (
     ReferenceOptions,
     batches,
     coloured,
+    mirrored_indices_before,
     reference_draw,
     upscale_as_reference,
 )
@@ -55,7 +55,7 @@ def check_pipeline(path: Path) -> Iterator[Outcome]:
     frames = tensors["input.frames_thwc_0_1"].movedim(-1, 1)
     options = _options(case)
     if "input.frames_after_prepend_thwc" in tensors:
-        longer = frames[prepended(len(frames), options.prepend)].movedim(1, -1)
+        longer = frames[mirrored_indices_before(len(frames), options.prepend)].movedim(1, -1)
         wanted = tensors["input.frames_after_prepend_thwc"]
         yield compared(f"{path.name} frames after prepending", longer, wanted, EXACT_LIMIT)
     for form in FORMS:

@@ -21,9 +21,10 @@ from engine.models.seedvr2.preprocess import (
     reference_overlap_weights,
     resize_as_reference,
 )
-from engine.tiling.slices import appended, prepended
+from engine.tiling.latent_clips import mirrored_indices
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
+from tests.reference.seedvr2_film import mirrored_indices_before
 
 LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
 
@@ -80,8 +81,8 @@ def _check_resize_case(case: dict, tensors: dict[str, Tensor], file: str) -> Ite
 def _padded(case: dict) -> list[int] | None:
     frames = case["frames"]
     if case["mode"] == "append_to_4n+1":
-        return appended(frames, clip_length(frames) - frames)
-    make = {"append": appended, "prepend": prepended}.get(case["mode"])
+        return mirrored_indices(frames, clip_length(frames) - frames)
+    make = {"append": mirrored_indices, "prepend": mirrored_indices_before}.get(case["mode"])
     return make(frames, case["count"]) if make else None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.core.errors import EngineStopped, ErrorInfo
 from engine.core.geometry import Box, FrameSpan, Size
+from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import (
@@ -132,26 +133,28 @@ def make_plan(
 
 
 CHECKS = (
-    ("readable", "The result opens and plays to its end."),
-    ("frame-count", "240 frames in, 240 out."),
-    ("frame-order", "Frames are in their order."),
-    ("time-stamps", "Every time stamp is the source's."),
-    ("size", "The picture is 960x540."),
-    ("tags", "Colour tags are the source's."),
-    ("streams", "1 of 1 other streams is there."),
-    ("stream-content", "Sound packets are byte for byte the same."),
-    ("sound-timing", "Sound starts where it did."),
-    ("chapters", "No chapters in, none out."),
-    ("metadata", "Metadata is kept."),
-    ("likeness", "The result shows the same pictures (0.987)."),
-    ("black", "No black frames that the source does not have."),
+    message("check.readable.whole"),
+    message("check.frame-count.equal", before=240, after=240),
+    message("check.frame-order.kept"),
+    message("check.time-stamps.equal"),
+    message("check.size.kept", result="960x540", source="480x270"),
+    message("check.tags.kept"),
+    message("check.streams.all", found=1, expected=1),
+    message("check.stream-content.equal", packets=470, streams=1),
+    message("check.sound-timing.kept", ms="0.0"),
+    message("check.chapters.kept", count=0),
+    message("check.metadata.kept", count=0),
+    message("check.likeness.alike", mean="0.987", worst="0.961"),
+    message("check.black.none"),
 )
 
 
 def make_report(plan: Plan, *, failed: tuple[str, ...] = ()) -> Report:
     """A report on every check, with some of them failed."""
     checks = tuple(
-        Check(code=code, passed=code not in failed, message=text) for code, text in CHECKS
+        Check(code=code, passed=code not in failed, message=found)
+        for found in CHECKS
+        for code in [found.code.split(".")[1]]
     )
     return Report(
         source=plan.source,

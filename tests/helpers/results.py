@@ -1,11 +1,11 @@
-"""Makes results as a job does, without a model, and asks ffprobe about them."""
+"""Results made as by a job, without a model, and what ffprobe reports about them."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,16 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.geometry import FrameSpan
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, subsampling
 from engine.protocol.plan import ModelPlan, Plan
 from engine.settings.schema import JobSettings
-from engine.video.colour.pixel_formats import planes_of
+from engine.video.colour.planes import planes_of
+from engine.video.read.decoder import FrameTimes
 from engine.video.read.probe import probe
-from engine.video.read.time_stamps import Timeline
 from engine.video.write.codecs import choose_container, plan_picture, plan_streams
-from engine.video.write.encode import SegmentWriter
-from engine.video.write.encoders import subsampling
-from engine.video.write.mux import SegmentFile, mux
+from engine.video.write.mux import mux
+from engine.video.write.segment_file import SegmentFile
+from engine.video.write.segment_writer import SegmentWriter
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
 
@@ -55,7 +55,7 @@ def frames_of(media: MediaInfo, plan: Plan) -> Iterator[tuple[Any, int, int]]:
     base = media.video.time_base
     with av.open(f"file:{media.path}") as source:
         film = source.streams[media.video.index]
-        times = Timeline(film)
+        times = FrameTimes(film)
         for frame in source.decode(film):
             pts = times.pts_of(frame)
             time = pts * base - media.start
@@ -74,23 +74,35 @@ def segments_of(media: MediaInfo, plan: Plan, folder: Path, length: int = 4) -> 
         part = frames[first : first + length]
         path = folder / f"{first:06d}.segment"
         with SegmentWriter(path, plan.picture) as writer:
-            for index, (planes, _, _) in enumerate(part):
-                writer.write(planes, index)
+            for planes, _, _ in part:
+                writer.write(planes)
         pts, durations = tuple(p for _, p, _ in part), tuple(d for _, _, d in part)
         segments.append(SegmentFile(path=path, pts=pts, durations=durations))
     return segments
 
 
+def mux_all(
+    media: MediaInfo,
+    plan: Plan,
+    segments: list[SegmentFile],
+    target: Path,
+    *,
+    control: Control | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """`mux` without a control or progress of one's own."""
+    mux(media, plan, segments, target, control=control or Control(), progress=progress)
+
+
 def make_identity(
     source: Path, output: Path, settings: JobSettings | None = None, **changes: Any
 ) -> Plan:
-    """The identity job: segments beside the output, then the result under its name."""
+    """The identity job: segments next to the output, then the result under its name."""
     media = probe(source)
     plan = plan_of(media, output, settings, **changes)
     folder = output.parent / f"{output.name}.job"
     folder.mkdir()
-    segments = segments_of(media, plan, folder)
-    mux(media, plan, segments, output, control=Control(), progress=lambda done, total: None)
+    mux_all(media, plan, segments_of(media, plan, folder), output)
     return plan
 
 
@@ -106,23 +118,40 @@ def random_planes(plan: Any, number: int) -> list[np.ndarray]:
     return [noise.integers(0, 2**plan.bit_depth, shape).astype(kind) for shape in shapes]
 
 
-def ffprobe(path: Path, *options: str) -> dict[str, Any]:
-    """What ffprobe says, as JSON."""
-    command = ["ffprobe", "-v", "error", "-of", "json", *options, f"file:{path}"]
-    result: dict[str, Any] = json.loads(
-        subprocess.run(command, capture_output=True, check=True).stdout
-    )
-    return result
+class Ffprobed:
+    """All that ffprobe reports about a file, from one call."""
 
+    def __init__(self, path: Path) -> None:
+        options = "-show_streams -show_format -show_chapters -show_frames -show_packets"
+        command = ["ffprobe", "-v", "error", "-of", "json", *options.split()]
+        command += ["-show_data_hash", "md5", f"file:{path}"]
+        found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        self.streams: list[dict[str, Any]] = found["streams"]
+        self.format: dict[str, Any] = found["format"]
+        self.chapters: list[dict[str, Any]] = found["chapters"]
+        self._items: list[dict[str, Any]] = found["packets_and_frames"]
 
-def frame_times(path: Path) -> list[Fraction]:
-    """Exact time stamps of the film's frames, as decoded."""
-    stream = ffprobe(path, "-select_streams", "v:0", "-show_streams", "-show_frames")
-    base = Fraction(stream["streams"][0]["time_base"])
-    return [frame["best_effort_timestamp"] * base for frame in stream["frames"]]
+    @property
+    def film(self) -> dict[str, Any]:
+        """The first video stream that is no cover."""
+        films = (s for s in self.streams if s["codec_type"] == "video")
+        return next(s for s in films if not s["disposition"]["attached_pic"])
 
+    @property
+    def frame_times(self) -> list[Fraction]:
+        """Exact time stamps of the film's frames, as decoded."""
+        base, index = Fraction(self.film["time_base"]), self.film["index"]
+        return [
+            item["best_effort_timestamp"] * base
+            for item in self._items
+            if item["type"] == "frame" and item["stream_index"] == index
+        ]
 
-def packets(path: Path, stream: str) -> list[tuple[float, str]]:
-    """Time and hash of the content of each packet, e.g. of "a:0"."""
-    found = ffprobe(path, "-select_streams", stream, "-show_packets", "-show_data_hash", "md5")
-    return [(float(p.get("pts_time", "nan")), p["data_hash"]) for p in found["packets"]]
+    def packets(self, kind: str, number: int = 0) -> list[tuple[float, str]]:
+        """Time and hash of the content of each packet of a stream, e.g. "audio" 0."""
+        index = [s["index"] for s in self.streams if s["codec_type"] == kind][number]
+        return [
+            (float(item.get("pts_time", "nan")), item["data_hash"])
+            for item in self._items
+            if item["type"] == "packet" and item["stream_index"] == index
+        ]

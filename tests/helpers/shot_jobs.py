@@ -14,7 +14,7 @@ from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 
 

@@ -39,7 +39,7 @@ from engine.models.seedvr2.sampler import (
 )
 from engine.models.seedvr2.vae.load import Vae
 from engine.ops.colour.correction import correct_colour
-from engine.tiling.slices import appended, prepended
+from engine.tiling.latent_clips import mirrored_indices
 
 Trace = Callable[[str, Tensor], None]
 
@@ -133,7 +133,7 @@ def upscale_as_reference(
 
     Memory: all frames, six times at the new size, and what one batch takes.
     """
-    frames = frames[prepended(len(frames), options.prepend)]
+    frames = frames[mirrored_indices_before(len(frames), options.prepend)]
     resized = resize_as_reference(frames, options.short_side, options.longest)
     layout = reference_layout(Size(resized.shape[-1], resized.shape[-2]))
     picture = reference_result(layout.picture)
@@ -163,8 +163,8 @@ def batches(frames: int, options: ReferenceOptions) -> list[tuple[int, int]]:
 
 def lengthened(frames: int, options: ReferenceOptions) -> list[int]:
     """Numbers of the frames of a batch: as long as the others if wanted, then 1 + 4 n."""
-    numbers = appended(frames, max(0, options.batch - frames) if options.uniform else 0)
-    more = appended(len(numbers), clip_length(len(numbers)) - len(numbers))
+    numbers = mirrored_indices(frames, max(0, options.batch - frames) if options.uniform else 0)
+    more = mirrored_indices(len(numbers), clip_length(len(numbers)) - len(numbers))
     return [numbers[index] for index in more]
 
 
@@ -244,3 +244,9 @@ def _put(result: Tensor, part: Tensor, start: int, done: int) -> None:
 
 def _tell(trace: Trace, batch: str, name: str, value: Tensor) -> None:
     trace(f"{batch}.{name}", value)
+
+
+def mirrored_indices_before(count: int, extra: int) -> list[int]:
+    """Indices 0 to `count` - 1 and `extra` mirrored before them; if short, the last index first."""
+    mirrored = [*range(1, count), *[count - 1] * extra][:extra]
+    return [*reversed(mirrored), *range(count)]

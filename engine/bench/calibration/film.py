@@ -25,12 +25,12 @@ from engine.planner.request import Request
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import ModelPlan, PicturePlan, Plan
 from engine.settings.schema import JobSettings
-from engine.video.colour.convert import from_rgb, spec_of_picture
-from engine.video.read.decode import FrameReader
+from engine.video.colour.convert import colour_spec, from_rgb
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from engine.video.write import codecs
-from engine.video.write.encode import SegmentWriter
+from engine.video.write.segment_writer import SegmentWriter
 
 SIZE = Size(480, 270)  # of the film; results are twice as large
 _FRAMES = 24
@@ -174,15 +174,15 @@ def _pictures(film: Film) -> Costs:
 
 
 def _planes(film: Film, picture: PicturePlan) -> list[Any]:
-    planes = [plane.numpy() for plane in from_rgb(film.large, spec_of_picture(picture))]
+    planes = [plane.numpy() for plane in from_rgb(film.large, colour_spec(picture))]
     return [tuple(plane[t] for plane in planes) for t in range(len(film.large))]
 
 
 def _encode(path: Path, picture: PicturePlan, frames: list[Any]) -> None:
     path.unlink(missing_ok=True)
     writer = SegmentWriter(path, picture)
-    for number, planes in enumerate(frames):
-        writer.write(planes, number)
+    for planes in frames:
+        writer.write(planes)
     writer.close()
 
 

@@ -19,14 +19,13 @@ from engine.models import registry
 from engine.protocol.plan import ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
 from engine.video.colour.convert import (
+    colour_spec,
     from_rgb,
-    spec_of_picture,
-    spec_of_source,
     to_rgb,
 )
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
-from engine.video.write.encode import SegmentWriter
+from engine.video.write.segment_writer import SegmentWriter
 
 CLIP = 2  # frames in one call, as the planner gives the model at this size
 
@@ -81,13 +80,13 @@ def _pipeline(bench: Bench) -> Iterator[Row]:
 
 def _colour(bench: Bench) -> Iterator[Row]:
     """Code values to RGB and back."""
-    source = spec_of_source(bench.media.video)
+    source = colour_spec(bench.media.video)
     planes = [torch.from_numpy(plane)[None] for plane in bench.frames[0].planes]
     back = measure(lambda: to_rgb(planes, source, "cpu"), runs=10 * bench.runs)
     yield {"what": f"to RGB, {bench.source}, 8 bit 4:2:0"} | speed(back, 1)
     for codec, bit_depth in (("h264", 8), ("hevc", 10)):
         picture = bench.picture(codec, bit_depth)
-        spec = spec_of_picture(picture)
+        spec = colour_spec(picture)
         rgb = torch.rand(1, 3, picture.size.height, picture.size.width)
         there = measure(partial(from_rgb, rgb, spec), runs=10 * bench.runs)
         name = f"from RGB, {picture.size}, {picture.bit_depth} bit {picture.chroma}"
@@ -144,8 +143,8 @@ def _deeper(plane: Any, bits: int) -> Any:
 
 def _encode(folder: Path, picture: PicturePlan, frames: Sequence[Sequence[Any]]) -> None:
     with SegmentWriter(folder / "segment", picture) as writer:
-        for index, planes in enumerate(frames):
-            writer.write(planes, index)
+        for planes in frames:
+            writer.write(planes)
 
 
 CASES: dict[str, Callable[[Bench], Iterator[Row]]] = {

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.core.errors import InputError
 from engine.core.geometry import Size
 from engine.pipeline.stages.source import SourceColours
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 
 

@@ -52,7 +52,7 @@ class Bench:
     @cached_property
     def frames(self) -> list[PlanarFrame]:
         """The first frames of the film."""
-        from engine.video.read.decode import FrameReader
+        from engine.video.read.frame_reader import FrameReader
 
         found = []
         with FrameReader(self.media) as reader:

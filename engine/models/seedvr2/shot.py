@@ -25,12 +25,12 @@ from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.video_vae.slicing import slices
-from engine.tiling.slices import (
+from engine.tiling.latent_clips import (
     FROM_START,
     ClipGrid,
     LatentClip,
     Restart,
-    appended,
+    mirrored_indices,
     padded_length,
 )
 
@@ -227,7 +227,7 @@ class ClippedShot:
         step = self._vae.config.temporal_factor
         missing = padded_length(count, step) - count
         if missing:
-            clip = clip[appended(count, missing)]
+            clip = clip[mirrored_indices(count, missing)]
         encode = EncodeStream(self._vae, options.frame, options.encode)
         decode = DecodeStream(
             self._vae, options.frame, options.decode, self._watch, first=self._start

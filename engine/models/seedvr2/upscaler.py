@@ -31,7 +31,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
 from engine.protocol.plan import DiffusionPlan, ModelPlan
-from engine.tiling.slices import ClipGrid, latent_of
+from engine.tiling.latent_clips import ClipGrid, latent_of
 
 _Four = tuple[int, int, int, int]
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # methods that look at all frames of a block

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box
-from engine.tiling.slices import appended, padded_length
+from engine.tiling.latent_clips import mirrored_indices, padded_length
 
 
 def as_clip(frames: Tensor) -> Tensor:
@@ -81,5 +81,7 @@ class Ending:
             self._history = known[-self._step :]
             return frames
         before = self.count - len(known)
-        tail = [known[index - before] for index in appended(self.count, missing)[self.count :]]
+        tail = [
+            known[index - before] for index in mirrored_indices(self.count, missing)[self.count :]
+        ]
         return torch.cat([frames, torch.stack(tail)])

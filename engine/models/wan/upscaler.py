@@ -23,7 +23,7 @@ from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
 from engine.ops.resize import resize
 from engine.protocol.plan import ModelPlan, WanPlan
-from engine.tiling.slices import appended, first_frame, latent_of
+from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class WanUpscaler(ShotModel):
         """
         frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
         height, width = frames.shape[-2:]
-        rows = appended(height, self._plan.padded.height - height)
-        columns = appended(width, self._plan.padded.width - width)
+        rows = mirrored_indices(height, self._plan.padded.height - height)
+        columns = mirrored_indices(width, self._plan.padded.width - width)
         if len(rows) > height:
             frames = frames[..., rows, :]
         return frames[..., columns] if len(columns) > width else frames

@@ -1,6 +1,6 @@
 """Transfer of finished tiles to the host: rounded on the device, copied meanwhile, added there.
 
-The weights of a tile are whole numbers and make 65535 at every pixel (tiling.blend.shares). A
+The weights of a tile are whole numbers and make 65535 at every pixel (tiling.blend.tile_weights). A
 value v within [0, 1] times a weight W is at most W, also after rounding, because W is a whole
 number; so the sum of all rounded tiles is at most 65535 and 16 bits never run over.
 """

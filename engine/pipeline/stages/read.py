@@ -9,7 +9,7 @@ from engine.core.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stream import Stream
 from engine.protocol.plan import Plan
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import FrameMark, PlanarFrame
 
 

@@ -9,9 +9,9 @@ from engine.core.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stages.read import frames_behind
 from engine.pipeline.stream import Stream
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
-from engine.video.shots.detector import HISTORY, ShotDetector
+from engine.video.shots import HISTORY, ShotDetector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

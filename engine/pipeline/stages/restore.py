@@ -10,7 +10,7 @@ from engine.ops.resize import resize
 from engine.pipeline.display import turn
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Plan
-from engine.video.colour.convert import from_rgb, spec_of_picture
+from engine.video.colour.convert import colour_spec, from_rgb
 
 Planes = tuple[np.ndarray, ...]
 
@@ -20,7 +20,7 @@ class Restore:
 
     def __init__(self, video: VideoInfo, plan: Plan) -> None:
         self._size = plan.picture.size
-        self._spec = spec_of_picture(plan.picture)
+        self._spec = colour_spec(plan.picture)
         self._has_alpha = plan.picture.has_alpha
         # what the container cannot say is done to the pixels
         self._turn = (video.rotation - plan.picture.rotation) % 360

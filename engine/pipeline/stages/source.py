@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.protocol.media import VideoInfo
-from engine.video.colour.convert import spec_of_source, to_rgb
+from engine.video.colour.convert import colour_spec, to_rgb
 from engine.video.read.frames import PlanarFrame
 
 
@@ -17,7 +17,7 @@ class SourceColours:
     """Turns code values into RGB on one device."""
 
     def __init__(self, video: VideoInfo, device: str) -> None:
-        self._spec = spec_of_source(video)
+        self._spec = colour_spec(video)
         self._device = device
 
     def rgb(self, frames: Sequence[PlanarFrame]) -> tuple[Tensor, Tensor | None]:

@@ -11,7 +11,7 @@ from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
 from engine.protocol.events import SegmentDone
 from engine.video.read.frames import PlanarFrame
-from engine.video.write.encode import SegmentWriter
+from engine.video.write.segment_writer import SegmentWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Write:
 
     def _write(self, segment: _Open, frame: PlanarFrame, planes: Planes, control: Control) -> None:
         control.check_cancelled()
-        segment.writer.write(planes, len(segment.frames))
+        segment.writer.write(planes)
         segment.frames.append((frame.pts, frame.duration))
         segment.last = frame
         self._done += 1

@@ -1,4 +1,4 @@
-"""Fewer chroma samples and more again, each at its true place in the picture."""
+"""Resampling of chroma, with each sample at its location in the picture."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from engine.protocol.media import Chroma
+from engine.protocol.media import Chroma, subsampling
 
-Place = Literal["middle", "first", "second"]  # between two samples of luma, or on one of them
-
-_HALVINGS: dict[str, tuple[int, int]] = {  # across, down
-    "420": (1, 1),
-    "422": (1, 0),
-    "440": (0, 1),
-    "411": (2, 0),
-    "410": (2, 2),
-}
+Location = Literal["middle", "first", "second"]  # between two samples of luma, or on one of them
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChromaHalving:
     """One halving of an axis (-1 across, -2 down)."""
 
     axis: int
-    place: Place
+    location: Location
 
 
-def steps_of(chroma: Chroma, location: str) -> tuple[Step, ...]:
+def halvings_of(chroma: Chroma, location: str) -> tuple[ChromaHalving, ...]:
     """The halvings that lead from full to reduced chroma; none where it is not reduced.
 
     Args:
@@ -38,51 +30,51 @@ def steps_of(chroma: Chroma, location: str) -> tuple[Step, ...]:
         location: "left" (MPEG-2 and later), "center" (JPEG, MPEG-1), "topleft" (BT.2020), "top",
             "bottomleft" or "bottom".
     """
-    across, down = _HALVINGS.get(chroma, (0, 0))
-    horizontal: Place = "first" if location in ("left", "topleft", "bottomleft") else "middle"
-    vertical: Place = "middle"
+    across, down = (factor.bit_length() - 1 for factor in subsampling(chroma))
+    horizontal: Location = "first" if location in ("left", "topleft", "bottomleft") else "middle"
+    vertical: Location = "middle"
     if location.startswith("top"):
         vertical = "first"
     elif location.startswith("bottom"):
         vertical = "second"
-    return (Step(-2, vertical),) * down + (Step(-1, horizontal),) * across
+    return (ChromaHalving(-2, vertical),) * down + (ChromaHalving(-1, horizontal),) * across
 
 
-def downsample(values: Tensor, steps: Sequence[Step]) -> Tensor:
-    """Halves axes of [..., H, W]; an odd side is rounded up, its last line counting twice.
+def downsample(values: Tensor, halvings: Sequence[ChromaHalving]) -> Tensor:
+    """Halves axes of [..., H, W]; an odd side is rounded up, its last line counts twice.
 
-    Flat areas stay exactly as they are. Memory: half of `values` for each step.
+    Flat areas stay exactly as they are. Memory: half of `values` for each halving.
     """
-    for step in steps:
-        values = _halved(values, step)
+    for halving in halvings:
+        values = _halved(values, halving)
     return values
 
 
-def upsample(values: Tensor, steps: Sequence[Step]) -> Tensor:
+def upsample(values: Tensor, halvings: Sequence[ChromaHalving]) -> Tensor:
     """Doubles axes of [..., h, w] linearly: the inverse of `downsample` in flat areas.
 
     Returns:
         float32; the caller cuts a side that was odd.
     """
     values = values.float()
-    for step in reversed(steps):  # across first: fewer rows to go through
-        values = _doubled(values, step)
+    for halving in reversed(halvings):  # across first: fewer rows to go through
+        values = _doubled(values, halving)
     return values
 
 
-def _halved(values: Tensor, step: Step) -> Tensor:
-    axis = step.axis
+def _halved(values: Tensor, halving: ChromaHalving) -> Tensor:
+    axis = halving.axis
     if values.shape[axis] % 2:
         last = values.narrow(axis, values.shape[axis] - 1, 1)
         values = torch.cat((values, last), dim=axis)
     even, odd = _every_other(values, axis)
-    if step.place == "middle":
+    if halving.location == "middle":
         return torch.add(even, odd).mul_(0.5)
     # A sample on one of the two weighs 1 2 1, with the line outside the picture repeated.
-    own, other = (even, odd) if step.place == "first" else (odd, even)
+    own, other = (even, odd) if halving.location == "first" else (odd, even)
     rest = own.shape[axis] - 1
     result = torch.mul(own, 0.5).add_(other, alpha=0.25)
-    if step.place == "first":
+    if halving.location == "first":
         result.narrow(axis, 1, rest).add_(other.narrow(axis, 0, rest), alpha=0.25)
         result.narrow(axis, 0, 1).add_(own.narrow(axis, 0, 1), alpha=0.25)
     else:
@@ -91,20 +83,20 @@ def _halved(values: Tensor, step: Step) -> Tensor:
     return result
 
 
-def _doubled(values: Tensor, step: Step) -> Tensor:
-    axis, count = step.axis, values.shape[step.axis]
+def _doubled(values: Tensor, halving: ChromaHalving) -> Tensor:
+    axis, count = halving.axis, values.shape[halving.axis]
     shape = list(values.shape)
     shape[axis] = 2 * count
     result = values.new_empty(shape)
     even, odd = _every_other(result, axis)
     first, rest = values.narrow(axis, 0, count - 1), values.narrow(axis, 1, count - 1)
-    share = 0.25 if step.place == "middle" else 0.5  # of the neighbour
-    if step.place == "first":
+    share = 0.25 if halving.location == "middle" else 0.5  # of the neighbour
+    if halving.location == "first":
         even.copy_(values)
     else:
         even.narrow(axis, 0, 1).copy_(values.narrow(axis, 0, 1))
         even.narrow(axis, 1, count - 1).copy_(torch.lerp(rest, first, share))
-    if step.place == "second":
+    if halving.location == "second":
         odd.copy_(values)
     else:
         odd.narrow(axis, count - 1, 1).copy_(values.narrow(axis, count - 1, 1))

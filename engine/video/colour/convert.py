@@ -1,7 +1,7 @@
 """Code values of a file to RGB and back, in float32, on any device.
 
-Only matrix, range, depth and the position of chroma are undone and redone. Transfer and primaries
-stay as they are: the result keeps the tags of its source.
+Only matrix, range, depth and chroma location are converted. Transfer and primaries stay as they
+are: the result keeps the tags of its source.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, VideoInfo
+from engine.protocol.media import Chroma, VideoInfo
 from engine.protocol.plan import PicturePlan
-from engine.video.colour.chroma import downsample, steps_of, upsample
+from engine.video.colour.chroma import downsample, halvings_of, upsample
+from engine.video.colour.tags import assumed_matrix
 
-# Weights of red and blue in luma (ITU-R BT.709, BT.601, FCC 73.682, SMPTE 240M, BT.2020).
+# Shares of red and blue in luma (ITU-R BT.709, BT.601, FCC 73.682, SMPTE 240M, BT.2020).
 _LUMA_WEIGHTS = {
     "bt709": (0.2126, 0.0722),
     "smpte170m": (0.299, 0.114),
@@ -28,7 +28,7 @@ _LUMA_WEIGHTS = {
 }
 _ALIASES = {
     "bt470bg": "smpte170m",
-    # Not linear: the nearest linear matrix, the same both ways, so that nothing is lost.
+    # Not linear: the nearest linear matrix in both directions, so that nothing is lost.
     "bt2020c": "bt2020nc",
     "ictcp": "bt2020nc",
     "ipt-c2": "bt2020nc",
@@ -45,7 +45,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class ColourSpec:
-    """How the code values of a picture are meant.
+    """Meaning of the code values of a picture.
 
     `matrix` is one of "bt709", "smpte170m", "fcc", "smpte240m", "bt2020nc", "ycgco", "rgb",
     "gray"; `chroma_location` one of FFmpeg's names, "" where chroma is not reduced.
@@ -64,47 +64,22 @@ class ColourSpec:
         return (1 << self.bit_depth) - 1
 
 
-def spec_of_source(video: VideoInfo) -> ColourSpec:
-    """From the tags of a source; where it has none: BT.601 for SD, BT.709 above."""
-    return _spec(
-        video.tags,
-        video.size,
-        video.pixel_format,
-        (video.chroma, video.bit_depth, video.has_alpha),
-        "center" if video.codec in _CENTRED_CODECS else "left",
-    )
+def colour_spec(picture: VideoInfo | PicturePlan) -> ColourSpec:
+    """Meaning of a source's or a result's code values, by its tags.
 
-
-def spec_of_picture(picture: PicturePlan) -> ColourSpec:
-    """The same for what will be written."""
-    return _spec(
-        picture.tags,
-        picture.size,
-        picture.pixel_format,
-        (picture.chroma, picture.bit_depth, picture.has_alpha),
-        "center" if picture.codec in _CENTRED_CODECS else "left",
-    )
-
-
-def _spec(
-    tags: ColourTags,
-    size: Size,
-    pixel_format: str,
-    layout: tuple[Chroma, int, bool],
-    location: str,
-) -> ColourSpec:
-    chroma, bit_depth, has_alpha = layout
-    full = tags.range == "pc" or pixel_format.startswith("yuvj")
+    Without tags: BT.601 for SD and BT.709 above, full range for JPEG and RGB.
+    """
+    tags, chroma = picture.tags, picture.chroma
     if chroma in ("rgb", "gray"):
-        matrix, location = str(chroma), ""
         full = chroma == "rgb" or tags.range != "tv"
-    else:
-        matrix = _ALIASES.get(tags.matrix, tags.matrix)
-        if matrix not in _LUMA_WEIGHTS and matrix != "ycgco":
-            is_sd = size.height <= 576 and size.width <= 1024
-            matrix = "smpte170m" if is_sd else "bt709"
-        location = "" if chroma == "444" else tags.chroma_location or location
-    return ColourSpec(matrix, full, bit_depth, chroma, location, has_alpha)
+        return ColourSpec(str(chroma), full, picture.bit_depth, chroma, "", picture.has_alpha)
+    full = tags.range == "pc" or picture.pixel_format.startswith("yuvj")
+    matrix = _ALIASES.get(tags.matrix, tags.matrix)
+    if matrix not in _LUMA_WEIGHTS and matrix != "ycgco":
+        matrix = assumed_matrix(picture.size)
+    location = tags.chroma_location or ("center" if picture.codec in _CENTRED_CODECS else "left")
+    location = "" if chroma == "444" else location
+    return ColourSpec(matrix, full, picture.bit_depth, chroma, location, picture.has_alpha)
 
 
 def to_rgb(planes: Sequence[Tensor], spec: ColourSpec, device: torch.device | str) -> Tensor:
@@ -112,24 +87,24 @@ def to_rgb(planes: Sequence[Tensor], spec: ColourSpec, device: torch.device | st
 
     Args:
         planes: As PlanarFrame has them, stacked: [T, h, w] each, uint8, uint16 or int32.
-        spec: What the code values mean.
-        device: Where the result is wanted; the code values go there first.
+        spec: Meaning of the code values.
+        device: Of the result; the code values are copied there first.
 
     Returns:
         [T, 3 or 4, H, W] float32, nominally 0..1 and not clipped: footroom, headroom and colours
-        outside RGB survive. Gray gives three equal channels.
+        outside RGB are kept. Gray gives three equal channels.
 
-    Memory: the result and as much again: 100 MB each for a frame of 4K.
+    Memory: twice the result: 2 x 100 MB for a frame of 4K.
     """
     colours = 3 if spec.chroma != "gray" else 1
     frames, (height, width) = planes[0].shape[0], planes[0].shape[1:]
     codes = torch.empty((frames, colours, height, width), dtype=torch.float32, device=device)
     codes[:, 0] = _on_device(planes[0], device)
     if colours == 3:
-        steps = steps_of(spec.chroma, spec.chroma_location)
+        halvings = halvings_of(spec.chroma, spec.chroma_location)
         for index in (1, 2):
             plane = _on_device(planes[index], device)
-            codes[:, index] = upsample(plane, steps)[:, :height, :width]
+            codes[:, index] = upsample(plane, halvings)[:, :height, :width]
     rows, offsets = _decoding(spec)
     rgb = _transform(rows, offsets, codes)
     if not spec.has_alpha:
@@ -144,8 +119,8 @@ def from_rgb(rgb: Tensor, spec: ColourSpec) -> tuple[Tensor, ...]:
     Luma, and chroma where it is flat, come back bit for bit from `to_rgb` with the same spec.
 
     Args:
-        rgb: [T, 3 or 4, H, W] float32; a missing alpha is opaque, a needless one is dropped.
-        spec: What the code values shall mean.
+        rgb: [T, 3 or 4, H, W] float32; a missing alpha is opaque, a surplus one is dropped.
+        spec: Meaning of the returned code values.
 
     Returns:
         Planes [T, h, w], uint8 up to 8 bits and uint16 above, in the order of PlanarFrame, with
@@ -155,15 +130,15 @@ def from_rgb(rgb: Tensor, spec: ColourSpec) -> tuple[Tensor, ...]:
     """
     colour = rgb[:, :3]
     rows, offsets = _encoding(spec)
-    steps = steps_of(spec.chroma, spec.chroma_location)
+    halvings = halvings_of(spec.chroma, spec.chroma_location)
     planes: list[Tensor]
-    if spec.chroma == "gray" or not steps:
+    if spec.chroma == "gray" or not halvings:
         codes = _codes(_transform(rows, offsets, colour), spec)
         planes = [codes[:, index] for index in range(codes.shape[1])]
     else:
         luma = _codes(_transform(rows[:1], offsets[:1], colour), spec)
-        vertical = [step for step in steps if step.axis == -2]
-        across = [step for step in steps if step.axis == -1]
+        vertical = [each for each in halvings if each.axis == -2]
+        across = [each for each in halvings if each.axis == -1]
         chroma = _transform(rows[1:], offsets[1:], downsample(colour, vertical))
         chroma = _codes(downsample(chroma, across), spec)
         planes = [luma[:, 0], chroma[:, 0], chroma[:, 1]]
@@ -181,14 +156,14 @@ def _alpha_codes(rgb: Tensor, spec: ColourSpec) -> Tensor:
 
 
 def _on_device(plane: Tensor, device: torch.device | str) -> Tensor:
-    """Code values where the result is wanted; float32 when the device lacks uint16."""
+    """Code values on the device of the result; int32 for uint16, which few kernels support."""
     if plane.dtype == torch.uint16:
         plane = plane.to(torch.int32)
     return plane.to(device)
 
 
 def _transform(rows: Rows, offsets: tuple[float, ...], values: Tensor) -> Tensor:
-    """[T, n, H, W] to [T, len(rows), H, W]: one product with a small matrix, plus offsets."""
+    """[T, n, H, W] to [T, len(rows), H, W]: one matrix product per pixel, plus offsets."""
     frames, channels, height, width = values.shape
     matrix = torch.tensor(rows, dtype=torch.float32, device=values.device)
     offset = torch.tensor(offsets, dtype=torch.float32, device=values.device)
@@ -198,7 +173,7 @@ def _transform(rows: Rows, offsets: tuple[float, ...], values: Tensor) -> Tensor
 
 
 def _codes(values: Tensor, spec: ColourSpec) -> Tensor:
-    """Values to which 0.5 was added, cut to whole code values."""
+    """Values plus 0.5, truncated to code values."""
     limited = values.clamp_(0.0, float(spec.peak))
     if spec.bit_depth <= 8:
         return limited.to(torch.uint8)
@@ -224,7 +199,7 @@ def _forward(matrix: str) -> Rows:
 
 
 def _scales(spec: ColourSpec) -> tuple[tuple[float, float], tuple[float, float]]:
-    """For luma, then chroma: code value of 0, and how many code values a unit has."""
+    """For luma, then chroma: code value of 0, code values of a unit."""
     step = 1 << (spec.bit_depth - 8)
     if spec.full_range:
         return (0.0, float(spec.peak)), (float(1 << (spec.bit_depth - 1)), float(spec.peak))

@@ -1,4 +1,4 @@
-"""A decoded frame as plain planes of code values, and the mark to find it again."""
+"""A decoded frame as planes of code values, and the mark to find it again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlanarFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameMark:
-    """The last finished frame of a job: enough to go on right behind it."""
+    """The last finished frame of a job: enough to go on right after it."""
 
     count: int  # frames finished since the first of the job
     pts: int  # of the last one

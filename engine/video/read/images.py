@@ -1,4 +1,4 @@
-"""Stills and numbered sequences of stills behind the same face as a film."""
+"""Decoding of single pictures and numbered sequences of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import av
 from av.video.codeccontext import VideoCodecContext
 
 from engine.core.errors import InputError, UnsupportedMedia
-from engine.protocol.media import MediaInfo
-from engine.video.read.conform import Conformer
+from engine.core.messages import message
+from engine.video.read.decoder import FrameDecoder
 from engine.video.read.frames import PlanarFrame
-from engine.video.read.opening import (
+from engine.video.read.image_sequence import numbers_of, sequence_file
+from engine.video.read.media_file import (
     MAX_SIDE,
     check_readable,
     check_size,
     translated,
 )
-from engine.video.read.sequences import numbers_of, sequence_file
 
-SEQUENCE_RATE = Fraction(25)  # frames/s: what FFmpeg takes for pictures without times
+SEQUENCE_RATE = Fraction(25)  # frames/s: FFmpeg's default for pictures without times
 MAX_FILE_BYTES = 4 << 30
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -48,7 +48,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"P7", "pam"),
     (0, b"PF\n", "pfm"),
 )
-# Words that only mean a picture together with the ending of the name.
+# Marks that only mean a picture together with the suffix of the name.
 _NEEDS_SUFFIX = {
     "bmp": {".bmp", ".dib"},
     "sgi": {".sgi", ".rgb", ".rgba", ".bw"},
@@ -58,15 +58,15 @@ _NEEDS_SUFFIX = {
     "pfm": {".pfm"},
     "libjxl": {".jxl"},
 }
-_NEVER_PICTURE = {".mjpg", ".mjpeg", ".mjp"}  # films that begin like a JPEG
+_NEVER_PICTURE = {".mjpg", ".mjpeg", ".mjp"}  # videos that begin like a JPEG
 _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
 
 
 def picture_codec(path: Path) -> str:
     """FFmpeg's decoder for a file that holds one picture; "" for anything else.
 
-    The content decides, not the name, but for formats without a mark of their own. Animated PNG,
-    WebP and GIF are films.
+    The content decides, not the name, except for formats without a mark. Animated PNG, WebP and GIF
+    are videos.
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
@@ -76,17 +76,19 @@ def picture_codec(path: Path) -> str:
     if suffix in _NEVER_PICTURE:
         return ""
     with path.open("rb") as file:
-        head = file.read(4096)
+        header = file.read(4096)
     for offset, mark, codec in _MAGIC:
-        if head[offset : offset + len(mark)] == mark:
-            wanted = _NEEDS_SUFFIX.get(codec)
-            is_film = (codec == "png" and b"acTL" in head) or (codec == "webp" and _moves(head))
-            return codec if not is_film and (wanted is None or suffix in wanted) else ""
+        if header[offset : offset + len(mark)] == mark:
+            suffixes = _NEEDS_SUFFIX.get(codec)
+            is_video = (codec == "png" and b"acTL" in header) or (
+                codec == "webp" and _is_animated(header)
+            )
+            return codec if not is_video and (suffixes is None or suffix in suffixes) else ""
     return _SUFFIX_ONLY.get(suffix, "")
 
 
-def _moves(head: bytes) -> bool:
-    return head[12:16] == b"VP8X" and bool(head[20] & 2)
+def _is_animated(header: bytes) -> bool:
+    return header[12:16] == b"VP8X" and bool(header[20] & 2)
 
 
 def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
@@ -94,7 +96,7 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
 
     Args:
         path: The file.
-        codec: As `picture_codec` says; "" asks it.
+        codec: From `picture_codec`; "" calls it.
 
     Raises:
         InputError: Missing, unreadable, not a picture, damaged, or too large.
@@ -103,9 +105,7 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
     """
     codec = codec or picture_codec(path)
     if check_readable(path) > MAX_FILE_BYTES:
-        raise UnsupportedMedia(
-            f"{path.name} is too large for a picture.", hint="Choose a smaller one.", path=path
-        )
+        raise UnsupportedMedia("picture-file-too-large", name=path.name, path=path)
     with translated(path):
         if not codec:
             raise av.error.InvalidDataError(-1, "not a picture")
@@ -120,7 +120,7 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
 
 
 def _stated_size(data: bytes, codec: str) -> tuple[int, int]:
-    """Width and height from a header where they are easy to find; (1, 1) elsewhere."""
+    """Width and height from the header of PNG, BMP and QOI; (1, 1) for other formats."""
     offset, order = {"png": (16, ">"), "bmp": (18, "<"), "qoi": (4, ">")}.get(codec, (0, ""))
     if not order or len(data) < offset + 8:
         return 1, 1
@@ -137,22 +137,11 @@ def _decoder(codec: str) -> VideoCodecContext:
     return context
 
 
-class PictureSource:
-    """Frames of a still or a sequence; each file is opened, decoded and closed.
-
-    Memory: one picture.
-    """
-
-    def __init__(self, media: MediaInfo) -> None:
-        self._media = media
-        self._conform = Conformer(media.video)
-        self.problems: list[str] = []
-
-    def close(self) -> None:
-        """Nothing stays open between two pictures."""
+class ImageDecoder(FrameDecoder):
+    """Frames of a picture or a sequence; each file is opened, decoded and closed."""
 
     def frames(self) -> Iterator[PlanarFrame]:
-        """All pictures; unreadable ones are left out and told in `problems`."""
+        """All pictures; unreadable ones are left out and added to `problems`."""
         return self.frames_before(0)
 
     def frames_before(self, pts: int) -> Iterator[PlanarFrame]:
@@ -164,22 +153,20 @@ class PictureSource:
             except InputError as err:
                 if self._media.kind == "image":
                     raise
-                self.problems.append(err.message)
+                self.report(err.as_message)
                 continue
-            planes = self._conform(frame)
-            yield PlanarFrame(planes=planes, pts=index, duration=1)
-        self.problems += [p for p in self._conform.problems if p not in self.problems]
+            yield PlanarFrame(planes=self._planes(frame), pts=index, duration=1)
         if self._media.kind == "sequence":
-            self._tell_gap()
+            self._report_gap()
         elif self._media.is_cut_short:
-            self.problems.append("The end of the file is missing; the lower part may look wrong.")
+            self.report(message("reading.picture-incomplete"))
 
-    def _tell_gap(self) -> None:
+    def _report_gap(self) -> None:
         end = self._media.first_number + self._media.video.frame_count
         left_out = sum(number >= end for number in numbers_of(self._media.pattern))
         if left_out:
             name = sequence_file(self._media.pattern, end).name
-            self.problems.append(f"{name} is missing; pictures left out behind it: {left_out}.")
+            self.report(message("reading.number-missing", name=name, count=left_out))
 
     def _file(self, index: int) -> Path:
         if self._media.kind == "image":

@@ -1,4 +1,4 @@
-"""Checksum and time of every packet of the streams beside the picture, to compare two files."""
+"""Checksum and time of every packet of streams, to compare those of two files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.core.control import Control
-from engine.video.read.opening import open_input, translated
+from av.stream import Discard
 
-_AV_DISCARD_ALL = 48
+from engine.core.control import Control
+from engine.video.read.media_file import open_input, translated
+
 NO_TIME = -(1 << 63)
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamDigest:
-    """One stream, packet by packet, in file order; memory: 12 bytes a packet."""
+    """Checksums of one stream, packet by packet, in file order; memory: 12 bytes a packet."""
 
     index: int
     time_base: Fraction = Fraction(1, 1000)
@@ -32,7 +33,7 @@ class StreamDigest:
         return len(self.crcs)
 
     def add(self, payload: bytes, time: int | None) -> None:
-        """Take the next packet."""
+        """Add the next packet."""
         self.crcs.append(zlib.crc32(payload))
         self.times.append(time if time is not None else NO_TIME)
         self.crc = zlib.crc32(payload, self.crc)
@@ -42,14 +43,14 @@ class StreamDigest:
 def digest(
     path: Path, streams: Collection[int], control: Control | None = None
 ) -> dict[int, StreamDigest]:
-    """Read the packets of some streams; nothing is decoded and other streams are passed over.
+    """Read the packets of some streams; nothing is decoded and other streams are skipped.
 
-    The 7 or 9 bytes of transport header that AAC carries in some containers and not in others
-    do not count as payload, nor do the empty texts with which MP4 fills the gaps of subtitles.
+    Not part of the payload: the 7 or 9 bytes of transport header that AAC has in some containers
+    only, and the empty texts in the gaps of MP4's subtitles.
 
     Raises:
         InputError: The file cannot be read to its end.
-        Cancelled: `control` says so.
+        Cancelled: The user stopped.
     """
     with open_input(path) as container, translated(path):
         return _read(container, streams, control)
@@ -61,7 +62,7 @@ def _read(
     found: dict[int, StreamDigest] = {}
     for stream in container.streams:
         if stream.index not in streams:
-            stream.discard = _AV_DISCARD_ALL
+            stream.discard = Discard.all
             continue
         found[stream.index] = StreamDigest(
             index=stream.index, time_base=stream.time_base or Fraction(1, 1000)

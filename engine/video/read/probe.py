@@ -1,4 +1,4 @@
-"""What a file is: from a path to MediaInfo."""
+"""Probing: from a path to MediaInfo."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from av.video.stream import VideoStream
 from engine.core.errors import InputError
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
-from engine.video.colour.chroma_location import chroma_location
-from engine.video.colour.pixel_formats import layout_of, planes_of
-from engine.video.colour.tags import hdr_of, tags_of
-from engine.video.read.frame_count import PacketCount, count_by_index, count_by_reading
+from engine.video.colour.pixel_formats import layout_of
+from engine.video.colour.planes import planes_of
+from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.video.read.decoder import FrameTimes
+from engine.video.read.image_sequence import find_sequence, sequence_file
 from engine.video.read.images import SEQUENCE_RATE, picture_codec, read_picture
-from engine.video.read.opening import (
+from engine.video.read.media_file import (
     check_readable,
     check_size,
+    is_truncated,
     open_input,
     packets_of,
     translated,
 )
-from engine.video.read.qp import mean_quantiser
-from engine.video.read.rotation import turn_of
-from engine.video.read.sequences import find_sequence, sequence_file
-from engine.video.read.streams import (
+from engine.video.read.stream_info import (
+    PacketCount,
     chapters_of,
     clock_start,
+    count_by_index,
+    count_by_reading,
     film_stream,
+    mean_quantiser,
     other_streams,
+    rotation_of,
 )
-from engine.video.read.time_stamps import Timeline
-from engine.video.read.truncation import is_cut_short
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -45,21 +47,21 @@ if TYPE_CHECKING:
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
 _STILL_CONTAINERS = {"gif", "apng", "avif", "webp"}
-COUNT_SECONDS = 2.0  # longest time that counting frames may take
-_LOOK_AT = 3  # frames
+COUNT_SECONDS = 2.0  # time limit for counting frames
+_PROBED_FRAMES = 3
 _MAX_PACKETS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _First:
-    """What a film begins with."""
+class _Beginning:
+    """The first frames and the first packet of a film."""
 
     frames: list[VideoFrame]
     packet: bytes
 
 
 def probe(path: Path) -> MediaInfo:
-    """What a video, a still or a numbered sequence of stills is.
+    """Facts about a video, a picture or a numbered sequence of pictures.
 
     Args:
         path: A file; or a name such as "shot_%04d.png" or a folder, for a sequence.
@@ -87,7 +89,7 @@ def _quantiser(path: Path, video: VideoInfo) -> float:
     try:
         return mean_quantiser(path, index=video.index) or 0.0
     except InputError:
-        return 0.0  # the job itself will say what is damaged
+        return 0.0  # the job itself reports the damage
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:
@@ -97,7 +99,7 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
         container="image2",
         bytes=check_readable(path),
         video=_picture_info(path, codec, 1),
-        is_cut_short=is_cut_short(path),
+        is_cut_short=is_truncated(path),
     )
 
 
@@ -119,7 +121,7 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
 def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     frame = read_picture(path, codec)
     layout = layout_of(frame.format.name)
-    rotation, is_mirrored = turn_of(frame, {})
+    rotation, is_mirrored = rotation_of(frame, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
     return VideoInfo(
@@ -143,7 +145,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
 
 
 def _has_alpha(frame: VideoFrame) -> bool:
-    """Whether there is alpha worth keeping: of a palette only when an entry is transparent."""
+    """Whether there is alpha to keep: of a palette only when an entry is transparent."""
     if frame.format.name == "pal8":
         return bool((planes_of(frame, alpha=True)[3] < 255).any())
     return layout_of(frame.format.name).has_alpha
@@ -168,7 +170,7 @@ def _probe_film(path: Path) -> MediaInfo:
             chapters=tuple(chapters_of(container)),
             metadata=dict(container.metadata),
             start=clock_start(container),
-            is_cut_short=is_cut_short(path),
+            is_cut_short=is_truncated(path),
         )
 
 
@@ -176,7 +178,7 @@ def _kind_of(container: str, video: VideoInfo) -> MediaKind:
     return "image" if container in _STILL_CONTAINERS and video.frame_count == 1 else "video"
 
 
-def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _First:
+def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _Beginning:
     """The first frames that can be decoded, at least one.
 
     Raises:
@@ -186,21 +188,21 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
     stream.thread_type = "SLICE"
     stream.codec_context.thread_count = 1
     frames: list[VideoFrame] = []
-    head = b""
+    first_packet = b""
     failure: av.error.FFmpegError | None = None
     for number, packet in enumerate(packets_of(container, stream)):
-        head = head or bytes(packet)
+        first_packet = first_packet or bytes(packet)
         try:
             frames += stream.decode(packet)
         except av.error.FFmpegError as err:
             failure = err
-        if len(frames) >= _LOOK_AT or number >= _MAX_PACKETS:
+        if len(frames) >= _PROBED_FRAMES or number >= _MAX_PACKETS:
             break
     if not frames:
         check_size(path, stream.codec_context.width, stream.codec_context.height)
         raise failure or av.error.InvalidDataError(-1, "no picture can be decoded")
     check_size(path, frames[0].width, frames[0].height)
-    return _First(frames=frames, packet=head)
+    return _Beginning(frames=frames, packet=first_packet)
 
 
 def _count(path: Path, index: int) -> PacketCount:
@@ -210,10 +212,10 @@ def _count(path: Path, index: int) -> PacketCount:
         return count_by_reading(container, stream, seconds=COUNT_SECONDS)
 
 
-def _video_info(stream: VideoStream, first: _First, counted: PacketCount) -> VideoInfo:
+def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) -> VideoInfo:
     context, frame, frames = stream.codec_context, first.frames[0], first.frames
     layout = layout_of(frame.format.name)
-    rotation, is_mirrored = turn_of(frame, stream.metadata)
+    rotation, is_mirrored = rotation_of(frame, stream.metadata)
     tags = tags_of(context, frame)
     base = stream.time_base or Fraction(1, 1000)
     codec = context.codec.canonical_name
@@ -230,7 +232,7 @@ def _video_info(stream: VideoStream, first: _First, counted: PacketCount) -> Vid
         has_alpha=_has_alpha(frame),
         frame_rate=_rate(stream, counted, duration),
         time_base=base,
-        start_pts=Timeline(stream).pts_of(frame),
+        start_pts=FrameTimes(stream).pts_of(frame),
         frame_count=counted.frames if counted.is_complete else 0,
         frame_count_is_exact=counted.is_complete and not _may_hold_fields(context, field_order),
         duration=duration,

@@ -1,4 +1,4 @@
-"""Choice of the picture's codec: encoder, depth, chroma, tags and options.
+"""Choice of container, codec, encoder, chroma, depth and colour tags of a result.
 
 Nothing here imports av; only `encoder_works` does, when it is called.
 """
@@ -6,15 +6,18 @@ Nothing here imports av; only `encoder_works` does, when it is called.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from engine.core.errors import ContainerMismatch, EncoderMissing
+from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, MediaInfo, VideoInfo
+from engine.protocol.media import Chroma, ColourTags, MediaInfo, VideoInfo, subsampling
 from engine.protocol.plan import Notice, PicturePlan
 from engine.settings.schema import JobSettings
+from engine.video.colour.tags import assumed_matrix
 from engine.video.write.containers import (
     CONTAINERS,
     IMAGE_SUFFIXES,
@@ -22,68 +25,56 @@ from engine.video.write.containers import (
     can_write_rotation,
     container_of_name,
     left_out,
-    output_suffix,
     plan_streams,
     source_family,
-    stream_notices,
     takes_picture,
 )
 from engine.video.write.encoders import (
-    ON_CARD,
+    ON_GPU,
     ON_PROCESSOR,
     SVT_CRF,
-    Encoder,
+    EncoderSpec,
+    Layout,
     bits_per_pixel,
     encoder_options,
 )
-from engine.video.write.picture_format import (
-    allowed_size,
-    assumed_matrix,
-    choose_chroma,
-    choose_layout,
-    result_tags,
-)
-
-__all__ = [
-    "allowed_size",
-    "assumed_matrix",
-    "can_write_rotation",
-    "choose_container",
-    "encoder_works",
-    "estimated_bits_per_pixel",
-    "output_suffix",
-    "picture_notices",
-    "plan_picture",
-    "plan_streams",
-    "stream_notices",
-]
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a film
 _MOST_THREADS = 16  # more cost memory and bring little
+_INTERCHANGE_BITS = 10  # what players and televisions decode; 12 bits only on request
+_NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
+    "420": ("420", "422", "444"),
+    "422": ("422", "444", "420"),
+    "440": ("440", "444", "420"),
+    "411": ("411", "422", "420"),
+    "410": ("410", "420", "422"),
+    "gray": ("gray", "420", "422", "rgb"),
+    "444": ("444", "rgb", "422", "420"),
+    "rgb": ("rgb", "444", "422", "420"),
+}
 
 
 def choose_container(media: MediaInfo, settings: JobSettings, output: Path | None) -> str:
-    """Kind of file of the result: asked for by setting or name, else the source's, else MKV.
+    """Container of the result: requested by setting or name, else the source's, else MKV.
 
-    Pictures stay pictures and sequences stay sequences unless a film is asked for.
+    Pictures stay pictures and sequences stay sequences unless a film is requested.
 
     Returns:
         "mp4", "mkv", "mov", "image" or "sequence".
 
     Raises:
-        ContainerMismatch: The name asks for something that is never written, for another kind
-            than the setting, or for one that cannot hold the wanted codec.
+        ContainerMismatch: The name means a container that is never written, another one than the
+            setting, or one that cannot hold the codec.
     """
-    named = _named_container(media, output)
-    asked = "" if settings.container == "auto" else settings.container
-    if named and asked and named != asked:
+    named = _named_container(media, output) if output is not None else ""
+    requested = "" if settings.container == "auto" else settings.container
+    if output is not None and named and requested and named != requested:
+        kind = CONTAINERS[requested]
         raise ContainerMismatch(
-            f"The name {output.name if output else ''} does not belong to a file of the kind "
-            f"{CONTAINERS[asked].title}.",
-            hint=f"Let the name end in {CONTAINERS[asked].suffixes[0]}.",
+            "name-of-another", name=output.name, title=kind.title, suffix=kind.suffixes[0]
         )
-    if named or asked:
-        container = named or asked
+    if named or requested:
+        container = named or requested
     elif media.kind != "video" and settings.codec == "auto":
         return media.kind
     else:
@@ -92,36 +83,34 @@ def choose_container(media: MediaInfo, settings: JobSettings, output: Path | Non
     return container
 
 
-def _named_container(media: MediaInfo, output: Path | None) -> str:
-    if output is None:
-        return ""
+def _named_container(media: MediaInfo, output: Path) -> str:
     if not output.suffix and media.kind == "sequence":
         return "sequence"  # a folder
     named = container_of_name(output)
-    if named == "image" and media.kind != "image":
-        raise ContainerMismatch(
-            f"{output.name} is the name of one picture, but the source has many.",
-            hint="Name a folder for single pictures, without a suffix."
-            if media.kind == "sequence"
-            else "Let the name end in .mkv, .mp4 or .mov.",
-        )
+    if named == "image" and media.kind == "sequence":
+        raise ContainerMismatch("one-picture-of-sequence", name=output.name)
+    if named == "image" and media.kind == "video":
+        raise ContainerMismatch("one-picture-of-film", name=output.name)
     return named
 
 
 def _check_codec(container: str, codec: str) -> None:
     if codec == "auto" or takes_picture(container, codec):
         return
-    title = CONTAINERS[container].title if container in CONTAINERS else "A picture"
+    title = ON_PROCESSOR[codec].title
+    if container in PICTURES:
+        raise ContainerMismatch("codec-in-picture", title=title, container=container, codec=codec)
     raise ContainerMismatch(
-        f"{title} cannot hold {ON_PROCESSOR[codec].title}.",
-        hint="Choose MKV, which holds every codec.",
+        "codec-in-container",
+        kind=CONTAINERS[container].title,
+        title=title,
         container=container,
         codec=codec,
     )
 
 
 def _container_for(media: MediaInfo, settings: JobSettings) -> str:
-    """The source's own kind of file, else MKV, else another: the first that takes most."""
+    """The source's own container, else MKV, else another: the first that takes most streams."""
     family = source_family(media) or "mkv"
     codec = settings.codec if settings.codec != "auto" else _auto_codec(media, settings, family)
     able = [c for c in (family, "mkv", "mov", "mp4") if takes_picture(c, codec)]
@@ -154,10 +143,10 @@ def plan_picture(
 
     Args:
         media: The source.
-        settings: What the user wants.
+        settings: Of the job.
         size: Of the result as stored, px.
         container: From `choose_container`.
-        output: Name of the result; tells PNG from TIFF.
+        output: Name of the result; distinguishes PNG from TIFF.
 
     Raises:
         EncoderMissing: This machine cannot encode the codec, or not at this size.
@@ -173,31 +162,28 @@ def plan_picture(
         if codec == "auto":
             codec = _auto_codec(media, settings, container)
     least = 10 if codec == "hevc" and settings.codec == "auto" else 8
-    chroma = choose_chroma(ON_PROCESSOR[codec], video, settings)
-    chroma, depth, alpha = choose_layout(ON_PROCESSOR[codec], video, settings, chroma, least)
+    chroma = _choose_chroma(ON_PROCESSOR[codec], video, settings)
+    layout = _choose_layout(ON_PROCESSOR[codec], video, settings, chroma, least)
+    chroma, depth, alpha = layout
     size = allowed_size(size, chroma, codec)
-    encoder = _choose_encoder(codec, settings, size, (chroma, depth, alpha))
-    turns = can_write_rotation(container)
+    encoder = _choose_encoder(codec, settings, size, layout)
+    keeps_rotation = can_write_rotation(container)
     return PicturePlan(
         size=size,
         codec=codec,
         encoder=encoder.name,
-        pixel_format=encoder.formats[chroma, depth, alpha],
+        pixel_format=encoder.formats[layout],
         chroma=chroma,
         bit_depth=depth,
         has_alpha=alpha,
-        tags=result_tags(video, chroma, codec),
+        tags=_result_tags(video, chroma, codec),
         sample_aspect=video.sample_aspect,
-        rotation=video.rotation if turns else 0,
-        is_mirrored=video.is_mirrored and turns,
+        rotation=video.rotation if keeps_rotation else 0,
+        is_mirrored=video.is_mirrored and keeps_rotation,
         frame_rate=video.frame_rate or Fraction(25),
         time_base=video.time_base,
         options=encoder_options(
-            encoder,
-            crf=settings.crf,
-            speed=settings.speed,
-            layout=(chroma, depth, alpha),
-            size=size,
+            encoder, crf=settings.crf, speed=settings.speed, layout=layout, size=size
         ),
         threads=min(os.cpu_count() or 1, _MOST_THREADS),
     )
@@ -209,64 +195,138 @@ def _picture_codec(video: VideoInfo, output: Path | None) -> str:
     return "tiff" if video.codec == "tiff" else "png"
 
 
-def _choose_encoder(
-    codec: str, settings: JobSettings, size: Size, layout: tuple[Chroma, int, bool]
-) -> Encoder:
-    card, processor = ON_CARD.get(codec), ON_PROCESSOR[codec]
-    if settings.encoder != "cpu" and card is not None:
-        suits = layout in card.formats and card.fits(size)
-        if suits and encoder_works(card.name):
-            return card
+def allowed_size(size: Size, chroma: Chroma, codec: str = "h264") -> Size:
+    """The nearest size that can be stored: whole chroma samples, larger in case of doubt.
+
+    FFV1 and pictures take every size.
+    """
+    if not ON_PROCESSOR[codec].needs_whole_chroma:
+        return size
+    across, down = subsampling(chroma)
+    return Size(_multiple(size.width, across), _multiple(size.height, down))
+
+
+def _multiple(value: int, step: int) -> int:
+    return max(step, (value + step // 2) // step * step)
+
+
+def _choose_chroma(encoder: EncoderSpec, video: VideoInfo, settings: JobSettings) -> Chroma:
+    """Chroma of the result: as requested, else 4:2:0 for players, else nearest to the source.
+
+    Raises:
+        SettingsError: The codec does not have it.
+    """
+    codec = encoder.codec
+    known = encoder.chromas()
+    if settings.chroma != "auto" and codec not in IMAGE_SUFFIXES.values():
+        for chroma in known:
+            if chroma == settings.chroma:
+                return chroma
+        raise SettingsError(
+            "codec-chroma",
+            title=encoder.title,
+            chroma=settings.chroma,
+            known=known,
+            setting="chroma",
+        )
+    if codec == "prores" and video.has_alpha:
+        return "444"
+    if codec in ("h264", "hevc", "av1"):
+        return "420"
+    return next((c for c in _NEAREST[video.chroma] if c in known), known[0])
+
+
+def _choose_layout(
+    encoder: EncoderSpec, video: VideoInfo, settings: JobSettings, chroma: Chroma, least: int
+) -> Layout:
+    """Depth and alpha of the result: the source's where the codec has them.
+
+    Args:
+        encoder: Any of the codec.
+        video: The source.
+        settings: Of the job.
+        chroma: From `_choose_chroma`; only FFV1 may leave it, to keep alpha.
+        least: Fewest bits, unless the settings give them.
+
+    Raises:
+        SettingsError: The codec does not have the requested depth.
+    """
+    depths = encoder.depths(chroma)
+    if settings.bit_depth and encoder.codec not in IMAGE_SUFFIXES.values():
+        if settings.bit_depth not in depths:
+            raise SettingsError(
+                "codec-depth",
+                title=encoder.title,
+                bits=settings.bit_depth,
+                known=depths,
+                setting="bit_depth",
+            )
+        bits = settings.bit_depth
+    else:
+        bits = max(least, settings.bit_depth or video.bit_depth)
+        if encoder.is_lossy:
+            bits = min(bits, _INTERCHANGE_BITS)
+    if video.has_alpha:
+        with_alpha = [d for d in encoder.depths(chroma, alpha=True) if d >= bits]
+        if with_alpha:
+            return chroma, with_alpha[0], True
+        if encoder.codec == "ffv1":  # the few layouts without alpha: 4:4:4 has all
+            return "444", 16 if bits > 12 else max(bits, 8), True
+    return chroma, next((d for d in depths if d >= bits), depths[-1]), False
+
+
+def _choose_encoder(codec: str, settings: JobSettings, size: Size, layout: Layout) -> EncoderSpec:
+    on_gpu, on_processor = ON_GPU.get(codec), ON_PROCESSOR[codec]
+    if settings.encoder != "cpu" and on_gpu is not None:
+        suits = layout in on_gpu.formats and on_gpu.fits(size)
+        if suits and encoder_works(on_gpu.name):
+            return on_gpu
+    about = {"title": on_processor.title, "codec": codec}
     if settings.encoder == "nvenc" and codec not in IMAGE_SUFFIXES.values():
-        raise EncoderMissing(
-            f"No graphics card here can encode {processor.title} at {size} with {layout[1]} bits.",
-            hint="Set the encoder to auto or cpu.",
-            codec=codec,
-        )
-    if not processor.fits(size):
-        raise EncoderMissing(
-            f"{processor.title} cannot be written at {size}.",
-            hint=f"It takes {processor.smallest} to {processor.largest}.",
-            codec=codec,
-        )
-    if not encoder_works(processor.name):
-        raise EncoderMissing(
-            f"This machine has no encoder for {processor.title}.",
-            hint="Choose another codec.",
-            codec=codec,
-        )
-    return processor
+        raise EncoderMissing("none-on-gpu", size=size, bits=layout[1], **about)
+    if not on_processor.fits(size):
+        smallest, largest = on_processor.smallest, on_processor.largest
+        raise EncoderMissing("size", size=size, smallest=smallest, largest=largest, **about)
+    if not encoder_works(on_processor.name):
+        raise EncoderMissing("none-at-all", **about)
+    return on_processor
 
 
-def picture_notices(media: MediaInfo, picture: PicturePlan) -> tuple[Notice, ...]:
+def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
+    """The source's tags; matrix and range always, since players guess them by the new size."""
+    tags = video.tags
+    if chroma == "rgb":
+        return replace(tags, matrix="rgb", range="pc", chroma_location="")
+    is_rgb_source = video.chroma == "rgb" or tags.matrix in ("rgb", "gbr")
+    location = tags.chroma_location if video.chroma == chroma else ""
+    if chroma == "gray":
+        return replace(tags, range=tags.range or "pc", chroma_location="")
+    if is_rgb_source or video.chroma == "gray":
+        matrix = tags.matrix if tags.matrix not in ("", "rgb", "gbr") else "bt709"
+        return replace(tags, matrix=matrix, range="tv", chroma_location=location)
+    own_range = tags.range or ("pc" if video.pixel_format.startswith("yuvj") else "tv")
+    return replace(
+        tags,
+        matrix=tags.matrix or assumed_matrix(video.size),
+        range="tv" if codec == "prores" else own_range,
+        chroma_location=location,
+    )
+
+
+def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """What the user should know about the picture's codec before the start.
 
-    Returns:
-        Of the codes "alpha-left-out" (warning) and "bits-reduced" (info).
+    Of the codes "alpha-left-out" (warning) and "bits-reduced" (info).
     """
     video = media.video
-    notices = []
     if video.has_alpha and not picture.has_alpha:
-        notices.append(
-            Notice(
-                code="alpha-left-out",
-                severity="warning",
-                message="Transparency is left out: this kind of file does not carry it.",
-                hint="Choose ProRes in MOV or FFV1 in MKV to keep it.",
-            )
-        )
+        yield Notice(code="alpha-left-out", severity="warning")
     if picture.bit_depth < video.bit_depth:
-        notices.append(
-            Notice(
-                code="bits-reduced",
-                severity="info",
-                message=f"The source has {video.bit_depth} bits a colour, the result "
-                f"{picture.bit_depth}.",
-                hint="Choose FFV1 to keep all of them.",
-                params={"source": str(video.bit_depth), "result": str(picture.bit_depth)},
-            )
+        yield Notice(
+            code="bits-reduced",
+            severity="info",
+            params={"source": str(video.bit_depth), "result": str(picture.bit_depth)},
         )
-    return tuple(notices)
 
 
 def estimated_bits_per_pixel(picture: PicturePlan) -> float:
@@ -279,7 +339,7 @@ def estimated_bits_per_pixel(picture: PicturePlan) -> float:
 
 @cache
 def encoder_works(name: str) -> bool:
-    """Whether this machine's FFmpeg really opens an encoder; asked once a program run."""
-    from engine.video.write.encode import opens  # av: only here
+    """Whether this machine's FFmpeg really opens an encoder; tried once a program run."""
+    from engine.video.write.segment_writer import opens  # av: only here
 
     return opens(name)

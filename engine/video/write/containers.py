@@ -1,12 +1,13 @@
-"""What each kind of file can take, decided from tables before anything is opened."""
+"""Containers: what each of them holds, from tables, before any file is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import ContainerMismatch
+from engine.core.messages import Message, Param, message
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Notice, PassPlan
 
@@ -17,12 +18,12 @@ _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """One kind of file: FFmpeg's names of what it holds without a change."""
+    """One container: FFmpeg's names of what it holds without a change."""
 
     name: str  # as in Plan.container
-    title: str  # for people
+    title: str  # for users
     muxer: str  # FFmpeg's name
-    suffixes: tuple[str, ...]  # the first is the one we write
+    suffixes: tuple[str, ...]  # the first is that of results
     picture: frozenset[str]
     audio: frozenset[str]
     subtitle: frozenset[str]
@@ -80,12 +81,12 @@ _SAME_NAME = {"dca": "dts", "text": "subrip", "libopus": "opus", "srt": "subrip"
 
 
 def codec_name(name: str) -> str:
-    """One name where FFmpeg's coders have several: "dca" is "dts"."""
+    """One name where FFmpeg has several: "dca" is "dts"."""
     return _SAME_NAME.get(name, name)
 
 
 def source_family(media: MediaInfo) -> str:
-    """The source's own kind of file where we can write it: "mp4", "mov", "mkv", else ""."""
+    """The source's own container where it can be written: "mp4", "mov", "mkv", else ""."""
     names = media.container.split(",")
     if "matroska" in names:
         return "mkv"
@@ -97,7 +98,7 @@ def source_family(media: MediaInfo) -> str:
 
 
 def container_of_name(output: Path) -> str:
-    """Kind of file that a name asks for, by its suffix.
+    """Container of a name, by its suffix.
 
     Raises:
         ContainerMismatch: No suffix, or one that is never written.
@@ -108,11 +109,9 @@ def container_of_name(output: Path) -> str:
             return container.name
     if suffix in IMAGE_SUFFIXES:
         return "sequence" if "%" in output.name else "image"
-    raise ContainerMismatch(
-        f"Files of the kind {suffix or 'without a suffix'} cannot be written.",
-        hint="Give the result a name that ends in .mp4, .mov or .mkv, a picture .png or .tif.",
-        name=output.name,
-    )
+    if not suffix:
+        raise ContainerMismatch("no-suffix", name=output.name)
+    raise ContainerMismatch("unknown-suffix", suffix=suffix, name=output.name)
 
 
 def output_suffix(container: str, codec: str) -> str:
@@ -123,105 +122,107 @@ def output_suffix(container: str, codec: str) -> str:
 
 
 def can_write_rotation(container: str) -> bool:
-    """Whether the file can say "turn or mirror the picture"; else its pixels have to be turned."""
+    """Whether the file can keep rotation and mirror as metadata; else its pixels are rotated."""
     return container in CONTAINERS
 
 
 def takes_picture(container: str, codec: str) -> bool:
-    """Whether the container holds this codec of the picture."""
+    """Whether the container holds a video stream of this codec."""
     if container in PICTURES:
         return codec in IMAGE_SUFFIXES.values()
     return codec in CONTAINERS[container].picture
 
 
-def takes(container: str, stream: StreamInfo, media: MediaInfo) -> str:
-    """Why a stream cannot be copied into a container; "" when it can."""
+def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message | None:
+    """Why a stream cannot be copied into a container; None when it can."""
     if container in PICTURES:
-        return "a picture has no other streams"
+        return message("reason.stream.pictures-only")
     kind, into = codec_name(stream.codec), CONTAINERS[container]
-    if stream.kind == "attachment":
-        return "" if into.takes_attachments else f"{into.title} holds no attached files"
-    if stream.kind == "cover":
-        return "" if kind in into.cover else f"{into.title} holds no cover of the kind {kind}"
     if stream.kind == "data":
-        return _why_not_data(stream, media)
-    allowed = into.audio if stream.kind == "audio" else into.subtitle
-    return "" if kind in allowed else f"{into.title} cannot hold {kind or 'an unknown codec'}"
+        return _refusal_of_data(stream, media)
+    if stream.kind == "attachment":
+        attachments = message("reason.stream.no-attachments", title=into.title)
+        return None if into.takes_attachments else attachments
+    if stream.kind == "cover":
+        cover = message("reason.stream.cover", title=into.title, codec=kind)
+        return None if kind in into.cover else cover
+    if kind in (into.audio if stream.kind == "audio" else into.subtitle):
+        return None
+    if not kind:
+        return message("reason.stream.unknown-codec", title=into.title)
+    return message("reason.stream.codec", title=into.title, codec=kind)
 
 
-WRITTEN_ANEW = "written anew from the source's own"
+REWRITTEN = message("reason.stream.rewritten")
 _TIME_CODE = ("tmcd", "timecode")
 _CHAPTER_TEXT = ("bin_data", "text")
 
 
-def _why_not_data(stream: StreamInfo, media: MediaInfo) -> str:
+def _refusal_of_data(stream: StreamInfo, media: MediaInfo) -> Message:
     is_mov = bool({"mov", "mp4"} & set(media.container.split(",")))
     if stream.codec in _TIME_CODE or (is_mov and stream.codec in _CHAPTER_TEXT and media.chapters):
-        return WRITTEN_ANEW
-    return "data streams are not copied"
+        return REWRITTEN
+    return message("reason.stream.data")
 
 
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
-    """What happens to every stream beside the film, in the order of the file."""
+    """What happens to every stream but the film, in the order of the file."""
     plans = []
     for stream in media.streams:
-        why = takes(container, stream, media)
+        why = refusal_of(container, stream, media)
         plans.append(
             PassPlan(
                 index=stream.index,
                 kind=stream.kind,
                 codec=stream.codec,
-                copied=not why,
-                why=why,
+                copied=why is None,
+                why=why or "",
             )
         )
     return tuple(plans)
 
 
 def left_out(plans: Iterable[PassPlan]) -> tuple[PassPlan, ...]:
-    """Streams that the result will really miss."""
-    return tuple(p for p in plans if not p.copied and p.why != WRITTEN_ANEW)
+    """Streams that will be missing in the result."""
+    return tuple(p for p in plans if not p.copied and p.why != REWRITTEN)
 
 
-def stream_notices(media: MediaInfo, container: str) -> tuple[Notice, ...]:
+def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
     """What the user should know about the other streams before the start.
 
     Codes: "stream-left-out" for each stream that is not copied (warning), "container-changed"
-    (info) where the result is of another kind of file than the source.
+    (info) where the result has another container than the source.
     """
     if container in PICTURES and media.kind != "video":
-        return ()
-    missed = left_out(plan_streams(media, container))
-    notices = [_left_out_notice(media, container, plan) for plan in missed]
+        return
+    for plan in left_out(plan_streams(media, container)):
+        yield _left_out_notice(media, container, plan)
     family = source_family(media)
     if family and container not in (family, *PICTURES):
         old, new = CONTAINERS[family].title, CONTAINERS[container].title
-        notices.append(
-            Notice(
-                code="container-changed",
-                severity="info",
-                message=f"The result is of the kind {new}, the source of the kind {old}.",
-                params={"from": family, "to": container},
-            )
+        yield Notice(
+            code="container-changed",
+            severity="info",
+            params={"from": family, "to": container, "old": old, "new": new},
         )
-    return tuple(notices)
 
 
 def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
     stream = next(s for s in media.streams if s.index == plan.index)
-    better = [c.title for c in CONTAINERS.values() if not takes(c.name, stream, media)]
+    better = [c.title for c in CONTAINERS.values() if not refusal_of(c.name, stream, media)]
     better.sort(key=lambda title: title != "MKV")
-    what = {"audio": "sound track", "subtitle": "subtitle", "cover": "cover picture"}
-    return Notice(
-        code="stream-left-out",
-        severity="warning",
-        message=f"Stream {plan.index} ({what.get(plan.kind, plan.kind)}, "
-        f"{plan.codec or 'unknown'}) is left out: {plan.why}.",
-        hint=f"Choose {better[0]} as the kind of file to keep it." if better else "",
-        params={
-            "index": str(plan.index),
-            "kind": plan.kind,
-            "codec": plan.codec,
-            "container": container,
-        },
-    )
+    kind = message(f"stream.{plan.kind}")
+    if plan.codec:
+        kind = message("stream.with-codec", kind=kind, codec=plan.codec)
+    params: dict[str, Param] = {
+        "index": str(plan.index),
+        "kind": plan.kind,
+        "codec": plan.codec,
+        "container": container,
+        "stream": kind,
+        "why": plan.why,
+    }
+    if better:
+        params["better"] = better[0]
+    case = "other-container" if better else ""
+    return Notice(code="stream-left-out", case=case, severity="warning", params=params)

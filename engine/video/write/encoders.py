@@ -1,4 +1,4 @@
-"""Table of encoders: what each can write, and the options that a wanted quality means for it."""
+"""Table of encoders: what each can write, and its options for a quality and a speed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags
+from engine.protocol.media import Chroma, ColourTags, subsampling
 
 Layout = tuple[Chroma, int, bool]  # chroma, bits, alpha
 
-_SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
-    "420": (2, 2),
-    "422": (2, 1),
-    "440": (1, 2),
-    "411": (4, 1),
-    "410": (4, 4),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoder:
-    """One encoder of FFmpeg's.
+class EncoderSpec:
+    """One encoder of FFmpeg.
 
     `speeds` are its preset names for "fast", "auto", "medium" and "slow". `smallest` and `largest`
     are limits of both sides in px.
@@ -32,13 +24,13 @@ class Encoder:
     title: str
     formats: dict[Layout, str]
     is_lossy: bool = True
-    needs_whole_chroma: bool = True  # refuses sizes that chroma does not divide
+    needs_whole_chroma: bool = True  # refuses sizes with a part of a chroma sample
     smallest: Size = Size(2, 2)
     largest: Size = Size(16384, 16384)
     speeds: dict[str, str] = field(default_factory=dict)
 
     def chromas(self) -> tuple[Chroma, ...]:
-        """What it can write, in the order of the table."""
+        """Chroma formats it can write, in the order of the table."""
         return tuple(dict.fromkeys(chroma for chroma, _, _ in self.formats))
 
     def depths(self, chroma: Chroma, alpha: bool = False) -> tuple[int, ...]:
@@ -51,11 +43,6 @@ class Encoder:
             self.smallest.width <= size.width <= self.largest.width
             and self.smallest.height <= size.height <= self.largest.height
         )
-
-
-def subsampling(chroma: Chroma) -> tuple[int, int]:
-    """Luma samples to a chroma sample, across and down."""
-    return _SUBSAMPLING.get(chroma, (1, 1))
 
 
 def _yuv(
@@ -111,17 +98,17 @@ _P010: dict[Layout, str] = {**_yuv(("420",), (8,)), ("420", 10, False): "p010le"
 
 SVT_CRF = 0.75  # of x264's: what gave about the same SSIM on camera footage
 
-ENCODERS: dict[str, Encoder] = {
+ENCODERS: dict[str, EncoderSpec] = {
     e.name: e
     for e in (
-        Encoder(
+        EncoderSpec(
             name="libx264",
             codec="h264",
             title="H.264",
             formats=_yuv(("420", "422", "444"), (8, 10)),
             speeds=_X264_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="libx265",
             codec="hevc",
             title="HEVC",
@@ -129,7 +116,7 @@ ENCODERS: dict[str, Encoder] = {
             smallest=Size(16, 16),
             speeds=_X265_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="libsvtav1",
             codec="av1",
             title="AV1",
@@ -138,13 +125,13 @@ ENCODERS: dict[str, Encoder] = {
             largest=Size(16384, 8704),
             speeds=_SVT_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="prores_ks",
             codec="prores",
             title="ProRes",
             formats={**_yuv(("422", "444"), (10,)), **_yuv(("444",), (10,), alpha=True)},
         ),
-        Encoder(
+        EncoderSpec(
             name="ffv1",
             codec="ffv1",
             title="FFV1",
@@ -153,7 +140,7 @@ ENCODERS: dict[str, Encoder] = {
             needs_whole_chroma=False,
             smallest=Size(1, 1),
         ),
-        Encoder(
+        EncoderSpec(
             name="h264_nvenc",
             codec="h264",
             title="H.264",
@@ -162,7 +149,7 @@ ENCODERS: dict[str, Encoder] = {
             largest=Size(4096, 4096),
             speeds=_NVENC_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="hevc_nvenc",
             codec="hevc",
             title="HEVC",
@@ -171,7 +158,7 @@ ENCODERS: dict[str, Encoder] = {
             largest=Size(8192, 8192),
             speeds=_NVENC_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="av1_nvenc",
             codec="av1",
             title="AV1",
@@ -180,7 +167,7 @@ ENCODERS: dict[str, Encoder] = {
             largest=Size(8192, 8192),
             speeds=_NVENC_SPEEDS,
         ),
-        Encoder(
+        EncoderSpec(
             name="png",
             codec="png",
             title="PNG",
@@ -188,7 +175,7 @@ ENCODERS: dict[str, Encoder] = {
             is_lossy=False,
             smallest=Size(1, 1),
         ),
-        Encoder(
+        EncoderSpec(
             name="tiff",
             codec="tiff",
             title="TIFF",
@@ -199,9 +186,9 @@ ENCODERS: dict[str, Encoder] = {
     )
 }
 ON_PROCESSOR = {e.codec: e for e in ENCODERS.values() if not e.name.endswith("_nvenc")}
-ON_CARD = {e.codec: e for e in ENCODERS.values() if e.name.endswith("_nvenc")}
+ON_GPU = {e.codec: e for e in ENCODERS.values() if e.name.endswith("_nvenc")}
 
-# FFmpeg's options spell some values otherwise than its probe does.
+# Values that FFmpeg's options spell otherwise than its probe.
 _OPTION_VALUES = {
     "transfer": {"bt470m": "gamma22", "bt470bg": "gamma28"},
     "matrix": {"gbr": "rgb"},
@@ -217,7 +204,7 @@ _OPTION_NAMES = {
 
 
 def colour_options(tags: ColourTags) -> dict[str, str]:
-    """Options that make any encoder of FFmpeg's, and the file around it, carry the tags."""
+    """Options by which any encoder of FFmpeg, and the file around it, carry the tags."""
     options = {}
     for name, option in _OPTION_NAMES.items():
         value: str = getattr(tags, name)
@@ -227,20 +214,20 @@ def colour_options(tags: ColourTags) -> dict[str, str]:
 
 
 def encoder_options(
-    encoder: Encoder, *, crf: int, speed: str, layout: Layout, size: Size
+    encoder: EncoderSpec, *, crf: int, speed: str, layout: Layout, size: Size
 ) -> dict[str, str]:
     """Every option of an encoder but those of threads (`with_threads`).
 
     Args:
         encoder: One of the table.
-        crf: 0 to 51 on x264's scale; other encoders get what looks alike.
+        crf: 0 to 51 on x264's scale; other encoders get a value of like quality.
         speed: "fast", "auto", "medium" or "slow".
-        layout: What is written.
+        layout: Of the result.
         size: Of the picture, px.
     """
     preset = encoder.speeds.get(speed, "")
     if encoder.name == "libx264":
-        # without it the same frames give other bytes from run to run: a resumed job would differ
+        # without it the same frames give other bytes in another run: a resumed job would differ
         return {"preset": preset, "crf": str(crf), "x264-params": "cpu-independent=1"}
     if encoder.name == "libx265":
         return {"preset": preset, "crf": str(crf), "x265-params": _x265_params(size)}
@@ -252,7 +239,9 @@ def encoder_options(
 
 
 def _x265_params(size: Size) -> str:
-    """WORKAROUND for x265 4.2: it writes beyond its memory at widths of 40 and 48 px.
+    """Parameters of x265.
+
+    WORKAROUND for x265 4.2: it writes beyond its memory at widths of 40 and 48 px.
 
     Tried at 16 to 160 px a side: with these three together none aborts, with the first alone many.
     """
@@ -261,7 +250,7 @@ def _x265_params(size: Size) -> str:
 
 
 def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[str, str]:
-    """The options of an encoder that counts its threads itself, for at most `threads` of them."""
+    """The options with a limit of threads, for encoders that ignore FFmpeg's."""
     if encoder == "libx265":
         own = f"pools={threads}:frame-threads={max(1, min(4, threads))}"
         given = options.get("x265-params", "")
@@ -271,7 +260,7 @@ def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[st
     return dict(options)
 
 
-def _intra_options(encoder: Encoder, layout: Layout, size: Size) -> dict[str, str]:
+def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str, str]:
     chroma, _, alpha = layout
     if encoder.name == "prores_ks":
         profile = "4444" if chroma == "444" else "hq"

@@ -1,10 +1,12 @@
-"""Puts the finished picture and everything else of the source into one file."""
+"""Muxing: the finished film, the source's other streams, chapters and metadata into one file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from fractions import Fraction
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +17,32 @@ from av.error import FFmpegError
 from engine.core.control import Control
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
-from engine.video.read.opening import open_input
+from engine.video.read.media_file import open_input
 from engine.video.write.containers import CONTAINERS, PICTURES
-from engine.video.write.errors import make_durable, writing
-from engine.video.write.export import export_images
-from engine.video.write.metadata import (
-    chapters_of,
-    file_metadata,
-    muxer_options,
-    stream_metadata,
-    time_code,
+from engine.video.write.image_files import export_images
+from engine.video.write.mkv_aspect import PLACEHOLDER, states_aspect, write_aspect
+from engine.video.write.output_file import make_durable, writing
+from engine.video.write.passthrough import CopiedStreams, stream_metadata
+from engine.video.write.segment_file import SegmentFile, SegmentStream, TimedPacket
+
+_OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
+# Stated by the container itself.
+_OF_THE_CONTAINER = frozenset(
+    {"major_brand", "minor_version", "compatible_brands", "encoder", "duration"}
 )
-from engine.video.write.mkv_aspect import PLACEHOLDER, has_own_shape, write_shape
-from engine.video.write.passthrough import CopiedStreams
-from engine.video.write.segment_file import Film, SegmentFile, TimedPacket
-
-__all__ = ["SegmentFile", "mux"]
-
-_OWN_CLOCK = frozenset({"mov", "matroska"})  # families whose times mean what they say
+# Entries with a place of their own in MP4 and MOV; others need the "mdta" table of keys.
+_PLAIN = frozenset({"title", "artist", "album", "date", "comment", "genre", "copyright"}) | {
+    "keywords",
+    "creation_time",
+    "timecode",
+}
+_PLAIN_MP4 = _PLAIN | {"album_artist", "composer", "grouping", "lyrics", "description", "synopsis"}
+_PLAIN_MOV = _PLAIN | {"author", "make", "model", "location"}
+_TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
+_LARGEST_TIMESCALE = 2**31 - 1
+# Packets come sorted; without this a stream that is mostly silent holds 10 s of picture back.
+_INTERLEAVED = {"max_interleave_delta": "500000"}  # us
+_PREROLL = 1  # s; MKV could hold up to 32 s before 0
 
 
 def mux(
@@ -44,27 +54,27 @@ def mux(
     control: Control,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Write the result: the segments' pictures beside the source's other streams, unchanged.
+    """Write the result: the film of the segments, and the source's other streams unchanged.
 
     Every frame gets exactly the time stamp of its source frame (MKV: rounded to 1 ms); sound and
     subtitles keep theirs. A job trimmed at its start begins at 0, and so does a source whose clock
-    starts anywhere (MPEG-TS): all streams move by the same time. Stills and sequences go to
-    `export_images`.
+    starts anywhere (MPEG-TS): all streams are shifted by the same time. Pictures and sequences are
+    left to `export_images`.
 
     Args:
         media: The source.
-        plan: Its `container` is the format, whatever `target` is called.
+        plan: Its `container` is the format, whatever the suffix of `target`.
         segments: In order, at least one.
         target: Written under this name; deleted again when something goes wrong.
-        control: Looked at between packets.
-        progress: Called with bytes of the picture done and their sum.
+        control: Checked between packets.
+        progress: Called with bytes of the film done and their sum.
 
     Raises:
         Cancelled: The user stopped.
         DiskFull, OutputUnwritable, OutputError: The result cannot be written.
         InputError: The source can no longer be read.
 
-    Memory: one packet of each stream, what the muxer holds to sort them (half a second), and the
+    Memory: one packet of each stream, half a second of packets that the muxer sorts, and the
     index of the file (about 100 bytes a packet); never the length of the sound.
     """
     if not segments:
@@ -77,9 +87,9 @@ def mux(
             source = None
             if media.kind == "video":
                 source = stack.enter_context(open_input(media.path))
-            job = _Mux(media, plan, segments, source)
+            run = _MuxRun(media, plan, segments, source)
             with writing(target):
-                job.run(target, control, progress)
+                run.write(target, control, progress)
                 make_durable(target)
     except BaseException:
         with suppress(OSError):  # the first error counts
@@ -87,8 +97,8 @@ def mux(
         raise
 
 
-class _Mux:
-    """One run: opens the result, adds its streams, merges their packets by time."""
+class _MuxRun:
+    """Opens the result, adds its streams, merges their packets by time."""
 
     def __init__(
         self,
@@ -101,18 +111,18 @@ class _Mux:
         self._plan = plan
         self._source = source
         self._shift = _shift(media, plan, segments)
-        self._film = Film(segments, plan.picture, self._shift)
+        self._film = SegmentStream(segments, plan.picture, self._shift)
         self._bytes = self._film.bytes
         self._end = self._film.end if plan.stop is not None else None
         self._copies = CopiedStreams(media, plan, self._shift, self._end)
 
-    def run(self, target: Path, control: Control, progress: Callable[[int, int], None]) -> None:
+    def write(self, target: Path, control: Control, progress: Callable[[int, int], None]) -> None:
         """Write the whole file."""
         output = av.open(
             f"file:{target}",
             "w",
             format=CONTAINERS[self._plan.container].muxer,
-            container_options=muxer_options(self._media, self._plan),
+            container_options=_muxer_options(self._media, self._plan),
         )
         try:
             film = self._add_streams(output)
@@ -127,12 +137,12 @@ class _Mux:
             with suppress(FFmpegError):  # the first error counts
                 output.close()
             raise
-        if self._shape_comes_later:
-            write_shape(target, self._plan.picture.size, self._plan.picture.sample_aspect)
+        if self._aspect_is_added_later:
+            write_aspect(target, self._plan.picture.size, self._plan.picture.sample_aspect)
         progress(self._bytes, self._bytes)
 
     def _add_streams(self, output: OutputContainer) -> Any:
-        """The film and the copies in the order of the source."""
+        """The film and the copied streams in the order of the source."""
         if self._source is None:
             return self._add_film(output)
         film: Any = None
@@ -152,45 +162,45 @@ class _Mux:
             film: Any = output.add_stream_from_template(template, opaque=True)
         film.time_base = picture.time_base
         film.sample_aspect_ratio = picture.sample_aspect
-        # MKV would promise a constant rate.
+        # In MKV it would mean a constant rate.
         rate = picture.frame_rate if self._film.is_regular else Fraction(0)
         film.framerate = picture.frame_rate if self._plan.container != "mkv" else rate
         if picture.codec == "hevc" and self._plan.container in ("mp4", "mov"):
             film.codec_tag = "hvc1"  # Apple's players refuse hev1
         if picture.rotation or picture.is_mirrored:
             film.set_display_matrix(_matrix(picture))
-        elif self._shape_comes_later:
+        elif self._aspect_is_added_later:
             film.set_display_matrix(PLACEHOLDER)
         return film
 
     @property
-    def _shape_comes_later(self) -> bool:
-        """Whether the pixels' shape has to be written into the finished file.
+    def _aspect_is_added_later(self) -> bool:
+        """Whether the sample aspect ratio has to be written into the finished file.
 
-        A picture that is turned as well leaves no room for it; square pixels need none.
+        A rotated picture leaves no room for it; square pixels need none.
         """
         picture = self._plan.picture
-        is_turned = picture.rotation or picture.is_mirrored
-        is_silent = self._plan.container == "mkv" and not has_own_shape(picture.codec)
-        return is_silent and picture.sample_aspect != 1 and not is_turned
+        is_rotated = picture.rotation or picture.is_mirrored
+        lacks_aspect = self._plan.container == "mkv" and not states_aspect(picture.codec)
+        return lacks_aspect and picture.sample_aspect != 1 and not is_rotated
 
     def _describe(self, output: OutputContainer, film: Any) -> None:
         """Titles, chapters and time code."""
-        output.metadata.update(file_metadata(self._media))
+        output.metadata.update(_file_metadata(self._media))
         if self._source is None:
             return
-        chapters: Any = chapters_of(self._source, self._shift, self._end)
+        chapters: Any = shifted_chapters(self._source, self._shift, self._end)
         if chapters:
             output.set_chapters(chapters)
         film.metadata.pop("timecode", None)
         output.metadata.pop("timecode", None)
-        code = time_code(self._source, self._plan.picture.frame_rate)
+        code = _time_code(self._source, self._plan.picture.frame_rate)
         if code and self._plan.start is None:
-            place = output.metadata if self._plan.container == "mkv" else film.metadata
-            place["timecode"] = code
+            tags = output.metadata if self._plan.container == "mkv" else film.metadata
+            tags["timecode"] = code
 
     def _merged(self, film: Any) -> Iterator[tuple[TimedPacket, int]]:
-        """All packets by decoding time, with the bytes of the picture done so far."""
+        """All packets by decoding time, with the bytes of the film done so far."""
         copies = iter(()) if self._source is None else self._copies.packets(self._source)
         waiting = next(copies, None)
         done = 0
@@ -206,7 +216,7 @@ class _Mux:
 
 
 def _shift(media: MediaInfo, plan: Plan, segments: Sequence[SegmentFile]) -> Fraction:
-    """Seconds that every time loses."""
+    """Seconds to subtract from every time."""
     if plan.start is not None:
         return segments[0].pts[0] * plan.picture.time_base
     if media.kind != "video" or _OWN_CLOCK & set(media.container.split(",")):
@@ -215,9 +225,70 @@ def _shift(media: MediaInfo, plan: Plan, segments: Sequence[SegmentFile]) -> Fra
 
 
 def _matrix(picture: PicturePlan) -> list[int]:
-    """Display matrix of FFmpeg: turned clockwise first, then mirrored."""
+    """Display matrix of FFmpeg: rotated clockwise first, then mirrored."""
     cos = {0: 1, 90: 0, 180: -1, 270: 0}[picture.rotation]
     sin = {0: 0, 90: 1, 180: 0, 270: -1}[picture.rotation]
     across = -1 if picture.is_mirrored else 1
     one = 1 << 16
     return [across * cos * one, sin * one, 0, -across * sin * one, cos * one, 0, 0, 0, 1 << 30]
+
+
+def _file_metadata(media: MediaInfo) -> dict[str, str]:
+    """Global entries of the source that stay true."""
+    return {k: v for k, v in media.metadata.items() if k.lower() not in _OF_THE_CONTAINER}
+
+
+def _time_code(source: Any, rate: Fraction) -> str:
+    """The time code of the first frame, as stated anywhere in the source, or ""."""
+    for tagged in (source, *source.streams):
+        value: str = tagged.metadata.get("timecode", "")
+        match = _TIME_CODE.match(value)
+        if match and (match[1] != ";" or round(rate) % 30 == 0):
+            return value
+    return ""
+
+
+def shifted_chapters(source: Any, shift: Fraction, end: Fraction | None) -> list[dict[str, Any]]:
+    """Chapters of the source on the clock of the result.
+
+    Args:
+        source: The opened file.
+        shift: Seconds to subtract from every time.
+        end: Of the result in seconds, where its end was trimmed. Chapters outside are dropped and
+            those across an edge cut; MKV refuses one that begins before 0.
+    """
+    chapters = []
+    for chapter in source.chapters():
+        base = chapter["time_base"] or Fraction(1, 1000)
+        moved = round(shift / base)
+        first, last = chapter["start"] - moved, chapter["end"] - moved
+        kept = max(first, 0), last if end is None else min(last, round(end / base))
+        if kept != (first, last) and kept[1] <= kept[0]:
+            continue
+        first, last = kept
+        chapters.append({**chapter, "start": first, "end": last, "time_base": base})
+    return chapters
+
+
+def _muxer_options(media: MediaInfo, plan: Plan) -> dict[str, str]:
+    """Options of the muxer that keep times and tags exact."""
+    if plan.container == "mkv":
+        options = {"default_mode": "passthrough", **_INTERLEAVED}
+        if media.start >= -_PREROLL:  # sound of MP4 starts a little before 0: keep it there
+            options["avoid_negative_ts"] = "disabled"
+        return options
+    flags = "+faststart"
+    plain = _PLAIN_MOV if plan.container == "mov" else _PLAIN_MP4
+    if any(name.lower() not in plain for name in _file_metadata(media)):
+        flags += "+use_metadata_tags"
+    scale = str(_movie_timescale(media, plan))
+    return {"movflags": flags, "movie_timescale": scale, **_INTERLEAVED}
+
+
+def _movie_timescale(media: MediaInfo, plan: Plan) -> int:
+    """Units a second for late starts: a common multiple of those of all streams where it fits."""
+    scale = plan.picture.time_base.denominator
+    for stream in media.audio_streams:
+        both = lcm(scale, stream.sample_rate or 1)
+        scale = both if both <= _LARGEST_TIMESCALE else scale
+    return scale if 1000 <= scale <= _LARGEST_TIMESCALE else lcm(1000, scale) % 2**31 or 1000

@@ -1,4 +1,4 @@
-"""The finished pieces of a film as one stream of packets with the source's exact times."""
+"""The finished segments of a film as one stream of packets with the source's exact times."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPacket:
-    """A packet ready to be written, and when it has to be there."""
+    """A packet ready to be written, and its decoding time."""
 
     packet: Any  # av.Packet
-    seconds: float  # decoding time
+    seconds: float
 
 
-class Film:
-    """All segments of a job, one behind the other.
+class SegmentStream:
+    """All segments of a job, one after the other.
 
     Encoders keep frames back, so packets come in decoding order. The decoding times are the
-    presentation times moved by the largest delay: they rise, and never lie behind the frame's own
+    presentation times moved by the largest delay: they rise, and are never after the frame's own
     time, however irregular the frames are.
 
     Args:
         segments: At least one, in order.
-        picture: The plan they were written by.
-        shift: Seconds to take from every time.
+        picture: The plan of all segments.
+        shift: Seconds to subtract from every time.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Film:
 
     @property
     def end(self) -> Fraction:
-        """When the last frame is over, in seconds after the shift."""
+        """End of the last frame, in seconds after the shift."""
         return (self._pts[-1] + self._durations[-1]) * self._base
 
     @property
     def is_regular(self) -> bool:
-        """Whether the frames follow each other at the nominal rate, but for rounding."""
+        """Whether the frames follow each other at the nominal rate, except for rounding."""
         nominal = 1 / self._rate / self._base
         return all(abs(length - nominal) <= 1 for length in self._durations)
 
@@ -96,7 +96,7 @@ class Film:
         """Every packet in decoding order, with the bytes of finished segments before it.
 
         Raises:
-            OutputError: A segment is not what was written.
+            OutputError: A segment does not match its record.
         """
         delay = self._delay()
         step = self._pts[1] - self._pts[0] if len(self._pts) > 1 else self._durations[0]
@@ -107,9 +107,9 @@ class Film:
                 for packet in stream.container.demux(stream):
                     if packet.pts is None:
                         continue  # the end of the file
-                    place = first + count - delay
-                    early = self._pts[0] + step * place
-                    dts = self._pts[place] if place >= 0 else early
+                    shown = first + count - delay  # the frame whose time is the decoding time
+                    early = self._pts[0] + step * shown
+                    dts = self._pts[shown] if shown >= 0 else early
                     yield self._timed(packet, first + packet.pts, dts, segment), done
                     count += 1
             if count != len(segment.pts):
@@ -126,13 +126,13 @@ class Film:
         return TimedPacket(packet=packet, seconds=float(dts * self._base))
 
     def _delay(self) -> int:
-        """Frames that decoding order runs ahead: as found, and as the codec promises."""
+        """Frames that decoding order runs ahead: as found, and as the codec states."""
         with _opened(self._segments[0].path) as stream:
-            promised = stream.codec_context.reorder_depth
+            stated = stream.codec_context.reorder_depth
             packets = stream.container.demux(stream)
             order = [packet.pts for packet in packets if packet.pts is not None]
-        found = max((place - pts for place, pts in enumerate(order)), default=0)
-        return max(found, int(promised or 0))
+        found = max((number - pts for number, pts in enumerate(order)), default=0)
+        return max(found, int(stated or 0))
 
 
 def _size(segment: SegmentFile) -> int:
@@ -155,17 +155,14 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _unreadable(path: Path) -> OutputError:
-    return OutputError(
-        f"The finished piece {path.name} cannot be read.",
-        hint="Remove the job and run it again.",
-        path=path,
-    )
+    return OutputError("segment-unreadable", name=path.name, path=path)
 
 
 def _damaged(segment: SegmentFile, count: int) -> OutputError:
     return OutputError(
-        f"The finished piece {segment.path.name} has not the {len(segment.pts)} frames that were "
-        f"written (at {count}).",
-        hint="Remove the job and run it again.",
+        "segment-frames",
+        name=segment.path.name,
+        expected=len(segment.pts),
+        at=count,
         path=segment.path,
     )

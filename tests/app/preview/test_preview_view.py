@@ -18,6 +18,7 @@ from app.theme.fonts import interface_font
 from app.theme.qss import style_sheet
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
+from engine.core.messages import message
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -82,8 +83,10 @@ def _preview(flat: Flat, *, seconds: float = 4.0) -> PreviewReady:
 
 
 def _report(*, passed: bool = True) -> Report:
-    checks = [Check(code="size", passed=True, message="128x72") for _ in range(12)]
-    checks.append(Check(code="frame-count", passed=passed, message="150 frames in, 149 out"))
+    kept = message("check.size.kept", result="128x72", source="64x36")
+    checks = [Check(code="size", passed=True, message=kept) for _ in range(12)]
+    count = message("check.frame-count.different", before=150, after=149)
+    checks.append(Check(code="frame-count", passed=passed, message=count))
     return Report(
         source=Path("film.mp4"),
         output=Path("film_x2.mp4"),

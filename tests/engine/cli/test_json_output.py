@@ -8,7 +8,9 @@ import pytest
 
 from engine.cli.json_output import encode
 from engine.core.geometry import FrameSpan
+from engine.core.messages import message
 from engine.protocol.events import PreviewReady
+from engine.protocol.plan import Notice
 from tests.helpers.fakes import grey, make_media, make_plan, make_report
 
 
@@ -48,3 +50,12 @@ def test_what_classes_work_out_is_there() -> None:
 def test_something_else_is_a_mistake() -> None:
     with pytest.raises(TypeError, match="object"):
         encode(object())
+
+
+def test_messages_are_english_text() -> None:
+    problem = message("reading.ends-early", count=3, expected=5)
+    notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
+    text = "The film ends early: 3 of 5 frames are there."
+    assert encode(notice)["message"] == encode(notice)["params"]["problem"] == text
+    report = make_report(make_plan(make_media(Path("a.mp4"))))
+    assert encode(report)["checks"][1]["message"] == "240 frames in, 240 out."

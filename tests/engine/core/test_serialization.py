@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from engine.core.geometry import FrameSpan, Size
+from engine.core.messages import message
 from engine.core.serialization import from_plain, to_plain
 from engine.protocol.plan import (
     ModelPlan,
     Notice,
+    PassPlan,
     PicturePlan,
     Plan,
     StagePlan,
@@ -68,3 +70,31 @@ def test_bytes_are_left_out():
         rgb: bytes
 
     assert to_plain(Picture(b"123")) == {"rgb": None}
+
+
+def test_a_union_is_read_as_the_first_kind_that_describes_the_data():
+    @dataclass
+    class Box:
+        value: int | str | Size | tuple[Size, ...] | None
+
+    for value in (3, "3", Size(1, 2), (Size(1, 2),), None):
+        assert from_plain(Box, json.loads(json.dumps(to_plain(Box(value))))) == Box(value)
+    with pytest.raises(TypeError):
+        from_plain(Box, {"value": 1.5})
+
+
+def test_messages_in_a_plan_survive_json_and_text_of_older_versions_is_kept():
+    inner = message("stream.numbered", kind=message("stream.audio"), number=2, details="aac")
+    why = message("reason.stream.codec", title="MP4", codec=inner, known=("a", inner))
+    new = PassPlan(index=1, kind="audio", codec="aac", copied=False, why=why)
+    assert from_plain(PassPlan, json.loads(json.dumps(to_plain(new)))) == new
+    old = {
+        "index": 1,
+        "kind": "audio",
+        "codec": "aac",
+        "copied": False,
+        "why": "MP4 cannot hold it",
+    }
+    assert from_plain(PassPlan, old).why == "MP4 cannot hold it"
+    notice = Notice(code="source-damaged", severity="warning", params={"problem": why})
+    assert from_plain(Notice, json.loads(json.dumps(to_plain(notice)))) == notice

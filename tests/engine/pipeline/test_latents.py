@@ -20,8 +20,8 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import JobSettings
-from engine.video.read.decode import FrameReader
-from engine.video.write.lossless import LosslessWriter
+from engine.video.read.frame_reader import FrameReader
+from engine.video.write.segment_writer import LosslessWriter
 from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.listening import ENDS, Listener, running_engine
 from tests.helpers.program import NEEDS_FFMPEG

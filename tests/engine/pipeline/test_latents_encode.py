@@ -35,7 +35,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.latent_files import write_latent
 from tests.helpers.listening import ENDS, running_engine

@@ -26,8 +26,8 @@ from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
 from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
 from engine.protocol.gpu_reading import Holder
-from engine.video.read.decode import FrameReader
-from engine.video.write.encode import SegmentWriter
+from engine.video.read.frame_reader import FrameReader
+from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.recovery_jobs import KINDS, SHOTS, Outcome, SmallJob, small_job

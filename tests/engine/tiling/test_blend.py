@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
-from engine.tiling.blend import WHOLE, Blender, shares
+from engine.tiling.blend import WHOLE, Blender, tile_weights
 from engine.tiling.grid import tile_grid
 
 
@@ -16,13 +16,13 @@ def blended(frame: torch.Tensor, tile: Size, overlap: int, margin: int) -> torch
     return blender.result()
 
 
-@pytest.mark.parametrize(("overlap", "margin"), [(8, 0), (8, 3), (12, 4), (3, 1)])
-def test_a_picture_cut_into_tiles_and_blended_is_the_picture(overlap, margin):
+def test_a_picture_cut_into_tiles_and_blended_is_the_picture():
     frame = torch.rand(2, 3, 70, 93)
-    torch.testing.assert_close(blended(frame, Size(32, 28), overlap, margin), frame)
+    for overlap, margin in ((8, 0), (8, 3), (12, 4), (3, 1)):
+        torch.testing.assert_close(blended(frame, Size(32, 28), overlap, margin), frame)
 
 
-def test_what_the_model_saw_at_the_end_of_a_tile_is_not_used():
+def test_the_margin_of_a_tile_is_not_used():
     canvas, margin, overlap = Size(60, 20), 3, 10
     blender = Blender(canvas, margin=margin)
     for box in tile_grid(canvas, Size(35, 20), overlap):
@@ -44,7 +44,7 @@ def test_two_different_tiles_meet_without_a_step():
     assert (row[1:] - row[:-1]).max() < 0.07
 
 
-def test_no_tile_at_all_is_a_mistake():
+def test_a_canvas_without_tiles_is_refused():
     with pytest.raises(ValueError, match="no tile"):
         Blender(Size(4, 4), margin=0).result()
 
@@ -60,11 +60,11 @@ grids = st.builds(
 
 @settings(max_examples=25, deadline=None)
 @given(grid=grids, blend=st.integers(0, 12))
-def test_shares_of_all_tiles_make_the_whole_at_every_pixel(grid, blend):
+def test_weights_of_all_tiles_add_up_to_the_whole_at_every_pixel(grid, blend):
     frame, tile, overlap = grid
     total = torch.zeros(frame.height, frame.width)
-    for share in shares(frame, tile_grid(frame, tile, overlap), blend=min(blend, overlap)):
-        box, weight = share.window, share.weight()
+    for weights in tile_weights(frame, tile_grid(frame, tile, overlap), blend=min(blend, overlap)):
+        box, weight = weights.window, weights.weight()
         assert weight is None or weight.min() >= 0
         total[box.y : box.bottom, box.x : box.right] += WHOLE if weight is None else weight
     assert torch.equal(total, torch.full_like(total, 65535))
@@ -72,20 +72,25 @@ def test_shares_of_all_tiles_make_the_whole_at_every_pixel(grid, blend):
 
 @settings(max_examples=25, deadline=None)
 @given(grid=grids, margin=st.integers(0, 6))
-def test_shares_leave_the_margin_of_a_tile_out(grid, margin):
+def test_the_margin_of_a_tile_has_no_weight(grid, margin):
     frame, tile, overlap = grid
     margin = min(margin, overlap // 2)
     boxes = tile_grid(frame, tile, overlap)
-    for share, box in zip(shares(frame, boxes, blend=overlap - 2 * margin), boxes, strict=True):
-        assert box.x == 0 or share.window.x >= box.x + margin
-        assert box.y == 0 or share.window.y >= box.y + margin
-        assert box.right == frame.width or share.window.right <= box.right - margin
-        assert box.bottom == frame.height or share.window.bottom <= box.bottom - margin
+    for weights, box in zip(
+        tile_weights(frame, boxes, blend=overlap - 2 * margin), boxes, strict=True
+    ):
+        assert box.x == 0 or weights.window.x >= box.x + margin
+        assert box.y == 0 or weights.window.y >= box.y + margin
+        assert box.right == frame.width or weights.window.right <= box.right - margin
+        assert box.bottom == frame.height or weights.window.bottom <= box.bottom - margin
 
 
-def test_a_share_without_a_ramp_has_no_weights_to_multiply():
+def test_a_tile_without_a_ramp_has_no_weights_to_multiply():
     boxes = tile_grid(Size(40, 20), Size(25, 20), 4)
-    assert [share.weight() for share in shares(Size(40, 20), boxes, blend=0)] == [None, None]
-    feathered = shares(Size(40, 20), boxes, blend=4)
-    assert all(share.weight() is not None for share in feathered)
+    assert [weights.weight() for weights in tile_weights(Size(40, 20), boxes, blend=0)] == [
+        None,
+        None,
+    ]
+    feathered = tile_weights(Size(40, 20), boxes, blend=4)
+    assert all(weights.weight() is not None for weights in feathered)
     assert feathered[0].rows.unique().tolist() == [255]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
-from engine.tiling.grid import cells, snug, tile_grid
+from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 sizes = st.builds(Size, st.integers(1, 400), st.integers(1, 400))
 
@@ -56,7 +56,7 @@ def test_cells_partition_the_frame_and_keep_off_the_inner_edges(frame, tile, ove
 
 @given(**GRIDS)
 def test_snug_tiles_are_as_many_and_no_smaller_ones_would_do(frame, tile, overlap):
-    fitted = snug(frame, tile, overlap)
+    fitted = smallest_tile(frame, tile, overlap)
     count = len(tile_grid(frame, tile, overlap))
     assert len(tile_grid(frame, fitted, overlap)) == count
     for axis in ("width", "height"):
@@ -67,8 +67,8 @@ def test_snug_tiles_are_as_many_and_no_smaller_ones_would_do(frame, tile, overla
 
 
 def test_a_snug_tile_of_a_row_just_above_two_of_them():
-    assert snug(Size(41, 10), Size(22, 20), 2) == Size(22, 20)
-    assert snug(Size(43, 10), Size(42, 20), 2) == Size(23, 20)
+    assert smallest_tile(Size(41, 10), Size(22, 20), 2) == Size(22, 20)
+    assert smallest_tile(Size(43, 10), Size(42, 20), 2) == Size(23, 20)
 
 
 def test_a_tile_as_large_as_the_frame_is_the_frame():

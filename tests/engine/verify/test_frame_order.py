@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from engine.verify.frame_order import (
     Edit,
-    Order,
-    Window,
-    edits,
+    FrameAlignment,
+    FrameSteps,
+    SourceWindow,
+    edits_of,
     with_frozen,
 )
-from engine.verify.freeze import Steps
-from engine.verify.thumbnails import Grey, area_mean, likeness
+from engine.verify.thumbnails import Thumbnail, area_mean, likeness
 
 CELLS = (9, 16)
 
 
-def film(count: int, speed: float) -> list[Grey]:
+def film(count: int, speed: float) -> list[Thumbnail]:
     """A smooth picture that moves by `speed` cells a frame."""
     y, x = np.mgrid[: CELLS[0], : CELLS[1]].astype(np.float64)
     frames = [
@@ -28,35 +28,35 @@ def film(count: int, speed: float) -> list[Grey]:
     return [frame.astype(np.float32) for frame in frames]
 
 
-def found(source: list[Grey], shows: list[int], noise: float = 0.2 / 255) -> list[Edit]:
+def found(source: list[Thumbnail], shows: list[int], noise: float = 0.2 / 255) -> list[Edit]:
     random = np.random.default_rng(3)
-    window, order = Window(iter(source), source[0].size), Order()
+    window, order = SourceWindow(iter(source), source[0].size), FrameAlignment()
     for shown in shows:
         picture = source[shown] + random.normal(0, noise, CELLS).astype(np.float32)
         order.add(picture, *window.advance())
     window.drain()
-    return edits(order.shown(window.count), window.count, window.changes, order.noise)
+    return edits_of(order.shown(window.count), window.count, window.changes, order.noise)
 
 
-def places(source: list[Grey], shows: list[int]) -> list[tuple[str, int, int]]:
+def places(source: list[Thumbnail], shows: list[int]) -> list[tuple[str, int, int]]:
     return [(edit.kind, edit.frame, edit.count) for edit in found(source, shows)]
 
 
-@pytest.mark.parametrize("speed", [2.0, 0.3, 0.03])
-def test_each_edit_is_found_at_fast_and_at_slow_motion(speed: float) -> None:
-    source, every = film(120, speed), list(range(120))
-    assert places(source, every) == []
-    assert places(source, every[:60] + every[61:]) == [("missing", 60, 1)]
-    assert places(source, every[:60] + every[72:]) == [("missing", 60, 12)]
-    assert places(source, every[:61] + every[60:]) == [("doubled", 60, 1)]
-    assert places(source, [*every[:61], 60, 60, *every[61:]]) == [("doubled", 60, 2)]
-    assert places(source, every[1:]) == [("missing", 0, 1)]
-    assert places(source, every[:-2]) == [("missing", 118, 2)]
-    both = [*every[:31], *every[30:80], *every[81:]]
-    assert places(source, both) == [("doubled", 30, 1), ("missing", 80, 1)]
+def test_each_edit_is_found_at_fast_and_at_slow_motion() -> None:
+    for speed in (2.0, 0.3, 0.03):
+        source, every = film(120, speed), list(range(120))
+        assert places(source, every) == []
+        assert places(source, every[:60] + every[61:]) == [("missing", 60, 1)]
+        assert places(source, every[:60] + every[72:]) == [("missing", 60, 12)]
+        assert places(source, every[:61] + every[60:]) == [("doubled", 60, 1)]
+        assert places(source, [*every[:61], 60, 60, *every[61:]]) == [("doubled", 60, 2)]
+        assert places(source, every[1:]) == [("missing", 0, 1)]
+        assert places(source, every[:-2]) == [("missing", 118, 2)]
+        both = [*every[:31], *every[30:80], *every[81:]]
+        assert places(source, both) == [("doubled", 30, 1), ("missing", 80, 1)]
 
 
-def test_still_film_has_no_edits_but_those_that_the_count_demands() -> None:
+def test_still_film_has_only_the_edits_that_follow_from_its_length() -> None:
     source, every = film(60, 0.0), list(range(60))
     assert places(source, every) == []
     assert places(source, [0] * 60) == []
@@ -108,11 +108,11 @@ def test_likeness_is_one_for_equal_and_low_for_other_pictures() -> None:
     assert likeness(pictures[0], 1 - pictures[0]) < 0.3
 
 
-def frozen(source: list[Grey], shows: list[int], noise: float) -> list[int]:
+def frozen(source: list[Thumbnail], shows: list[int], noise: float) -> list[int]:
     """As the comparison feeds it, with an error that stays the same for the whole film."""
     random = np.random.default_rng(5)
     usual = random.normal(0, 3 / 255, CELLS).astype(np.float32)
-    steps = Steps()
+    steps = FrameSteps()
     for number, shown in enumerate(shows):
         picture = source[shown] + usual + random.normal(0, noise, CELLS).astype(np.float32)
         steps.add(source[number].ravel(), source[max(0, number - 1)].ravel(), picture)
@@ -129,7 +129,7 @@ def test_frozen_frame_is_found_where_the_result_differs_more_than_neighbours_do(
     assert frozen(source[:4], every[:4], 0.1 / 255) == []
 
 
-def test_frozen_frame_is_told_once() -> None:
+def test_frozen_frame_is_added_once() -> None:
     shown = list(range(20))
     assert with_frozen([], [5], shown) == [
         Edit(kind="doubled", frame=4, shown_at=5),

@@ -30,7 +30,7 @@ from engine.models.video_vae.frame_slices import (
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.tiling.blend import shares
+from engine.tiling.blend import tile_weights
 
 _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
@@ -178,7 +178,7 @@ class _Tiled:
         self._frame = frame
         self._boxes = tiles.boxes
         self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
-        self._shares = shares(tiles.canvas, self._on_canvas, blend=blend)
+        self._shares = tile_weights(tiles.canvas, self._on_canvas, blend=blend)
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
         self._warm_up = tiling.warm_up // vae.config.slice_latents

@@ -46,7 +46,7 @@ from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.pinned import pins
 from engine.ops.transfer.tile_canvas import Sink
-from engine.tiling.blend import shares
+from engine.tiling.blend import tile_weights
 from engine.tiling.grid import cells
 
 TileStatistics = Literal["tile", "frame"]
@@ -113,7 +113,7 @@ def split_decode(
     tiles = split_tiles(vae.config, Size(width, height), tile, blend)
     run = _HighPart(vae, _features(vae, latent, park=park), tiles)
     known = _known(run, passes) if tile_statistics == "frame" else None
-    for index, share in enumerate(shares(tiles.canvas, run.on_canvas, blend=blend)):
+    for index, share in enumerate(tile_weights(tiles.canvas, run.on_canvas, blend=blend)):
         corner, window = run.on_canvas[index], share.window
         inside = Box(window.x - corner.x, window.y - corner.y, window.width, window.height)
         weight = share.weight()

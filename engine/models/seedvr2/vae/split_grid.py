@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.tiling.grid import snug, tile_grid
+from engine.tiling.grid import smallest_tile, tile_grid
 
 WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
 _WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
@@ -97,7 +97,7 @@ def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> Spli
     features = latent.scaled(config.spatial_factor // factor)
     shared = 2 * halo(config) + -(-blend // factor)
     most = Size(tile.width // factor, tile.height // factor)
-    boxes = tile_grid(features, snug(features, most, shared), shared)
+    boxes = tile_grid(features, smallest_tile(features, most, shared), shared)
     return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
 
 
@@ -115,7 +115,7 @@ def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
     factor = config.spatial_factor
     shared = whole_shared(config)
     most = Size(max(1, tile.width // factor), max(1, tile.height // factor))
-    boxes = tile_grid(latent, snug(latent, most, shared), shared)
+    boxes = tile_grid(latent, smallest_tile(latent, most, shared), shared)
     return SplitTiles(factor=factor, features=latent, boxes=tuple(boxes))
 
 

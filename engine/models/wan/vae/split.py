@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Box, Size
-from engine.tiling.grid import cells, snug, tile_grid
+from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 if TYPE_CHECKING:
     from engine.models.wan.vae.config import Stage, WanConfig
@@ -141,7 +141,7 @@ def tiles(canvas: Size, tile: Size, cut: Cut) -> list[TileBox]:
         ValueError: The tile is smaller than `least_tile`.
     """
     shared = 2 * cut.halo
-    boxes = tile_grid(canvas, snug(canvas, tile, shared), shared)
+    boxes = tile_grid(canvas, smallest_tile(canvas, tile, shared), shared)
     return [TileBox(*pair) for pair in zip(boxes, cells(canvas, boxes), strict=True)]
 
 

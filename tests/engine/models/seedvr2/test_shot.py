@@ -20,7 +20,7 @@ from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.video_vae.slicing import slices
-from engine.tiling.slices import FROM_START, ClipGrid, LatentClip
+from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip
 from tests.helpers.tiny import random_frames, tiny_vae
 
 FRAME = Size(32, 16)

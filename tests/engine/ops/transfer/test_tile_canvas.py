@@ -14,13 +14,15 @@ from engine.core.errors import CapacityError, NumericOverflow
 from engine.core.geometry import Box, Size
 from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import FloatSink, TileSink, quantised
-from engine.tiling.blend import shares
+from engine.tiling.blend import tile_weights
 from engine.tiling.grid import tile_grid
 
 
 def fill(sinks, tiles, canvas: Size, boxes: list[Box], blend: int, step: int = 2) -> None:
     """Give each sink every tile, `step` frames at a time."""
-    for tile, box, share in zip(tiles, boxes, shares(canvas, boxes, blend=blend), strict=True):
+    for tile, box, share in zip(
+        tiles, boxes, tile_weights(canvas, boxes, blend=blend), strict=True
+    ):
         window = share.window
         x, y = window.x - box.x, window.y - box.y
         inside = tile[..., y : y + window.height, x : x + window.width]
@@ -52,7 +54,7 @@ def test_tiles_in_16_bits_are_the_exact_blend_but_for_half_a_code_a_tile(
     fill([exact], unit, canvas, boxes, blend)
     expected = exact.result().permute(0, 2, 3, 1) * 65535
     contributions = torch.zeros(height, width)
-    for share in shares(canvas, boxes, blend=blend):
+    for share in tile_weights(canvas, boxes, blend=blend):
         box = share.window
         contributions[box.y : box.bottom, box.x : box.right] += 1
     error = (deep.result().to(torch.float64) - expected).abs()

@@ -11,16 +11,15 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, VideoInfo
+from engine.protocol.media import Chroma, ColourTags, VideoInfo, subsampling
 from engine.protocol.plan import PicturePlan
 from engine.video.colour.convert import (
     ColourSpec,
+    colour_spec,
     from_rgb,
-    spec_of_picture,
-    spec_of_source,
     to_rgb,
 )
-from engine.video.read.decode import FrameReader
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 
 WEIGHTS = {
@@ -45,14 +44,11 @@ def spec(
 
 
 def random_planes(how: ColourSpec, height: int, width: int) -> list[torch.Tensor]:
-    across, down = {"420": (2, 2), "422": (2, 1), "440": (1, 2), "411": (4, 1), "410": (4, 4)}.get(
-        how.chroma, (1, 1)
-    )
-    reduced = (-(-height // down), -(-width // across))
-    shapes = {"gray": [(height, width)], "rgb": [(height, width)] * 3}.get(
-        how.chroma, [(height, width), reduced, reduced]
-    )
-    shapes = shapes + [(height, width)] * how.has_alpha
+    across, down = subsampling(how.chroma)
+    shapes = [(height, width)]
+    if how.chroma != "gray":
+        shapes += [(-(-height // down), -(-width // across))] * 2
+    shapes += [(height, width)] * how.has_alpha
     kind = np.uint8 if how.bit_depth == 8 else np.uint16
     draw = np.random.default_rng(5)
     return [
@@ -62,7 +58,7 @@ def random_planes(how: ColourSpec, height: int, width: int) -> list[torch.Tensor
 
 
 def reference_rgb(planes: list[np.ndarray], how: ColourSpec) -> np.ndarray:
-    """The formulas of BT.601, 709 and 2020 in float64, written down once more."""
+    """The formulas of BT.601, 709 and 2020 in float64, independent of the product."""
     y, u, v = (plane.astype(np.float64) for plane in planes)
     step = 2 ** (how.bit_depth - 8)
     if how.full_range:
@@ -79,81 +75,76 @@ def reference_rgb(planes: list[np.ndarray], how: ColourSpec) -> np.ndarray:
     return np.stack([r, (y - red * r - blue * b) / (1 - red - blue), b], axis=1)
 
 
-@pytest.mark.parametrize("bits", [8, 10, 12, 16])
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("matrix", [*WEIGHTS, "ycgco"])
-def test_rgb_follows_the_formulas_of_the_standards(matrix: str, full: bool, bits: int) -> None:
-    how = spec(matrix, full=full, bits=bits)
-    planes = random_planes(how, 6, 10)
-    rgb = to_rgb(planes, how, "cpu").numpy()
-    np.testing.assert_allclose(
-        rgb, reference_rgb([p.numpy() for p in planes], how), atol=2e-6, rtol=0
-    )
+MATRICES = [*WEIGHTS, "ycgco"]
 
 
-@pytest.mark.parametrize("bits", [8, 9, 10, 12, 14, 16])
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("matrix", [*WEIGHTS, "ycgco"])
-def test_every_code_value_of_444_comes_back_bit_for_bit(matrix: str, full: bool, bits: int) -> None:
-    how = spec(matrix, full=full, bits=bits)
-    planes = random_planes(how, 40, 56)
-    for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
-        assert after.dtype == before.dtype
-        assert torch.equal(after.int(), before.int())
+def test_rgb_follows_the_formulas_of_the_standards() -> None:
+    for matrix, full, bits in itertools.product(MATRICES, (False, True), (8, 10, 12, 16)):
+        how = spec(matrix, full=full, bits=bits)
+        planes = random_planes(how, 6, 10)
+        rgb = to_rgb(planes, how, "cpu").numpy()
+        expected = reference_rgb([p.numpy() for p in planes], how)
+        np.testing.assert_allclose(rgb, expected, atol=2e-6, rtol=0, err_msg=str(how))
 
 
-@pytest.mark.parametrize("size", [(32, 48), (31, 47), (1, 1), (2, 3), (5, 2)])
-@pytest.mark.parametrize("bits", [8, 10])
-@pytest.mark.parametrize("chroma", ["420", "422", "440", "411", "410"])
-def test_luma_of_reduced_chroma_comes_back_bit_for_bit(
-    chroma: Chroma, bits: int, size: tuple[int, int]
-) -> None:
-    how = spec(chroma=chroma, bits=bits)
-    planes = random_planes(how, *size)
-    back = from_rgb(to_rgb(planes, how, "cpu"), how)
-    assert [p.shape for p in back] == [p.shape for p in planes]
-    assert torch.equal(back[0].int(), planes[0].int())
+def test_every_code_value_of_444_comes_back_bit_for_bit() -> None:
+    for matrix, full, bits in itertools.product(MATRICES, (False, True), (8, 9, 10, 12, 14, 16)):
+        how = spec(matrix, full=full, bits=bits)
+        planes = random_planes(how, 40, 56)
+        for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
+            assert after.dtype == before.dtype
+            assert torch.equal(after.int(), before.int()), how
 
 
-@pytest.mark.parametrize("location", ["left", "center", "topleft", "top", "bottomleft", "bottom"])
-@pytest.mark.parametrize("chroma", ["420", "422", "440", "411", "410"])
-def test_flat_chroma_comes_back_bit_for_bit(chroma: Chroma, location: str) -> None:
-    how = spec(chroma=chroma, location=location, bits=10)
-    planes = random_planes(how, 21, 33)
-    for index, value in ((1, 300), (2, 777)):
-        planes[index] = torch.full_like(planes[index].int(), value).to(torch.uint16)
-    for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
-        assert torch.equal(after.int(), before.int())
+REDUCED: tuple[Chroma, ...] = ("420", "422", "440", "411", "410")
+OFFSETS = {  # of the first chroma sample from the first luma sample, in luma samples
+    "left": (0.0, 0.5),
+    "center": (0.5, 0.5),
+    "topleft": (0.0, 0.0),
+    "top": (0.5, 0.0),
+    "bottomleft": (0.0, 1.0),
+    "bottom": (0.5, 1.0),
+}
 
 
-@pytest.mark.parametrize(
-    ("location", "dx", "dy"),
-    [
-        ("left", 0.0, 0.5),
-        ("center", 0.5, 0.5),
-        ("topleft", 0.0, 0.0),
-        ("top", 0.5, 0.0),
-        ("bottomleft", 0.0, 1.0),
-        ("bottom", 0.5, 1.0),
-    ],
-)
-def test_chroma_lies_where_its_location_says(location: str, dx: float, dy: float) -> None:
-    """A ramp sampled at the stated places becomes the same ramp at full size, and back."""
-    how = spec(chroma="420", location=location, full=True, bits=16)
-    x, y = np.meshgrid(2 * np.arange(16) + dx, 2 * np.arange(12) + dy)
-    ramp = np.rint(20000 + 400 * x + 300 * y).astype(np.uint16)
-    luma = np.full((24, 32), 30000, np.uint16)
-    planes = [torch.from_numpy(p[None]) for p in (luma, ramp, np.full_like(ramp, 32768))]
-    blue = to_rgb(planes, how, "cpu")[0, 2].numpy()
-    cb = (blue - 30000 / 65535) / (2 * (1 - 0.0722)) * 65535 + 32768
-    fx, fy = np.meshgrid(np.arange(32), np.arange(24))
-    inside = (slice(3, -3), slice(3, -3))
-    np.testing.assert_allclose(cb[inside], (20000 + 400 * fx + 300 * fy)[inside], atol=2)
-    back = from_rgb(to_rgb(planes, how, "cpu"), how)[1][0].numpy().astype(int)
-    np.testing.assert_allclose(back[2:-2, 2:-2], ramp.astype(int)[2:-2, 2:-2], atol=2)
+def test_luma_of_reduced_chroma_comes_back_bit_for_bit() -> None:
+    sizes = ((32, 48), (31, 47), (1, 1), (2, 3), (5, 2))
+    for chroma, bits, size in itertools.product(REDUCED, (8, 10), sizes):
+        how = spec(chroma=chroma, bits=bits)
+        planes = random_planes(how, *size)
+        back = from_rgb(to_rgb(planes, how, "cpu"), how)
+        assert [p.shape for p in back] == [p.shape for p in planes]
+        assert torch.equal(back[0].int(), planes[0].int()), (how, size)
 
 
-def test_footroom_headroom_and_wild_colours_survive() -> None:
+def test_flat_chroma_comes_back_bit_for_bit() -> None:
+    for chroma, location in itertools.product(REDUCED, OFFSETS):
+        how = spec(chroma=chroma, location=location, bits=10)
+        planes = random_planes(how, 21, 33)
+        for index, value in ((1, 300), (2, 777)):
+            planes[index] = torch.full_like(planes[index].int(), value).to(torch.uint16)
+        for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
+            assert torch.equal(after.int(), before.int()), how
+
+
+def test_chroma_is_where_its_location_states() -> None:
+    """A ramp sampled at the stated positions becomes the same ramp at full size, and back."""
+    for location, (dx, dy) in OFFSETS.items():
+        how = spec(chroma="420", location=location, full=True, bits=16)
+        x, y = np.meshgrid(2 * np.arange(16) + dx, 2 * np.arange(12) + dy)
+        ramp = np.rint(20000 + 400 * x + 300 * y).astype(np.uint16)
+        luma = np.full((24, 32), 30000, np.uint16)
+        planes = [torch.from_numpy(p[None]) for p in (luma, ramp, np.full_like(ramp, 32768))]
+        blue = to_rgb(planes, how, "cpu")[0, 2].numpy()
+        cb = (blue - 30000 / 65535) / (2 * (1 - 0.0722)) * 65535 + 32768
+        fx, fy = np.meshgrid(np.arange(32), np.arange(24))
+        inside = (slice(3, -3), slice(3, -3))
+        np.testing.assert_allclose(cb[inside], (20000 + 400 * fx + 300 * fy)[inside], atol=2)
+        back = from_rgb(to_rgb(planes, how, "cpu"), how)[1][0].numpy().astype(int)
+        np.testing.assert_allclose(back[2:-2, 2:-2], ramp.astype(int)[2:-2, 2:-2], atol=2)
+
+
+def test_footroom_headroom_and_colours_outside_rgb_are_kept() -> None:
     how = spec(bits=8)
     y, u, v = (
         torch.tensor([[values]], dtype=torch.uint8)
@@ -182,17 +173,17 @@ def test_gray_becomes_three_equal_channels_and_comes_back() -> None:
         assert torch.equal(from_rgb(rgb, how)[0].int(), planes[0].int())
 
 
-@pytest.mark.parametrize("matrix", ["rgb", "gray", "bt709"])
-def test_alpha_is_kept_and_a_missing_one_is_opaque(matrix: str) -> None:
-    chroma: Chroma = {"rgb": "rgb", "gray": "gray", "bt709": "420"}[matrix]
-    how = ColourSpec(matrix, matrix != "bt709", 8, chroma, "left", True)
-    planes = random_planes(how, 8, 8)
-    rgba = to_rgb(planes, how, "cpu")
-    assert rgba.shape == (2, 4, 8, 8)
-    assert torch.equal(from_rgb(rgba, how)[-1], planes[-1])
-    assert (from_rgb(rgba[:, :3], how)[-1] == 255).all()
-    without = ColourSpec(matrix, matrix != "bt709", 8, chroma, "left", False)
-    assert len(from_rgb(rgba, without)) == len(planes) - 1
+def test_alpha_is_kept_and_a_missing_one_is_opaque() -> None:
+    layouts: tuple[tuple[str, Chroma], ...] = (("rgb", "rgb"), ("gray", "gray"), ("bt709", "420"))
+    for matrix, chroma in layouts:
+        how = ColourSpec(matrix, matrix != "bt709", 8, chroma, "left", True)
+        planes = random_planes(how, 8, 8)
+        rgba = to_rgb(planes, how, "cpu")
+        assert rgba.shape == (2, 4, 8, 8)
+        assert torch.equal(from_rgb(rgba, how)[-1], planes[-1])
+        assert (from_rgb(rgba[:, :3], how)[-1] == 255).all()
+        without = ColourSpec(matrix, matrix != "bt709", 8, chroma, "left", False)
+        assert len(from_rgb(rgba, without)) == len(planes) - 1
 
 
 UNTAGGED = ColourTags()
@@ -210,31 +201,31 @@ def video(size: Size, tags: ColourTags = UNTAGGED, **how: object) -> VideoInfo:
 
 
 def test_untagged_films_are_601_in_sd_and_709_above() -> None:
-    assert spec_of_source(video(Size(720, 576))).matrix == "smpte170m"
-    assert spec_of_source(video(Size(1024, 576))).matrix == "smpte170m"
-    assert spec_of_source(video(Size(1280, 720))).matrix == "bt709"
-    assert spec_of_source(video(Size(1080, 480))).matrix == "bt709"
+    assert colour_spec(video(Size(720, 576))).matrix == "smpte170m"
+    assert colour_spec(video(Size(1024, 576))).matrix == "smpte170m"
+    assert colour_spec(video(Size(1280, 720))).matrix == "bt709"
+    assert colour_spec(video(Size(1080, 480))).matrix == "bt709"
     tagged = video(Size(720, 576), ColourTags(matrix="bt709"))
-    assert spec_of_source(tagged).matrix == "bt709"
-    assert spec_of_source(video(Size(9, 9), ColourTags(matrix="bt470bg"))).matrix == "smpte170m"
+    assert colour_spec(tagged).matrix == "bt709"
+    assert colour_spec(video(Size(9, 9), ColourTags(matrix="bt470bg"))).matrix == "smpte170m"
 
 
-def test_range_and_chroma_place_follow_tags_and_formats() -> None:
+def test_range_and_chroma_location_follow_tags_and_formats() -> None:
     size = Size(64, 64)
-    assert not spec_of_source(video(size)).full_range
-    assert spec_of_source(video(size, ColourTags(range="pc"))).full_range
-    jpeg = spec_of_source(video(size, pixel_format="yuvj420p", codec="mjpeg"))
+    assert not colour_spec(video(size)).full_range
+    assert colour_spec(video(size, ColourTags(range="pc"))).full_range
+    jpeg = colour_spec(video(size, pixel_format="yuvj420p", codec="mjpeg"))
     assert (jpeg.full_range, jpeg.chroma_location) == (True, "center")
     gray = video(size, pixel_format="gray", chroma="gray")
-    assert spec_of_source(gray).full_range
-    png = spec_of_source(video(size, ColourTags(range="tv"), pixel_format="rgb24", chroma="rgb"))
+    assert colour_spec(gray).full_range
+    png = colour_spec(video(size, ColourTags(range="tv"), pixel_format="rgb24", chroma="rgb"))
     assert (png.matrix, png.full_range) == ("rgb", True)
-    uhd = spec_of_source(video(size, ColourTags(chroma_location="topleft")))
+    uhd = colour_spec(video(size, ColourTags(chroma_location="topleft")))
     assert uhd.chroma_location == "topleft"
-    assert spec_of_source(video(size)).chroma_location == "left"
+    assert colour_spec(video(size)).chroma_location == "left"
 
 
-def test_what_is_written_follows_its_own_plan() -> None:
+def test_a_result_follows_its_plan() -> None:
     picture = PicturePlan(
         size=Size(1920, 1080),
         codec="hevc",
@@ -245,7 +236,7 @@ def test_what_is_written_follows_its_own_plan() -> None:
         tags=ColourTags(matrix="bt2020nc", range="tv"),
         frame_rate=Fraction(25),
     )
-    assert spec_of_picture(picture) == ColourSpec("bt2020nc", False, 10, "420", "left", False)
+    assert colour_spec(picture) == ColourSpec("bt2020nc", False, 10, "420", "left", False)
 
 
 PATCHES = [
@@ -279,23 +270,28 @@ def patch_errors(rgb: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the ffmpeg program")
-@pytest.mark.parametrize("form", ["yuv420p", "yuv420p10le", "yuv444p", "yuv422p10le"])
-@pytest.mark.parametrize("range_", ["tv", "pc"])
 @pytest.mark.parametrize(
-    ("matrix", "tag"), [("bt601", "smpte170m"), ("bt709", "bt709"), ("bt2020", "bt2020nc")]
+    "kind",
+    [
+        "bt601 smpte170m tv yuv420p",
+        "bt601 smpte170m pc yuv422p10le",
+        "bt709 bt709 tv yuv444p",
+        "bt709 bt709 pc yuv420p",
+        "bt2020 bt2020nc tv yuv420p10le",
+        "bt2020 bt2020nc pc yuv444p",
+    ],
 )
-def test_a_chart_of_another_program_has_its_true_colours(
-    tmp_path: Path, matrix: str, tag: str, range_: str, form: str
-) -> None:
+def test_a_chart_of_another_program_has_its_true_colours(tmp_path: Path, kind: str) -> None:
+    matrix, tag, range_, pixel_format = kind.split()
     picture, film = chart(), tmp_path / "chart.mkv"
     height, width = picture.shape[:2]
     command = f"ffmpeg -v error -f rawvideo -pix_fmt rgb24 -s {width}x{height} -i - -vf".split()
     flags = "bicubic+accurate_rnd+full_chroma_int+full_chroma_inp"
     command += [f"scale=out_color_matrix={matrix}:out_range={range_}:flags={flags}"]
-    command += f"-pix_fmt {form} -colorspace {tag} -color_range {range_} -c:v ffv1".split()
+    command += f"-pix_fmt {pixel_format} -colorspace {tag} -color_range {range_} -c:v ffv1".split()
     subprocess.run([*command, str(film)], input=picture.tobytes(), check=True)
     media = probe(film)
-    how = spec_of_source(media.video)
+    how = colour_spec(media.video)
     assert (how.matrix, how.full_range) == (tag, range_ == "pc")
     with FrameReader(media) as reader:
         planes = [torch.from_numpy(plane[None]) for plane in next(iter(reader)).planes]

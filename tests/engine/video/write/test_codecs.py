@@ -12,7 +12,6 @@ import pytest
 from engine.core.errors import (
     ContainerMismatch,
     EncoderMissing,
-    EngineError,
     SettingsError,
 )
 from engine.core.geometry import Size
@@ -23,6 +22,7 @@ from engine.protocol.media import (
     StreamInfo,
 )
 from engine.settings.schema import CODECS, JobSettings
+from engine.video.colour.pixel_formats import layout_of
 from engine.video.write import codecs
 from engine.video.write.codecs import (
     allowed_size,
@@ -31,11 +31,11 @@ from engine.video.write.codecs import (
     estimated_bits_per_pixel,
     picture_notices,
     plan_picture,
-    plan_streams,
-    stream_notices,
 )
+from engine.video.write.containers import plan_streams, stream_notices
 from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
 from tests.helpers.plans import a_media
+from tests.helpers.program import ROOT
 
 MP4 = "mov,mp4,m4a,3gp,3g2,mj2"
 
@@ -60,32 +60,25 @@ def plan(about: MediaInfo, container: str = "mkv", size: Size | None = None, **s
 
 def test_tables_load_neither_av_nor_torch() -> None:
     code = "import sys, engine.video.write.codecs; print({'av', 'torch'} & set(sys.modules))"
-    root = Path(__file__).parents[4]
-    out = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True)
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert out.stdout.strip() == b"set()"
 
 
-@pytest.mark.parametrize(
-    ("video", "codec", "pixel_format"),
-    [
+def test_auto_is_h264_for_8_bits_and_hevc_of_10_bits_above() -> None:
+    for video, codec, pixel_format in (
         ({}, "h264", "yuv420p"),
         ({"chroma": "444"}, "h264", "yuv420p"),
         ({"bit_depth": 10}, "hevc", "yuv420p10le"),
         ({"bit_depth": 12}, "hevc", "yuv420p10le"),
         ({"hdr": "pq"}, "hevc", "yuv420p10le"),
-    ],
-)
-def test_auto_is_h264_for_8_bits_and_hevc_of_10_bits_above(
-    video: dict[str, Any], codec: str, pixel_format: str
-) -> None:
-    picture = plan(media(**video))
-    assert (picture.codec, picture.pixel_format) == (codec, pixel_format)
-    assert picture.options["crf"] == "16"
+    ):
+        picture = plan(media(**video))
+        assert (picture.codec, picture.pixel_format) == (codec, pixel_format)
+        assert picture.options["crf"] == "16"
 
 
-@pytest.mark.parametrize(
-    ("video", "pixel_format"),
-    [
+def test_ffv1_keeps_depth_chroma_and_alpha() -> None:
+    for video, pixel_format in (
         ({}, "yuv420p"),
         ({"bit_depth": 10, "chroma": "422"}, "yuv422p10le"),
         ({"bit_depth": 12, "chroma": "444"}, "yuv444p12le"),
@@ -96,10 +89,8 @@ def test_auto_is_h264_for_8_bits_and_hevc_of_10_bits_above(
         ({"bit_depth": 10, "chroma": "444", "has_alpha": True}, "yuva444p10le"),
         ({"bit_depth": 12, "chroma": "420", "has_alpha": True}, "yuva420p16le"),
         ({"chroma": "411"}, "yuv411p"),
-    ],
-)
-def test_ffv1_keeps_depth_chroma_and_alpha(video: dict[str, Any], pixel_format: str) -> None:
-    assert plan(media(**video), codec="ffv1").pixel_format == pixel_format
+    ):
+        assert plan(media(**video), codec="ffv1").pixel_format == pixel_format
 
 
 def test_prores_takes_10_bits_of_422_and_444_with_alpha() -> None:
@@ -119,10 +110,10 @@ def test_auto_keeps_alpha_where_the_container_can() -> None:
     assert plan(media("cat.gif", has_alpha=True, codec="gif", chroma="rgb"), "mkv").codec == "h264"
 
 
-def test_fewer_bits_than_the_source_are_told() -> None:
+def test_fewer_bits_than_the_source_have_a_notice() -> None:
     about = media(bit_depth=12)
     assert [n.code for n in picture_notices(about, plan(about))] == ["bits-reduced"]
-    assert picture_notices(about, plan(about, codec="hevc", bit_depth=12)) == ()
+    assert [*picture_notices(about, plan(about, codec="hevc", bit_depth=12))] == []
 
 
 def test_odd_sizes_become_even_only_with_subsampled_chroma() -> None:
@@ -135,19 +126,16 @@ def test_odd_sizes_become_even_only_with_subsampled_chroma() -> None:
     assert plan(media(), size=Size(641, 359), codec="ffv1").size == Size(641, 359)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"codec": "av1", "chroma": "444"},
-        {"codec": "h264", "bit_depth": 12},
-        {"codec": "prores", "bit_depth": 8},
-        {"codec": "prores", "chroma": "420"},
-    ],
-)
-def test_what_a_codec_does_not_have_is_refused_with_the_choices(settings: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError) as caught:
-        plan(media(), **settings)
-    assert caught.value.hint.startswith("Choose one of")
+def test_what_a_codec_does_not_have_is_refused_with_the_choices() -> None:
+    for settings, hint in (
+        ({"codec": "av1", "chroma": "444"}, "Choose one of: 420."),
+        ({"codec": "h264", "bit_depth": 12}, "Choose one of: 8, 10."),
+        ({"codec": "prores", "bit_depth": 8}, "Choose one of: 10."),
+        ({"codec": "prores", "chroma": "420"}, "Choose one of: 422, 444."),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            plan(media(), **settings)
+        assert caught.value.hint == hint
 
 
 def test_source_tags_are_kept_and_untagged_ones_get_a_matrix() -> None:
@@ -174,9 +162,8 @@ def test_every_tag_has_a_name_that_the_encoders_know() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("about", "settings", "output", "container"),
-    [
+def test_container_is_the_sources_where_it_takes_everything_else_mkv() -> None:
+    for about, settings, output, container in (
         (media("a.mp4", (sound("aac"),)), {}, None, "mp4"),
         (media("a.mov", (sound("pcm_s16le"),)), {}, None, "mov"),
         (media("a.mkv"), {}, None, "mkv"),
@@ -191,12 +178,8 @@ def test_every_tag_has_a_name_that_the_encoders_know() -> None:
         (media("a.mp4"), {"container": "mov"}, None, "mov"),
         (media("a.mp4"), {}, Path("b.mkv"), "mkv"),
         (media("a.mp4"), {}, Path("b.M4V"), "mp4"),
-    ],
-)
-def test_container_is_the_sources_where_it_takes_everything_else_mkv(
-    about: MediaInfo, settings: dict[str, Any], output: Path | None, container: str
-) -> None:
-    assert choose_container(about, JobSettings(**settings), output) == container
+    ):
+        assert choose_container(about, JobSettings(**settings), output) == container
 
 
 def test_pictures_stay_pictures_unless_a_film_is_asked_for() -> None:
@@ -212,47 +195,52 @@ def test_pictures_stay_pictures_unless_a_film_is_asked_for() -> None:
     assert plan(tiff, "image").pixel_format == "rgba64le"
 
 
-@pytest.mark.parametrize(
-    ("settings", "output"),
-    [
-        ({"container": "mkv"}, "b.mp4"),
-        ({}, "b.avi"),
-        ({}, "b"),
-        ({"codec": "prores"}, "b.mp4"),
-        ({"codec": "ffv1", "container": "mov"}, None),
-    ],
-)
-def test_contradictions_of_name_kind_and_codec_are_refused(
-    settings: dict[str, Any], output: str | None
-) -> None:
-    with pytest.raises(ContainerMismatch) as caught:
-        choose_container(media(), JobSettings(**settings), Path(output) if output else None)
-    assert caught.value.hint
+def test_contradictions_of_name_container_and_codec_are_refused() -> None:
+    sequence = replace(media("a_01.png"), kind="sequence", pattern="a_%02d.png")
+    for about, settings, output, case in (
+        (media(), {"container": "mkv"}, "b.mp4", "name-of-another"),
+        (media(), {}, "b.avi", "unknown-suffix"),
+        (media(), {}, "b", "no-suffix"),
+        (media(), {}, "b.png", "one-picture-of-film"),
+        (sequence, {}, "b.png", "one-picture-of-sequence"),
+        (media(), {"codec": "prores"}, "b.mp4", "codec-in-container"),
+        (media(), {"codec": "prores"}, "b_%d.png", "codec-in-picture"),
+        (media(), {"codec": "ffv1", "container": "mov"}, "", "codec-in-container"),
+    ):
+        with pytest.raises(ContainerMismatch) as caught:
+            choose_container(about, JobSettings(**settings), Path(output) if output else None)
+        assert caught.value.case == case
+        assert caught.value.hint
 
 
-def test_what_is_left_out_is_told_and_mkv_proposed() -> None:
+def test_what_is_left_out_has_a_notice_that_proposes_mkv() -> None:
     font = StreamInfo(index=4, kind="attachment", codec="ttf")
     about = media("a.mkv", (sound("aac"), subtitle("subrip"), font))
     assert all(p.copied for p in plan_streams(about, "mkv"))
     assert [p.copied for p in plan_streams(about, "mp4")] == [True, False, False]
-    notices = stream_notices(about, "mp4")
+    notices = [*stream_notices(about, "mp4")]
     assert [n.code for n in notices] == ["stream-left-out", "stream-left-out", "container-changed"]
+    assert [n.message for n in notices] == [
+        "Stream 2 (subtitle, subrip) is left out: MP4 cannot hold subrip.",
+        "Stream 4 (attachment, ttf) is left out: MP4 holds no attached files.",
+        "The result is of the kind MP4, the source of the kind MKV.",
+    ]
     assert all("MKV" in n.hint for n in notices[:2])
     mov_text = media("a.mp4", (subtitle("mov_text"),))
-    told = stream_notices(mov_text, "mkv")
-    assert [n.code for n in told] == ["stream-left-out", "container-changed"]
-    assert "MP4" in told[0].hint
+    found = [*stream_notices(mov_text, "mkv")]
+    assert [n.code for n in found] == ["stream-left-out", "container-changed"]
+    assert "MP4" in found[0].hint
     nowhere = stream_notices(media("a.avi", (sound("wmav2"),)), "mkv")
     assert [(n.code, n.hint) for n in nowhere] == [("stream-left-out", "")]
 
 
-def test_chapters_and_time_code_are_written_anew_without_a_notice() -> None:
+def test_chapters_and_time_code_are_written_again_without_a_notice() -> None:
     chapters = (ChapterInfo(start=Fraction(0), end=Fraction(1)),)
     track = StreamInfo(index=3, kind="data", codec="bin_data")
     code = StreamInfo(index=4, kind="data", codec="tmcd")
     about = replace(media("a.mp4", (track, code)), chapters=chapters)
     assert not any(p.copied for p in plan_streams(about, "mp4"))
-    assert stream_notices(about, "mp4") == ()
+    assert [*stream_notices(about, "mp4")] == []
     telemetry = replace(about, chapters=())
     assert [n.params["index"] for n in stream_notices(telemetry, "mp4")] == ["3"]
 
@@ -262,17 +250,17 @@ def test_processor_encoders_of_every_codec_work_here() -> None:
         assert encoder_works(ON_PROCESSOR[codec].name), codec
 
 
-def test_the_card_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "encoder_works", lambda name: True)
     assert plan(media()).encoder == "h264_nvenc"
     assert plan(media(bit_depth=10)).pixel_format == "p010le"
     assert plan(media(), encoder="cpu").encoder == "libx264"
-    assert plan(media(), size=Size(64, 64)).encoder == "libx264"  # too small for a card
+    assert plan(media(), size=Size(64, 64)).encoder == "libx264"  # too small for a GPU
     assert plan(media(), size=Size(8192, 4320)).encoder == "libx264"
     assert plan(media(), codec="hevc", chroma="422").encoder == "libx265"
 
 
-def test_a_card_asked_for_but_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_gpu_that_is_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "encoder_works", lambda name: not name.endswith("nvenc"))
     with pytest.raises(EncoderMissing) as caught:
         plan(media(), encoder="nvenc")
@@ -280,16 +268,16 @@ def test_a_card_asked_for_but_absent_is_an_error(monkeypatch: pytest.MonkeyPatch
     assert plan(media()).encoder == "libx264"
 
 
-def test_a_missing_processor_encoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "encoder_works", lambda name: False)
-    with pytest.raises(EncoderMissing):
-        plan(media(), codec="av1")
-
-
-def test_a_picture_too_small_for_the_codec_is_refused() -> None:
-    with pytest.raises(EngineError) as caught:
+def test_a_missing_encoder_and_an_impossible_size_are_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(EncoderMissing) as caught:
         plan(media(), codec="hevc", size=Size(8, 8))
-    assert caught.value.code == "encoder-missing"
+    assert caught.value.case == "size"
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: False)
+    with pytest.raises(EncoderMissing) as caught:
+        plan(media(), codec="av1")
+    assert caught.value.case == "none-at-all"
 
 
 def test_predicted_size_falls_with_crf_and_rises_with_chroma() -> None:
@@ -300,8 +288,6 @@ def test_predicted_size_falls_with_crf_and_rises_with_chroma() -> None:
 
 
 def test_every_encoder_format_has_the_layout_that_ffmpeg_says() -> None:
-    from engine.video.colour.pixel_formats import layout_of
-
     for encoder in ENCODERS.values():
         for (chroma, depth, alpha), name in encoder.formats.items():
             layout = layout_of(name)

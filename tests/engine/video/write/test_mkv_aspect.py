@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import zlib
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
 from engine.video.write import mkv_aspect
-from engine.video.write.mkv_aspect import PLACEHOLDER, display_size, write_shape
+from engine.video.write.mkv_aspect import PLACEHOLDER, display_size, write_aspect
 from tests.helpers.clips import make_clip
 
 SHAPES = [
@@ -23,14 +24,12 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("size", "aspect"), SHAPES)
-def test_display_size_has_exactly_the_shape_and_about_the_height(
-    size: Size, aspect: Fraction
-) -> None:
-    seen = display_size(size, aspect)
-    assert Fraction(seen.width, seen.height) == aspect * Fraction(size.width, size.height)
-    assert seen.height <= 2 * size.height
-    assert max(seen.width, seen.height) <= 65535
+def test_display_size_has_exactly_the_aspect_ratio_and_about_the_height() -> None:
+    for size, aspect in SHAPES:
+        seen = display_size(size, aspect)
+        assert Fraction(seen.width, seen.height) == aspect * Fraction(size.width, size.height)
+        assert seen.height <= 2 * size.height
+        assert max(seen.width, seen.height) <= 65535
 
 
 def with_placeholder(path: Path, size: tuple[int, int] = (96, 64)) -> Path:
@@ -45,20 +44,18 @@ def with_placeholder(path: Path, size: tuple[int, int] = (96, 64)) -> Path:
     return path
 
 
-@pytest.mark.parametrize("aspect", [Fraction(16, 15), Fraction(64, 45), Fraction(1, 2)])
-@pytest.mark.parametrize("size", [(96, 64), (320, 120), (96, 300), (320, 300)])
-def test_the_file_keeps_its_frames_and_gets_the_shape(
-    tmp_path: Path, aspect: Fraction, size: tuple[int, int]
-) -> None:
-    path = with_placeholder(tmp_path / "a.mkv", size)
-    before = path.stat().st_size
-    write_shape(path, Size(*size), aspect)
-    assert path.stat().st_size == before
-    with av.open(str(path)) as file:
-        frames = list(file.decode(video=0))
-        assert file.streams.video[0].sample_aspect_ratio == aspect
-    assert len(frames) == 10
-    assert frames[0].rotation == 0
+def test_the_file_keeps_its_frames_and_gets_the_aspect_ratio(tmp_path: Path) -> None:
+    aspects = itertools.cycle((Fraction(16, 15), Fraction(64, 45), Fraction(1, 2)))
+    for size, aspect in zip(((96, 64), (320, 120), (96, 300), (320, 300)), aspects, strict=False):
+        path = with_placeholder(tmp_path / "a.mkv", size)
+        before = path.stat().st_size
+        write_aspect(path, Size(*size), aspect)
+        assert path.stat().st_size == before
+        with av.open(str(path)) as file:
+            frames = list(file.decode(video=0))
+            assert file.streams.video[0].sample_aspect_ratio == aspect
+        assert len(frames) == 10
+        assert frames[0].rotation == 0
 
 
 def checksum_is_right(path: Path) -> bool:
@@ -72,17 +69,17 @@ def checksum_is_right(path: Path) -> bool:
 def test_the_checksum_of_the_tracks_is_renewed(tmp_path: Path) -> None:
     path = with_placeholder(tmp_path / "a.mkv")
     assert checksum_is_right(path)  # FFmpeg's own
-    write_shape(path, Size(96, 64), Fraction(4, 3))
+    write_aspect(path, Size(96, 64), Fraction(4, 3))
     assert checksum_is_right(path)
     data = path.read_bytes()
     path.write_bytes(data.replace(b"V_FFV1", b"V_FFV2"))
     assert not checksum_is_right(path)
 
 
-def test_a_file_that_has_a_shape_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_with_an_aspect_ratio_stays_as_it_is(tmp_path: Path) -> None:
     path = with_placeholder(tmp_path / "a.mkv")
-    write_shape(path, Size(96, 64), Fraction(4, 3))
+    write_aspect(path, Size(96, 64), Fraction(4, 3))
     data = path.read_bytes()
     with pytest.raises(OutputError):
-        write_shape(path, Size(96, 64), Fraction(4, 3))
+        write_aspect(path, Size(96, 64), Fraction(4, 3))
     assert path.read_bytes() == data

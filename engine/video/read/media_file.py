@@ -1,15 +1,16 @@
-"""Opens a file for reading: only this file, only as media, with errors a user understands."""
+"""Opening of a media file: only this file, only as media, with errors for the user."""
 
 from __future__ import annotations
 
 import errno
+import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import av
 from av import Packet
@@ -25,7 +26,6 @@ from engine.core.errors import (
     UnreadableMedia,
     UnsupportedMedia,
 )
-from engine.video.read.truncation import is_cut_short
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -41,7 +41,6 @@ _DENIED_TEXT = """
     vapoursynth vfwcap video4linux2,v4l2 vobsub webm_dash_manifest x11grab xbin xcbgrab
 """
 _DENIED = frozenset(_DENIED_TEXT.split())
-_NOT_MEDIA_HINT = "Choose a video or a picture; another player may tell what the file is."
 
 
 def check_readable(path: Path) -> int:
@@ -60,20 +59,14 @@ def check_readable(path: Path) -> int:
     except OSError as err:
         raise _from_os(err, path) from err
     if not stat.S_ISREG(status.st_mode):
-        raise SourceUnreadable(
-            f"{path.name} is not an ordinary file.", hint="Choose a file.", path=path
-        )
+        raise SourceUnreadable("not-a-file", name=path.name, path=path)
     if status.st_size == 0:
-        raise UnreadableMedia(
-            f"{path.name} is empty.",
-            hint="The copy or download may have failed; get the file again.",
-            path=path,
-        )
+        raise UnreadableMedia("empty", name=path.name, path=path)
     return status.st_size
 
 
 def check_disk(path: Path, *, seconds: float = 5.0) -> None:
-    """Read through a file, or as much of it as time allows, to tell a bad disk from a bad file.
+    """Read through a file, as far as time allows, to distinguish a bad disk from a bad file.
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
@@ -101,7 +94,7 @@ def open_input(path: Path) -> Iterator[InputContainer]:
     check_readable(path)
     with translated(path):
         container = av.open(
-            address_of(path),
+            f"file:{path}",  # exactly this file, also for names such as "a:b.mkv"
             container_options={
                 "protocol_whitelist": "file",
                 "format_whitelist": _allowed_formats(),
@@ -116,7 +109,7 @@ def open_input(path: Path) -> Iterator[InputContainer]:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns what PyAV and the system raise inside into errors about `path`.
+    """Turns errors of PyAV and the system inside into errors about `path`.
 
     Raises:
         SourceMissing, SourceUnreadable: The system refused.
@@ -128,30 +121,17 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (av.error.PatchWelcomeError, av.error.DecoderNotFoundError, NotImplementedError) as err:
-        raise UnsupportedMedia(
-            f"{path.name} uses something that cannot be decoded.",
-            hint="Convert it to a common format such as H.264 in MP4 first.",
-            path=path,
-        ) from err
+        raise UnsupportedMedia("no-decoder", name=path.name, path=path) from err
     except av.error.MemoryError as err:
-        raise OutOfMemory(
-            f"There is not enough memory to decode {path.name}.",
-            hint="Close other programs and try again.",
-            path=path,
-        ) from err
+        raise OutOfMemory("decoding", name=path.name, path=path) from err
     except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:
         raise _unreadable(path) from err
     except av.error.FFmpegError as err:
-        # FFmpeg also says "input/output error" or "not permitted" of mere damage: ask the system.
+        # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
         check_disk(path)
         raise _unreadable(path) from err
     except OSError as err:
         raise _from_os(err, path) from err
-
-
-def address_of(path: Path) -> str:
-    """What FFmpeg opens as exactly this file, also for names such as "a:b.mkv"."""
-    return f"file:{path}"
 
 
 def check_size(path: Path, width: int, height: int) -> None:
@@ -160,22 +140,12 @@ def check_size(path: Path, width: int, height: int) -> None:
     Raises:
         UnsupportedMedia: A side is 0, or longer than 16384 px.
     """
+    about: dict[str, Any] = {"path": path, "width": width, "height": height}
+    size = f"{width}x{height}"
     if width <= 0 or height <= 0:
-        raise UnsupportedMedia(
-            f"The picture of {path.name} has no usable size ({width}x{height}).",
-            hint="The file is damaged or was never finished.",
-            path=path,
-            width=width,
-            height=height,
-        )
+        raise UnsupportedMedia("no-size", name=path.name, size=size, **about)
     if max(width, height) > MAX_SIDE:
-        raise UnsupportedMedia(
-            f"The picture of {path.name} is too large ({width}x{height}).",
-            hint=f"Pictures up to {MAX_SIDE} pixels a side can be used.",
-            path=path,
-            width=width,
-            height=height,
-        )
+        raise UnsupportedMedia("too-large", name=path.name, size=size, side=MAX_SIDE, **about)
 
 
 @cache
@@ -192,52 +162,107 @@ def _allowed_formats() -> str:
 
 
 def _unreadable(path: Path) -> InputError:
-    if is_cut_short(path):
-        return TruncatedMedia(
-            f"{path.name} is incomplete: its end is missing.",
-            hint="The copy or download may have stopped early; get the file again.",
-            path=path,
-        )
-    return UnreadableMedia(
-        f"{path.name} is not a video or picture, or it is damaged beyond use.",
-        hint=_NOT_MEDIA_HINT,
-        path=path,
-    )
+    if is_truncated(path):
+        return TruncatedMedia("end-missing", name=path.name, path=path)
+    return UnreadableMedia("undecodable", name=path.name, path=path)
 
 
 def _from_os(err: OSError, path: Path) -> InputError:
     if err.errno in (errno.ENOENT, errno.ENOTDIR):
-        return SourceMissing(
-            f"{windows_paths.shown(path)} does not exist.",
-            hint="Check the name, or whether the drive is connected.",
-            path=path,
-        )
+        return SourceMissing("no-such-file", file=windows_paths.shown(path), path=path)
     if err.errno in (errno.EACCES, errno.EPERM):
-        return SourceUnreadable(
-            f"{path.name} may not be read by this user.",
-            hint="Change the permissions of the file, or copy it elsewhere.",
-            path=path,
-        )
-    return SourceUnreadable(
-        f"{path.name} could not be read: {err.strerror or err}.",
-        hint="Check the drive and try again.",
-        path=path,
-    )
+        return SourceUnreadable("not-permitted", name=path.name, path=path)
+    return SourceUnreadable("refused", name=path.name, reason=err.strerror or str(err), path=path)
 
 
 def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
-    """Packets of a stream, then an empty one that makes the decoder hand out the rest.
+    """Packets of a stream, then an empty one that flushes the decoder.
 
     Raises:
-        av.error.FFmpegError: The file is damaged, or the disk.
+        av.error.FFmpegError: The file or the disk is damaged.
     """
     try:
         yield from container.demux(stream)
     except IndexError:
-        # WORKAROUND for PyAV 18.1: its end fails where streams were found on the way (MPEG-TS).
+        # WORKAROUND for PyAV 18.1: it raises at the end of files with late streams (MPEG-TS).
         yield empty_packet()
 
 
 def empty_packet() -> Packet[VideoStream]:
-    """What tells a decoder that nothing more comes."""
+    """The packet that flushes a decoder."""
     return cast("Packet[VideoStream]", Packet())
+
+
+_MP4_BOXES = frozenset(
+    (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"moof", b"sidx", b"styp", b"uuid")
+)
+_EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
+
+
+def is_truncated(path: Path) -> bool:
+    """True when a container states that it is longer than the file.
+
+    Knows MP4 and MOV (top-level boxes), Matroska and WebM (a segment of known size), AVI, WAV and
+    WebP (RIFF), PNG and JPEG (end marks). Everything else, and a file that cannot be read, counts
+    as whole. Reads a few bytes of each top-level part.
+    """
+    try:
+        with path.open("rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            header = file.read(12)
+            file.seek(0)
+            if header[4:8] in _MP4_BOXES:
+                return _is_mp4_truncated(file, length)
+            if header[:4] == _EBML:
+                return _is_matroska_truncated(file, length)
+            if header[:4] == b"RIFF":
+                return int.from_bytes(header[4:8], "little") + 8 > length + 1
+            end = b"IEND" if header[:4] == b"\x89PNG" else b"\xff\xd9"
+            if end == b"IEND" or header[:3] == b"\xff\xd8\xff":
+                file.seek(max(0, length - 4096))
+                return end not in file.read(4096)
+    except OSError:
+        return False
+    return False
+
+
+def _is_mp4_truncated(file: BinaryIO, length: int) -> bool:
+    at, seen = 0, set[bytes]()
+    while at + 8 <= length:
+        file.seek(at)
+        header = file.read(16)
+        size, kind = int.from_bytes(header[:4], "big"), header[4:8]
+        if size == 1:
+            size = int.from_bytes(header[8:16], "big")
+        if size == 0:
+            size = length - at  # reaches to the end
+        if size < 8 or (not seen and kind not in _MP4_BOXES):
+            return False  # no MP4 after all
+        seen.add(kind)
+        at += size
+    return at > length or (b"mdat" in seen and b"moov" not in seen)
+
+
+def _is_matroska_truncated(file: BinaryIO, length: int) -> bool:
+    at = 0
+    for _ in range(8):  # the header, perhaps padding, then the segment
+        file.seek(at)
+        header = file.read(12)
+        if len(header) < 5:
+            return False
+        size, width = _variable_size(header[4:])
+        if header[:4] == _SEGMENT:
+            return size is not None and at + 4 + width + size > length
+        if header[:4] != _EBML or size is None:
+            return False
+        at += 4 + width + size
+    return False
+
+
+def _variable_size(data: bytes) -> tuple[int | None, int]:
+    """A size in EBML's variable length, None when unknown, and the bytes it takes."""
+    width = next((n for n in range(1, 9) if data[0] >> (8 - n) & 1), 0)
+    if width == 0 or len(data) < width:
+        return None, 1
+    value = int.from_bytes(data[:width], "big") & ((1 << 7 * width) - 1)
+    return (None if value == (1 << 7 * width) - 1 else value), width

@@ -1,9 +1,9 @@
-"""A shot cut in time: clips of latents that share some with their neighbours; integers only.
+"""Clips of latents: a shot cut in time, with latents shared by neighbouring clips; integers only.
 
-A latent is what a video VAE makes of a few frames: latent 0 of a shot is its first frame alone,
-latent j the frames `step * (j - 1) + 1` to `step * j`. Clips are what the transformer takes at
-once. All but the last one have the same length and lie on a regular grid; the last one ends with
-the shot and reaches back as far as it is long, so that it never sees less than the others.
+A video VAE encodes a few frames as one latent: latent 0 of a shot is its first frame alone, latent
+j the frames `step * (j - 1) + 1` to `step * j`. A clip is the input of one pass of the transformer.
+All clips but the last one have the same length and lie on a regular grid; the last one ends with
+the shot and has the same length too, so that it never has less context than the others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class LatentClip:
     """Latents `start` (inside) to `stop` (outside) of a shot.
 
     Attributes:
-        start: First latent that the model sees.
-        stop: First latent behind.
-        fresh: First latent that no clip before it had.
+        start: First latent of the clip.
+        stop: First latent after it.
+        fresh: First latent that was in no clip before.
         done: First latent that a later clip may still change; all before are final.
     """
 
@@ -31,14 +31,14 @@ class LatentClip:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Where to begin again inside a shot so that everything from a latent on comes out the same.
+    """Where to begin inside a shot so that all from one latent on is the same as from its start.
 
     Attributes:
-        encode_from: Latent whose last frame the encoder takes for the first one of a clip.
+        encode_from: Latent whose last frame is the encoder's first frame.
         keep_from: First latent of the encoder that is right.
         clip: Number of the first clip to run.
-        decode_from: Latent that the decoder takes for the first one of a clip.
-        block: First latent that has to come out the same; what is made before it is thrown away.
+        decode_from: The decoder's first latent.
+        block: First latent that has to be the same; the ones before it are discarded.
     """
 
     encode_from: int
@@ -53,11 +53,11 @@ FROM_START = Restart(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ClipGrid:
-    """How a shot of any length is cut.
+    """The clips of a shot of any length.
 
     Attributes:
         length: Latents of a clip.
-        shared: Latents that it has in common with the one before; less than half of `length`.
+        shared: Latents that it shares with the one before; less than half of `length`.
     """
 
     length: int
@@ -73,12 +73,12 @@ class ClipGrid:
         return self.length - self.shared
 
     def ready(self, number: int, count: int, *, ended: bool) -> LatentClip | None:
-        """Clip `number` as far as `count` latents are there; None when it has to wait or is none.
+        """Clip `number` if `count` latents are enough for it; None if not, or after the last clip.
 
         Args:
             number: Of the clip, from 0.
-            count: Latents that are there.
-            ended: The shot has no more than `count`.
+            count: Latents available.
+            ended: Whether the shot has no more than `count`.
         """
         start = number * self.step
         stop = start + self.length
@@ -97,17 +97,17 @@ class ClipGrid:
             number += 1
 
     def restart(self, latent: int, *, encoder_reach: int, decoder_reach: int) -> Restart:
-        """Where to begin so that `latent` and all behind it come out as in one go.
+        """Where to begin so that `latent` and all after it are the same as without interruption.
 
         Args:
-            latent: First one that is wanted.
-            encoder_reach: Latents before one that the encoder's result for it depends on.
+            latent: First one that is needed.
+            encoder_reach: Receptive field of the encoder, latents before the current one.
             decoder_reach: The same of the decoder.
         """
         block = latent // self.step * self.step
         decode_from = max(0, block - decoder_reach)
         clip = max(0, -(-(decode_from + 1 - self.length) // self.step))
-        keep_from = max(0, (clip - 1) * self.step)  # a short shot's last clip reaches back so far
+        keep_from = max(0, (clip - 1) * self.step)  # start of a short shot's last clip
         encode_from = max(0, keep_from - encoder_reach)
         return Restart(encode_from, keep_from, clip, decode_from, block)
 
@@ -123,26 +123,17 @@ def first_frame(latent: int, step: int) -> int:
 
 
 def padded_length(frames: int, step: int) -> int:
-    """The next number of frames that whole latents hold: 1 + n * step."""
+    """The next number of frames that fills whole latents: 1 + n * step."""
     return 1 + -(-(frames - 1) // step) * step
 
 
-def appended(frames: int, count: int) -> list[int]:
-    """Numbers of the frames of a clip made longer: mirrored at its end.
+def mirrored_indices(count: int, extra: int) -> list[int]:
+    """Indices 0 to `count` - 1 and `extra` more, mirrored at the end: of frames, rows or columns.
 
-    The last frame is not shown twice. A clip that is not longer than `count` goes back to frame 1
-    and then, as the reference, stays on its last frame.
+    The last index is not repeated at once. Where `extra` is not smaller than `count`, the mirror
+    goes back to index 1 and then, as in the reference, stays on the last index.
     """
-    mirrored = [frames - 1 - i for i in range(1, frames)]
-    if count >= frames:
-        mirrored = [frames - i for i in range(1, frames)]
-    return [*range(frames), *_filled(mirrored, count, frames - 1)]
-
-
-def prepended(frames: int, count: int) -> list[int]:
-    """The same with frames in front: mirrored at its start, the last frame first where short."""
-    return [*reversed(_filled([*range(1, frames)], count, frames - 1)), *range(frames)]
-
-
-def _filled(numbers: list[int], count: int, last: int) -> list[int]:
-    return [*numbers, *[last] * count][:count]
+    mirrored = [count - 1 - i for i in range(1, count)]
+    if extra >= count:
+        mirrored = [count - i for i in range(1, count)]
+    return [*range(count), *[*mirrored, *[count - 1] * extra][:extra]]

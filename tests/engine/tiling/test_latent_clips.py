@@ -1,5 +1,3 @@
-"""Clips of latents cover a shot once, wait for what they need, and can begin again anywhere."""
-
 from __future__ import annotations
 
 from itertools import pairwise
@@ -8,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.tiling.slices import (
+from engine.tiling.latent_clips import (
     FROM_START,
     ClipGrid,
-    appended,
     first_frame,
     latent_of,
+    mirrored_indices,
     padded_length,
-    prepended,
 )
 
 grids = st.tuples(st.integers(1, 12), st.integers(0, 4)).filter(
@@ -40,7 +37,9 @@ def test_clips_cover_a_shot_and_share_what_they_should(grid: tuple[int, int], co
 
 @settings(max_examples=60, deadline=None)
 @given(grids, st.integers(1, 60))
-def test_clips_that_wait_are_those_of_the_whole_shot(grid: tuple[int, int], count: int) -> None:
+def test_clips_of_growing_input_are_those_of_the_whole_shot(
+    grid: tuple[int, int], count: int
+) -> None:
     cut = ClipGrid(*grid)
     found = []
     for there in range(1, count + 1):
@@ -61,7 +60,7 @@ def test_beginning_again_needs_nothing_from_before(
     used = clips[again.clip :]
     assert again.block <= latent < again.block + cut.step
     assert again.decode_from == max(0, again.block - 7)
-    # what the decoder is given is made by these clips alone, the mixing included
+    # the decoder's input depends on these clips alone, blending included
     assert again.clip == 0 or clips[again.clip - 1].stop <= again.decode_from
     assert min(clip.start for clip in used) >= again.keep_from
     assert again.encode_from == max(0, again.keep_from - 5)
@@ -71,28 +70,24 @@ def test_the_start_of_a_shot_is_a_restart() -> None:
     assert ClipGrid(6, 2).restart(3, encoder_reach=28, decoder_reach=37) == FROM_START
 
 
-@pytest.mark.parametrize(("frame", "latent"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
-def test_frames_and_their_latents(frame: int, latent: int) -> None:
-    assert latent_of(frame, 4) == latent
-    assert first_frame(latent, 4) <= frame < first_frame(latent + 1, 4)
-
-
-def test_whole_latents_hold_so_many_frames() -> None:
+def test_frames_and_their_latents() -> None:
+    assert [latent_of(frame, 4) for frame in (0, 1, 4, 5, 8, 9)] == [0, 1, 1, 2, 2, 3]
+    for frame in range(20):
+        latent = latent_of(frame, 4)
+        assert first_frame(latent, 4) <= frame < first_frame(latent + 1, 4)
     assert [padded_length(n, 4) for n in (1, 2, 5, 6, 9)] == [1, 5, 5, 9, 9]
 
 
-def test_impossible_grids_are_a_mistake() -> None:
+def test_impossible_grids_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot share"):
         ClipGrid(4, 2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 20), st.integers(0, 30))
-def test_longer_clips_keep_their_frames_and_add_only_their_own(frames: int, count: int) -> None:
-    own = list(range(frames))
-    behind, before = appended(frames, count), prepended(frames, count)
-    assert behind[:frames] == before[count:] == own
-    assert len(behind) == len(before) == frames + count
-    assert set(behind) == set(before) == set(own)
-    if count < frames:
-        assert all(abs(a - b) == 1 for a, b in pairwise(behind))
+def test_mirrored_indices_begin_with_all_and_repeat_none_at_once(count: int, extra: int) -> None:
+    indices = mirrored_indices(count, extra)
+    assert indices[:count] == list(range(count))
+    assert len(indices) == count + extra
+    assert set(indices) == set(range(count))
+    if extra < count:
+        assert all(abs(a - b) == 1 for a, b in pairwise(indices))

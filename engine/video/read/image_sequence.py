@@ -1,4 +1,4 @@
-"""Numbered sequences of pictures: which files a folder or a name such as "shot_%04d.png" means."""
+"""Numbered sequences of pictures: the files of a folder or of a pattern such as "shot_%04d.png"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from engine.core.errors import InputError, SourceMissing, UnsupportedMedia
-from engine.video.read.opening import translated
+from engine.video.read.media_file import translated
 
 _SUFFIXES_TEXT = """
     .png .jpg .jpeg .jpe .tif .tiff .webp .bmp .dib .exr .dpx .jp2 .j2k .jxl .qoi .psd .hdr .sgi
@@ -18,13 +18,13 @@ _NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
 
 
 def find_sequence(path: Path) -> tuple[str, int, int] | None:
-    """The numbered pictures that a name or a folder stands for.
+    """The numbered pictures of a pattern or a folder.
 
     Args:
         path: A name with %d or %04d in it that is no file itself, or a folder.
 
     Returns:
-        Pattern (with its folder), first number, how many follow without a gap; None when `path`
+        Pattern (with its folder), first number, number of pictures without a gap; None when `path`
         is neither.
 
     Raises:
@@ -55,7 +55,7 @@ def sequence_file(pattern: str, number: int) -> Path:
 
 
 def _parts_of(name: str) -> tuple[str, int, str] | None:
-    """What stands before and behind the number, and its least width; None for no pattern."""
+    """Text before the number, minimum width of the number, text after it; None for no pattern."""
     for match in _PATTERN.finditer(name):
         if match[0] != "%%":
             start, end = name[: match.start()], name[match.end() :]
@@ -64,7 +64,7 @@ def _parts_of(name: str) -> tuple[str, int, str] | None:
 
 
 def numbers_of(pattern: str) -> list[int]:
-    """All numbers for which there is a file, rising."""
+    """All numbers with a file, rising."""
     path, found = Path(pattern), list[int]()
     parts = _parts_of(path.name)
     if parts is None or not path.parent.is_dir():
@@ -110,7 +110,7 @@ def _sequence_in(folder: Path) -> tuple[str, int, int]:
 def _joined(
     groups: dict[tuple[str, str, int], list[int]],
 ) -> dict[tuple[str, str, int], list[int]]:
-    """Puts 0998, 0999 and 1000, 1001 together: the same pattern, with and without zeros."""
+    """Joins 0998, 0999 and 1000, 1001: the same pattern with and without leading zeros."""
     for start, end, width in [key for key in groups if key[2]]:
         plain = groups.get((start, end, 0), [])
         same = [number for number in plain if len(str(number)) >= width]
@@ -122,11 +122,5 @@ def _joined(
 
 def _no_pictures(path: Path) -> InputError:
     if path.is_dir():
-        return UnsupportedMedia(
-            f"{path.name} is a folder without numbered pictures.",
-            hint="Choose a video, or a folder with pictures such as shot_0001.png.",
-            path=path,
-        )
-    return SourceMissing(
-        f"There are no pictures named like {path.name}.", hint="Check the name.", path=path
-    )
+        return UnsupportedMedia("folder-without-pictures", name=path.name, path=path)
+    return SourceMissing("no-such-pictures", name=path.name, path=path)

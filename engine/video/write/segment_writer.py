@@ -1,4 +1,4 @@
-"""Frames to a closed piece of the result: one encoder, one small file, nothing outside it."""
+"""Writing of frames: segments of a job, and lossless films that the program reads again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, cast
 
 import av
@@ -19,20 +18,22 @@ from numpy.typing import NDArray
 
 from engine.core.errors import EncoderMissing
 from engine.core.geometry import Size
+from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
+from engine.video.colour.planes import frame_of
 from engine.video.write.encoders import (
     ENCODERS,
+    Layout,
     colour_options,
     encoder_options,
     with_threads,
 )
-from engine.video.write.errors import rename_durably, writing
-from engine.video.write.frame_builder import frame_of
-from engine.video.write.picture_pack import PictureCoder, PicturePack
+from engine.video.write.image_files import ImageSegment
+from engine.video.write.output_file import rename_durably, writing
 
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
-TICK = Fraction(1, 1000)  # of a segment's file: time stamp n is its frame n
+_TICK = Fraction(1, 1000)  # of Matroska: time stamp n ms is frame n of a segment
 _DELAY = 64  # frames: more than any encoder reorders
 _TAGS_OF_FRAME = ("colorspace", "color_range", "color_primaries", "color_trc")
 
@@ -44,53 +45,53 @@ class _Sink(Protocol):
 
 
 class SegmentWriter:
-    """Writes one segment; used as a context manager, it closes, or aborts on an error.
+    """Writes one segment; as a context manager it closes, or aborts on an error.
 
     Films become a Matroska file with the time stamp n ms for its frame n, pictures (PNG, TIFF) a
     zip file of finished pictures. The file appears under its name when it is complete and on the
-    disk; until then it ends in ".part". Memory: the encoder's own, about 40 frames.
+    disk; until then it ends in ".part". Memory: that of the encoder, about 40 frames.
 
     Args:
         path: Of the segment; an older file of that name is replaced.
-        picture: How to write; every number of it is used as it is.
+        picture: How to write; every value of it is used as it is.
+        muxer: FFmpeg's name, for films.
 
     Raises:
         EncoderMissing: The encoder refuses these settings.
         DiskFull, OutputUnwritable: Also later, from `write` and `close`.
     """
 
-    def __init__(self, path: Path, picture: PicturePlan) -> None:
+    def __init__(self, path: Path, picture: PicturePlan, *, muxer: str = "matroska") -> None:
         self._path = path
         self._part = path.with_name(path.name + ".part")
         self._picture = picture
         self._frames = 0
         self._is_open = True
-        kind = _Pictures if picture.codec in ("png", "tiff") else _Film
         with writing(path):
             self._part.unlink(missing_ok=True)
             try:
-                self._sink: _Sink = kind(self._part, picture)
+                self._sink: _Sink
+                if picture.codec in ("png", "tiff"):
+                    self._sink = ImageSegment(self._part, picture)
+                else:
+                    self._sink = _VideoFile(self._part, picture, muxer)
             except BaseException:
                 self._part.unlink(missing_ok=True)
                 raise
 
-    def write(self, planes: Sequence[NDArray[Any]], index: int) -> None:
+    def write(self, planes: Sequence[NDArray[Any]]) -> None:
         """Encode the next frame.
 
         Args:
             planes: [h, w] each, as in PlanarFrame, in the layout of the plan.
-            index: Number of the frame in this segment: 0, 1, 2, ...
 
         Raises:
-            ValueError: Not the next index, or planes of another layout.
+            ValueError: Planes of another layout.
             DiskFull, OutputUnwritable, OutputError: The file cannot be written.
         """
-        if index != self._frames:
-            raise ValueError(f"frame {index} comes after frame {self._frames - 1}")
-        size = self._picture.size
-        frame = frame_of(planes, size.width, size.height, self._picture.pixel_format)
+        frame = frame_of(planes, self._picture.size, self._picture.pixel_format)
         with writing(self._path):
-            self._sink.write(frame, index)
+            self._sink.write(frame, self._frames)
         self._frames += 1
 
     def close(self) -> int:
@@ -117,7 +118,7 @@ class SegmentWriter:
             raise
 
     def abort(self) -> None:
-        """Throw the unfinished file away; nothing happens after `close`."""
+        """Delete the unfinished file; nothing happens after `close`."""
         if self._is_open:
             self._is_open = False
             self._sink.discard()
@@ -126,49 +127,81 @@ class SegmentWriter:
     def __enter__(self) -> SegmentWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
             self.abort()
 
 
-class _Film:
-    """A film in Matroska, whose time base of 1 ms counts frames."""
+class LosslessWriter(SegmentWriter):
+    """Writes a film of constant rate as FFV1 in AVI, which keeps every code value and every time.
 
-    def __init__(self, part: Path, picture: PicturePlan) -> None:
+    AVI counts frames: the time base is the duration of one, and nothing is rounded.
+
+    Args:
+        path: Of the film; an older one is replaced.
+        video: Size, pixel format, rate and colours of the film.
+        threads: Of the encoder.
+    """
+
+    def __init__(self, path: Path, video: VideoInfo, *, threads: int = 1) -> None:
+        layout: Layout = (video.chroma, video.bit_depth, video.has_alpha)
+        rate = video.frame_rate or Fraction(25)
+        options = encoder_options(
+            ENCODERS["ffv1"], crf=0, speed="auto", layout=layout, size=video.size
+        )
+        picture = PicturePlan(
+            size=video.size,
+            codec="ffv1",
+            encoder="ffv1",
+            pixel_format=video.pixel_format,
+            chroma=video.chroma,
+            bit_depth=video.bit_depth,
+            tags=video.tags,
+            frame_rate=rate,
+            time_base=1 / rate,
+            options=options,
+            threads=threads,
+        )
+        super().__init__(path, picture, muxer="avi")
+
+
+class _VideoFile:
+    """A video stream in a file of its own whose time stamps count frames."""
+
+    def __init__(self, part: Path, picture: PicturePlan, muxer: str) -> None:
         self._packets = 0
-        self._file = av.open(f"file:{part}", "w", format="matroska")
-        self._file.flags |= 0x0400  # AVFMT_FLAG_BITEXACT: no date, no random number
+        is_matroska = muxer == "matroska"
+        self._base = _TICK if is_matroska else 1 / picture.frame_rate
+        self._delay = _DELAY if is_matroska else 0
+        self._file = av.open(f"file:{part}", "w", format=muxer)
+        self._file.flags |= 0x0400  # AVFMT_FLAG_BITEXACT: no date, no version, no random ids
         try:
             self._stream = cast(VideoStream, self._file.add_stream(picture.encoder))
-            context = self._stream.codec_context
-            configure(context, picture)
-            _open_context(context, picture)
+            self._context = self._stream.codec_context
+            _configure(self._context, picture)
+            _open_context(self._context, picture)
             self._file.start_encoding()
         except BaseException:
             self.discard()
             raise
 
     def write(self, frame: VideoFrame, index: int) -> None:
-        _tag(frame, self._stream.codec_context)
+        for name in _TAGS_OF_FRAME:  # some encoders read those of frames, others the context's
+            setattr(frame, name, int(getattr(self._context, name)))
         frame.pts = index
-        frame.time_base = self._stream.codec_context.time_base
-        self._mux(self._stream.codec_context.encode(frame))
+        frame.time_base = self._context.time_base
+        self._mux(self._context.encode(frame))
 
     def finish(self) -> None:
         try:
-            self._mux(self._stream.codec_context.encode(None))
+            self._mux(self._context.encode(None))
         finally:
             self._file.close()
 
     def discard(self) -> None:
-        with suppress(FFmpegError):  # often the reason for discarding; it is thrown away anyway
+        with suppress(FFmpegError, OSError):  # often the reason for discarding
             self._file.close()
 
     def _mux(self, packets: Sequence[av.Packet[Any]]) -> None:
@@ -178,32 +211,14 @@ class _Film:
         """
         for packet in packets:
             packet.stream = self._stream
-            packet.time_base = TICK
-            packet.dts = self._packets - _DELAY
+            packet.time_base = self._base
+            packet.dts = self._packets - self._delay
             packet.duration = 1
             self._file.mux_one(packet)
             self._packets += 1
 
 
-class _Pictures:
-    """Finished pictures, one after the other."""
-
-    def __init__(self, part: Path, picture: PicturePlan) -> None:
-        self._coder = PictureCoder(picture)
-        self._pack = PicturePack(part, picture.codec)
-
-    def write(self, frame: VideoFrame, index: int) -> None:
-        self._pack.add(index, self._coder.encode(frame))
-
-    def finish(self) -> None:
-        self._pack.finish()
-
-    def discard(self) -> None:
-        self._pack.discard()
-
-
-def configure(context: VideoCodecContext, picture: PicturePlan) -> None:
-    """Give an encoder's context everything that the plan says."""
+def _configure(context: VideoCodecContext, picture: PicturePlan) -> None:
     context.width, context.height = picture.size.width, picture.size.height
     context.pix_fmt = picture.pixel_format
     context.time_base = 1 / picture.frame_rate
@@ -219,16 +234,13 @@ def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
         context.open()
     except FFmpegError as err:
         raise EncoderMissing(
-            f"{ENCODERS[picture.encoder].title} cannot be written at {picture.size} as "
-            f"{picture.pixel_format}: {err.strerror}.",
-            hint="Choose another codec, or set the encoder to cpu.",
+            "refused",
+            title=ENCODERS[picture.encoder].title,
+            size=picture.size,
+            format=picture.pixel_format,
+            reason=err.strerror,
             encoder=picture.encoder,
         ) from err
-
-
-def _tag(frame: VideoFrame, context: VideoCodecContext) -> None:
-    for name in _TAGS_OF_FRAME:  # some encoders look at frames, others at the context
-        setattr(frame, name, int(getattr(context, name)))
 
 
 def opens(name: str) -> bool:
@@ -248,4 +260,4 @@ def opens(name: str) -> bool:
         frame.pts = 0
         return bool([*context.encode(frame), *context.encode(None)])
     except (FFmpegError, ValueError):
-        return False  # no such encoder, no card, or one that refuses
+        return False  # no such encoder, no GPU, or one that refuses

@@ -1,4 +1,4 @@
-"""Errors of writing, as FFmpeg and the system say them, turned into ours at one place."""
+"""Output files: errors of writing as our own, and files that a power cut cannot take back."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errn
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what goes wrong inside into errors about the file that is being written.
+    """Turns errors of FFmpeg and the system inside into errors about the file being written.
 
     Raises:
         DiskFull: No space left, also as a quota or as the largest file of the file system.
-        OutputUnwritable: The system does not let us write there.
-        OutputError: Anything else that FFmpeg or the system refuses.
+        OutputUnwritable: The system does not permit writing there.
+        OutputError: Any other refusal of FFmpeg or the system.
     """
     try:
         yield
@@ -34,22 +34,11 @@ def writing(path: Path) -> Iterator[None]:
 
 def _translated(err: FFmpegError | OSError, path: Path) -> OutputError:
     if err.errno in _FULL:
-        return DiskFull(
-            f"There is no space left while writing {path.name}.",
-            hint="Free some space on that drive, then continue the job.",
-            path=path,
-        )
+        return DiskFull("while-writing", name=path.name, path=path)
     if err.errno in _REFUSED:
-        return OutputUnwritable(
-            f"{windows_paths.shown(path)} cannot be written.",
-            hint="Choose another folder, or check its permissions.",
-            path=path,
-        )
-    return OutputError(
-        f"Writing {path.name} failed: {err.strerror or err}.",
-        hint="Choose another codec or kind of file; the log has the details.",
-        path=path,
-    )
+        return OutputUnwritable("refused", file=windows_paths.shown(path), path=path)
+    reason = err.strerror or str(err)
+    return OutputError("writing-failed", name=path.name, reason=reason, path=path)
 
 
 def rename_durably(path: Path, name: Path) -> None:

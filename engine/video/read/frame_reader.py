@@ -1,0 +1,168 @@
+"""Frames of a source with exact times: from the start, from a time, or after a finished frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from engine.core.errors import UnreadableMedia
+from engine.core.messages import Message, message
+from engine.protocol.media import MediaInfo
+from engine.video.read.decoder import FrameDecoder, VideoDecoder
+from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.read.images import ImageDecoder
+
+
+class FrameReader:
+    """Frames of a video, a picture or a sequence: exact, in order, with times.
+
+    Times are on the clock of the file, which shows 0 at `media.start`. A frame that cannot be
+    decoded is left out, a file that ends early ends the frames: `problems` holds both, and is
+    complete when the iteration is over. One iteration at a time.
+
+    Memory: the frames that the decoder holds back (up to 16, and one for each thread) and one.
+    """
+
+    def __init__(
+        self,
+        media: MediaInfo,
+        *,
+        start: Fraction | None = None,
+        stop: Fraction | None = None,
+        threads: int = 2,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            media: From `probe`.
+            start: First time included, s; None for the first frame.
+            stop: First time excluded, s; None for the end.
+            threads: Most threads of the decoder.
+        """
+        self._media = media
+        self._start = _units(media, start)
+        self._stop = _units(media, stop)
+        self._threads = threads
+        self._decoder: FrameDecoder | None = None
+        self.problems: list[Message] = []
+
+    def __enter__(self) -> FrameReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; the reader may be iterated again."""
+        if self._decoder is not None:
+            self._decoder.close()
+            self._decoder = None
+
+    def __iter__(self) -> Iterator[PlanarFrame]:
+        """Frames with start <= time < stop.
+
+        Raises:
+            InputError: The file is gone, or nothing in it can be decoded.
+        """
+        decoder = self._opened()
+        frames = decoder.frames_before(self._start) if self._start is not None else None
+        yield from self._within(decoder, frames if frames is not None else decoder.frames())
+
+    def iter_after(self, mark: FrameMark) -> Iterator[PlanarFrame]:
+        """Frames after a finished one, the same as in an uninterrupted iteration.
+
+        Seeks to a key frame well before the mark, and goes on after the frame with its time and
+        CRC. Without such a frame it reads from the beginning and counts.
+
+        Raises:
+            InputError: As iterating.
+        """
+        if mark.count <= 0:
+            yield from self
+            return
+        decoder = self._opened()
+        frames = decoder.frames_before(mark.pts)
+        if frames is not None and _find(frames, mark):
+            yield from self._within(decoder, frames)
+            return
+        yield from self._counted(mark)
+
+    def seen_from(self, pts: int) -> Iterator[PlanarFrame]:
+        """Frames from the one on that is shown at a time stamp; all where none is shown yet."""
+        decoder = self._opened()
+        frames = decoder.frames_before(pts)
+        held: PlanarFrame | None = None
+        for frame in frames if frames is not None else decoder.frames():
+            if held is not None and frame.pts > pts:
+                yield held
+            held = frame
+        if held is not None:
+            yield held
+
+    def _counted(self, mark: FrameMark) -> Iterator[PlanarFrame]:
+        frames = iter(self)
+        last = None
+        for _ in range(mark.count):
+            last = next(frames, None)
+        if last is None or (last.pts, last.crc) != (mark.pts, mark.crc):
+            self._add_problem(message("reading.mark-differs"))
+        yield from frames
+
+    def _opened(self) -> FrameDecoder:
+        self.close()
+        if self._media.kind == "video" or self._media.container != "image2":
+            self._decoder = VideoDecoder(self._media, self._threads)
+        else:
+            self._decoder = ImageDecoder(self._media)
+        return self._decoder
+
+    def _within(
+        self, decoder: FrameDecoder, frames: Iterator[PlanarFrame]
+    ) -> Iterator[PlanarFrame]:
+        for frame in frames:
+            if self._start is not None and frame.pts < self._start:
+                continue
+            if self._stop is not None and frame.pts >= self._stop:
+                break
+            yield frame
+        for problem in decoder.problems:
+            self._add_problem(problem)
+
+    def _add_problem(self, problem: Message) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
+    """The frame shown at a time: the last one not after it, or else the first one.
+
+    Args:
+        media: From `probe`.
+        seconds: On the clock of the file.
+
+    Raises:
+        InputError: The file is gone, or has no such frame.
+    """
+    exact = (Fraction(seconds) + media.start) / media.video.time_base
+    with FrameReader(media) as reader:
+        found = next(reader.seen_from(math.floor(exact)), None)
+    if found is None:
+        raise UnreadableMedia("no-frame-there", name=media.path.name)
+    return found
+
+
+def _find(frames: Iterator[PlanarFrame], mark: FrameMark) -> bool:
+    for frame in frames:
+        if frame.pts == mark.pts:
+            return frame.crc == mark.crc
+        if frame.pts > mark.pts:
+            return False
+    return False
+
+
+def _units(media: MediaInfo, seconds: Fraction | None) -> int | None:
+    """The first time stamp at or after a time on the file's clock."""
+    if seconds is None:
+        return None
+    return math.ceil((seconds + media.start) / media.video.time_base)

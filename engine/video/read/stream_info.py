@@ -1,0 +1,238 @@
+"""Facts about the streams of a file: film, other streams, frame count, rotation, quantiser."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+from av.sidedata.encparams import VideoEncParams
+from av.stream import Discard, Disposition
+
+from engine.core.errors import InputError, UnsupportedMedia
+from engine.protocol.media import ChapterInfo, StreamInfo, StreamKind
+from engine.video.read.media_file import check_size, open_input, packets_of, translated
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+_COVER = Disposition.attached_pic | Disposition.timed_thumbnails
+
+
+def film_stream(path: Path, container: InputContainer) -> VideoStream:
+    """The stream that players show: no cover; the default one, then the largest, then the first.
+
+    Raises:
+        UnsupportedMedia: There is none, its codec is unknown, or it is too large.
+    """
+    films = [s for s in container.streams.video if not s.disposition & _COVER]
+    known = [s for s in films if s.codec_context is not None]
+    if not known:
+        raise _without_picture(path, container, has_unknown=bool(films))
+
+    def rank(stream: VideoStream) -> tuple[bool, int, int]:
+        context = stream.codec_context
+        is_default = bool(stream.disposition & Disposition.default)
+        return is_default, context.width * context.height, -stream.index
+
+    best = max(known, key=rank)
+    if best.codec_context.width or best.codec_context.height:
+        check_size(path, best.codec_context.width, best.codec_context.height)
+    return best
+
+
+def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool) -> InputError:
+    if has_unknown or any(s.type == "unknown" for s in container.streams):
+        return UnsupportedMedia("unknown-codec", name=path.name, path=path)
+    if container.streams.audio:
+        return UnsupportedMedia("only-sound", name=path.name, path=path)
+    return UnsupportedMedia("no-picture", name=path.name, path=path)
+
+
+def clock_start(container: InputContainer) -> Fraction:
+    """The earliest time stamp of picture and sound, s: where players show 0."""
+    times = [
+        stream.start_time * stream.time_base
+        for stream in container.streams
+        if stream.start_time is not None
+        and stream.time_base
+        and stream.type in ("video", "audio")
+        and not stream.disposition & _COVER
+    ]
+    return Fraction(min(times, default=0))
+
+
+def chapters_of(container: InputContainer) -> Iterator[ChapterInfo]:
+    """Chapters, on the clock of the time stamps."""
+    for chapter in container.chapters():
+        base = chapter["time_base"] or Fraction(1, 1000)
+        yield ChapterInfo(
+            start=chapter["start"] * base,
+            end=chapter["end"] * base,
+            title=chapter["metadata"].get("title", ""),
+        )
+
+
+def other_streams(container: InputContainer, film: int) -> Iterator[StreamInfo]:
+    """Every stream but the film, in the order of the file."""
+    for stream in container.streams:
+        if stream.index != film:
+            yield _stream_info(stream)
+
+
+def _stream_info(stream: Any) -> StreamInfo:
+    context = stream.codec_context
+    kinds: dict[str, StreamKind] = {
+        "audio": "audio",
+        "subtitle": "subtitle",
+        "attachment": "attachment",
+        "video": "cover" if stream.disposition & _COVER else "data",
+    }
+    is_sound = stream.type == "audio" and context is not None
+    name = getattr(stream, "name", None)  # of an attachment the file name
+    codec = "" if stream.type == "attachment" else name
+    if context is not None:
+        codec = context.codec.canonical_name
+    elif "timecode" in stream.metadata:
+        codec = "timecode"
+    return StreamInfo(
+        index=stream.index,
+        kind=kinds.get(stream.type, "data"),
+        codec=codec or "",
+        language=stream.language or "",
+        title=stream.metadata.get("title", ""),
+        is_default=bool(stream.disposition & Disposition.default),
+        is_forced=bool(stream.disposition & Disposition.forced),
+        channels=context.layout.nb_channels if is_sound else 0,
+        sample_rate=context.sample_rate if is_sound else 0,
+        file_name=stream.metadata.get("filename", ""),
+        mime_type=stream.metadata.get("mimetype", ""),
+        bit_rate=int(context.bit_rate or 0) if is_sound else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketCount:
+    """Packets that are shown, in the stream's time base."""
+
+    frames: int
+    bytes: int
+    start_pts: int | None = None  # None without time stamps
+    end_pts: int | None = None  # of the last one, its duration included
+    is_complete: bool = True  # False when time ran out
+
+
+def count_by_index(stream: VideoStream) -> PacketCount | None:
+    """From the index of MP4 and MOV, edit lists respected; None where there is no full index."""
+    if stream.frames <= 0:
+        return None
+    entries = stream.index_entries
+    if len(entries) < stream.frames:
+        return None
+    shown = [entry.size for entry in entries if not entry.is_discard]
+    return PacketCount(frames=len(shown), bytes=sum(shown))
+
+
+def count_by_reading(
+    container: InputContainer, stream: VideoStream, *, seconds: float
+) -> PacketCount:
+    """Reads through a freshly opened file; stops after `seconds`. Memory: one packet."""
+    for other in container.streams:
+        if other.index != stream.index:
+            other.discard = Discard.all
+    frames = size = 0
+    first: int | None = None
+    end: int | None = None
+    deadline = time.monotonic() + seconds
+    is_complete = True
+    try:
+        for packet in packets_of(container, stream):
+            if packet.size == 0 or packet.is_discard:
+                continue
+            frames += 1
+            size += packet.size
+            if packet.pts is not None:
+                first = packet.pts if first is None else min(first, packet.pts)
+                last = packet.pts + (packet.duration or 0)
+                end = last if end is None else max(end, last)
+            if frames % 64 == 0 and time.monotonic() > deadline:
+                is_complete = False
+                break
+    except av.error.FFmpegError:
+        is_complete = False  # damaged: the reader of the frames reports it
+    return PacketCount(
+        frames=frames, bytes=size, start_pts=first, end_pts=end, is_complete=is_complete
+    )
+
+
+def rotation_of(frame: Any, metadata: Mapping[str, str]) -> tuple[int, bool]:
+    """Clockwise degrees (0, 90, 180, 270) from the stored to the seen picture, and its mirroring.
+
+    Args:
+        frame: First decoded av.VideoFrame; carries the display matrix as side data.
+        metadata: Of the stream; an old "rotate" counts where there is no matrix.
+    """
+    try:
+        side_data = list(frame.side_data)
+    except ValueError:  # WORKAROUND for PyAV 18.1: kinds that it does not know (EXIF, 31)
+        return -frame.rotation % 360, False
+    for data in side_data:
+        if data.type.name == "DISPLAYMATRIX":
+            return rotation_of_matrix(np.frombuffer(data, dtype=np.int32, count=9).tolist())
+    try:
+        return round(float(metadata.get("rotate", "0")) / 90) * 90 % 360, False
+    except ValueError:
+        return 0, False
+
+
+def rotation_of_matrix(matrix: list[int]) -> tuple[int, bool]:
+    """The same from the nine values of a display matrix, to the nearest right angle.
+
+    A point (x, y), y down, is seen at (a x + c y, b x + d y) with a, b in the first row and c, d
+    in the second. A mirror acts after the rotation, on the picture as seen.
+    """
+    a, b, c, d = matrix[0], matrix[1], matrix[3], matrix[4]
+    is_mirrored = a * d - b * c < 0
+    degrees = math.degrees(math.atan2(b, d if is_mirrored else a))
+    return round(degrees / 90) * 90 % 360, is_mirrored
+
+
+def mean_quantiser(path: Path, *, index: int = -1, frames: int = 24) -> float | None:
+    """Mean H.264 quantiser (0 to 51, 6 more halve the precision) of the first frames.
+
+    It shows compression damage better than the bit rate, which depends on motion and detail too.
+
+    Args:
+        path: The source.
+        index: Of the film's stream; -1 for the first one.
+        frames: Number of frames to decode.
+
+    Returns:
+        The mean over all blocks; None for other codecs (their decoders export nothing, or values
+        on another scale) and where the decoder exports nothing.
+
+    Raises:
+        InputError: The file cannot be read; see `media_file.translated`.
+    """
+    with open_input(path) as container:
+        films = (s for s in container.streams.video if index in (-1, s.index))
+        stream = next(films, None)
+        if stream is None or stream.codec_context.name != "h264":
+            return None
+        stream.codec_context.options = {"export_side_data": "venc_params"}
+        with translated(path):
+            means = [
+                float(np.mean(side.qp_map()))
+                for frame in islice(container.decode(stream), frames)
+                for side in frame.side_data
+                if isinstance(side, VideoEncParams)
+            ]
+    return float(np.mean(means)) if means else None

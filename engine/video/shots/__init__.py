@@ -1,1 +1,0 @@
-"""Shot detection."""

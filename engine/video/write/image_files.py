@@ -1,0 +1,164 @@
+"""Results that are pictures: finished PNG or TIFF files, kept in segments, exported at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+from av import CodecContext, VideoFrame
+from av.error import FFmpegError
+from av.video.codeccontext import VideoCodecContext
+
+from engine.core.control import Control
+from engine.core.errors import EncoderMissing, OutputError
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import PicturePlan, Plan
+from engine.video.write.containers import output_suffix
+from engine.video.write.encoders import colour_options
+from engine.video.write.output_file import writing
+from engine.video.write.segment_file import SegmentFile
+
+_NUMBER = re.compile(r"%0?(\d*)d")
+
+
+class ImageSegment:
+    """Encodes frames to whole files, one after the other in one plain zip file.
+
+    The table at the end of a zip file marks a complete one.
+
+    Raises:
+        EncoderMissing: The encoder refuses these settings.
+    """
+
+    def __init__(self, part: Path, picture: PicturePlan) -> None:
+        self._picture = picture
+        self._encoded(VideoFrame(picture.size.width, picture.size.height, picture.pixel_format))
+        self._suffix = output_suffix("sequence", picture.codec)
+        self._file = zipfile.ZipFile(part, "w", compression=zipfile.ZIP_STORED)
+
+    def write(self, frame: VideoFrame, index: int) -> None:
+        """Encode and append a picture."""
+        entry = zipfile.ZipInfo(f"{index:08d}{self._suffix}")  # no date: same frames, same file
+        with self._file.open(entry, "w", force_zip64=True) as out:
+            out.write(self._encoded(frame))
+
+    def finish(self) -> None:
+        """Write the table and close."""
+        self._file.close()
+
+    def discard(self) -> None:
+        """Close without regard to the content."""
+        with suppress(OSError):  # a full disk is often the reason; the file is deleted anyway
+            self._file.close()
+
+    def _encoded(self, frame: VideoFrame) -> bytes:
+        picture = self._picture
+        try:
+            context = CodecContext.create(picture.encoder, "w")
+            assert isinstance(context, VideoCodecContext)
+            context.width, context.height = frame.width, frame.height
+            context.pix_fmt = picture.pixel_format
+            context.time_base = Fraction(1, 25)
+            context.sample_aspect_ratio = picture.sample_aspect
+            context.options = {**picture.options, **colour_options(picture.tags)}
+            packets = [*context.encode(frame), *context.encode(None)]
+        except FFmpegError as err:
+            raise EncoderMissing(
+                "picture-refused",
+                title=picture.codec.upper(),
+                size=picture.size,
+                reason=err.strerror,
+                encoder=picture.encoder,
+            ) from err
+        return b"".join(bytes(packet) for packet in packets)
+
+
+def export_images(
+    media: MediaInfo,
+    plan: Plan,
+    segments: Sequence[SegmentFile],
+    target: Path,
+    *,
+    control: Control,
+    progress: Callable[[int, int], None],
+) -> None:
+    """Write the pictures of all segments.
+
+    Args:
+        media: The source; a sequence gives its numbers and names to the new pictures.
+        plan: "image" writes the one picture to the file `target`, "sequence" all of them into the
+            new folder `target`.
+        segments: In order.
+        target: File or folder; removed again when something goes wrong.
+        control: Checked between pictures.
+        progress: Called with pictures done and their number.
+
+    Raises:
+        Cancelled: The user stopped.
+        DiskFull, OutputUnwritable: The pictures cannot be written.
+        OutputError: A segment is damaged.
+
+    Memory: one encoded picture.
+    """
+    total = sum(len(segment.pts) for segment in segments)
+    try:
+        with writing(target):
+            if plan.container == "sequence":
+                _clear(target)
+                target.mkdir()
+            for number, picture in enumerate(_pictures(segments)):
+                control.check()
+                _save(_name(media, plan, target, number), picture)
+                progress(number + 1, total)
+    except BaseException:
+        with suppress(OSError):  # the first error counts
+            _clear(target)
+        raise
+
+
+def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
+    for segment in segments:
+        try:
+            with zipfile.ZipFile(segment.path) as file:
+                names = sorted(file.namelist())
+                if len(names) != len(segment.pts):
+                    raise zipfile.BadZipFile(f"{len(names)} pictures")
+                for name in names:
+                    yield file.read(name)
+        except (zipfile.BadZipFile, OSError) as err:
+            name = segment.path.name
+            raise OutputError("segment-damaged", name=name, path=segment.path) from err
+
+
+def _name(media: MediaInfo, plan: Plan, target: Path, number: int) -> Path:
+    if plan.container == "image":
+        return target
+    suffix = output_suffix("sequence", plan.picture.codec)
+    pattern = plan.pattern or Path(media.pattern).name
+    match = _NUMBER.search(pattern)
+    if match is None:
+        return target / f"frame_{number + 1:06d}{suffix}"
+    first = media.first_number if media.pattern else 1
+    digits = f"{first + number:0{int(match[1] or 1)}d}"
+    name = pattern[: match.start()] + digits + pattern[match.end() :]
+    return target / (Path(name).stem + suffix)
+
+
+def _save(path: Path, picture: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(picture)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _clear(target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)

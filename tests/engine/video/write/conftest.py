@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 16 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
+    if os.name != "posix" or os.geteuid() != 0 or subprocess.run(command, check=False).returncode:
+        pytest.skip("a small disk can be made only as root on Linux")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)

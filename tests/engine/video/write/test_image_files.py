@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritable
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+from engine.video.colour.planes import planes_of
+from engine.video.read.probe import probe
+from engine.video.write.segment_file import SegmentFile
+from engine.video.write.segment_writer import SegmentWriter
+from tests.helpers.clips import make_clip, make_picture, make_pictures
+from tests.helpers.results import make_identity, mux_all, plan_of, random_planes, segments_of
+
+IDENTITY = JobSettings(model="none")
+
+
+def planes(path: Path, alpha: bool) -> tuple[np.ndarray, ...]:
+    with av.open(f"file:{path}") as file:
+        return planes_of(next(file.decode(video=0)), alpha=alpha)
+
+
+def test_a_picture_keeps_every_value_and_its_alpha(tmp_path: Path) -> None:
+    kinds = ("png rgb24 png", "png rgba64be png", "png gray16be png")
+    for number, kind in enumerate((*kinds, "png ya8 tif", "tif rgb48le tif", "tif rgba png")):
+        before, pixel_format, after = kind.split()
+        path = tmp_path / f"{number}.{before}"
+        source = make_picture(path, 5, size=(31, 17), pixel_format=pixel_format)
+        plan = make_identity(source, tmp_path / f"{number}_out.{after}", IDENTITY)
+        assert plan.container == "image"
+        alpha = plan.picture.has_alpha
+        for mine, other in zip(planes(plan.output, alpha), planes(source, alpha), strict=True):
+            np.testing.assert_array_equal(mine, other, kind)
+        assert plan.output.read_bytes()[:2] == (b"\x89P" if after == "png" else b"II")
+
+
+def test_other_pictures_become_png(tmp_path: Path) -> None:
+    source = make_picture(tmp_path / "a.bmp", pixel_format="bgr24")
+    plan = make_identity(source, tmp_path / "b.png", IDENTITY)
+    assert (plan.picture.codec, plan.picture.pixel_format) == ("png", "rgb24")
+    assert probe(plan.output).video.codec == "png"
+
+
+def sequence(tmp_path: Path, count: int = 5) -> tuple[MediaInfo, Plan, list[SegmentFile]]:
+    media = probe(make_pictures(tmp_path / "in", count, first=7))
+    plan = plan_of(media, tmp_path / "out", IDENTITY)
+    segments = []
+    for first in (0, 2, 4):
+        numbers = tuple(range(first, min(first + 2, count)))
+        path = tmp_path / f"{first}.segment"
+        with SegmentWriter(path, plan.picture) as writer:
+            for number in numbers:
+                writer.write(random_planes(plan.picture, number))
+        segments.append(SegmentFile(path=path, pts=numbers, durations=(1,) * len(numbers)))
+    return media, plan, segments
+
+
+def test_a_sequence_becomes_a_folder_with_the_same_names(tmp_path: Path) -> None:
+    media, plan, segments = sequence(tmp_path)
+    calls: list[tuple[int, int]] = []
+    target = tmp_path / "out.part"
+    mux_all(media, plan, segments, target, progress=lambda *n: calls.append(n))
+    assert sorted(p.name for p in target.iterdir()) == [f"shot_{n:04d}.png" for n in range(7, 12)]
+    assert calls == [(n, 5) for n in range(1, 6)]
+    for number in range(5):
+        found = planes(target / f"shot_{number + 7:04d}.png", False)
+        for plane, expected in zip(found, random_planes(plan.picture, number), strict=True):
+            np.testing.assert_array_equal(plane, expected)
+
+
+def test_a_film_becomes_numbered_pictures_on_request(tmp_path: Path) -> None:
+    media = probe(make_clip(tmp_path / "a.mkv", frames=6))
+    plan = plan_of(media, tmp_path / "b_%04d.png", IDENTITY)
+    assert plan.container == "sequence"
+    target = tmp_path / "out"
+    mux_all(media, replace(plan, output=target), segments_of(media, plan, tmp_path), target)
+    assert sorted(p.name for p in target.iterdir())[0] == "frame_000001.png"
+    assert len(list(target.iterdir())) == 6
+
+
+def test_cancelling_removes_the_folder(tmp_path: Path) -> None:
+    media, plan, segments = sequence(tmp_path)
+    control = Control()
+    with pytest.raises(Cancelled):
+        mux_all(
+            media,
+            plan,
+            segments,
+            tmp_path / "out",
+            control=control,
+            progress=lambda done, total: control.cancel(),
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_segment_is_an_error(tmp_path: Path) -> None:
+    media, plan, segments = sequence(tmp_path)
+    data = segments[1].path.read_bytes()
+    segments[1].path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(OutputError) as caught:
+        mux_all(media, plan, segments, tmp_path / "out")
+    assert caught.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_folder_and_a_full_disk_are_errors(tmp_path: Path, small_disk: Path) -> None:
+    media, plan, segments = sequence(tmp_path)
+    with pytest.raises(OutputUnwritable):
+        mux_all(media, plan, segments, tmp_path / "no" / "out")
+    with pytest.raises(DiskFull):
+        mux_all(media, plan, segments, small_disk / "out")
+    assert list(small_disk.iterdir()) == []

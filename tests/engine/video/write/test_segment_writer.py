@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.errors import DiskFull, EncoderMissing, OutputUnwritable
+from engine.core.geometry import Size
+from engine.protocol.media import ColourTags, VideoInfo
+from engine.protocol.plan import PicturePlan
+from engine.settings.schema import JobSettings
+from engine.video.colour.planes import frame_of, planes_of
+from engine.video.read.frame_reader import FrameReader
+from engine.video.read.probe import probe
+from engine.video.write.codecs import plan_picture
+from engine.video.write.encoders import ENCODERS, encoder_options
+from engine.video.write.segment_writer import LosslessWriter, SegmentWriter, opens
+from tests.helpers.plans import a_media
+from tests.helpers.program import ROOT
+from tests.helpers.results import random_planes
+
+TAGS = ColourTags(
+    matrix="bt2020nc",
+    range="tv",
+    primaries="bt2020",
+    transfer="smpte2084",
+    chroma_location="topleft",
+)
+CODE_POINTS = {"color_primaries": 9, "color_trc": 16, "colorspace": 9, "color_range": 1}
+
+
+def picture_of(codec: str = "h264", size: Size = Size(64, 48), **video: Any) -> PicturePlan:
+    media = a_media(size=size, frame_rate=Fraction(30000, 1001), **video)
+    container = "image" if codec == "png" else "mkv"
+    settings = JobSettings(codec="auto" if container == "image" else codec, speed="fast")
+    return replace(plan_picture(media, settings, size, container), threads=2)
+
+
+def write(path: Path, picture: PicturePlan, frames: int) -> Path:
+    with SegmentWriter(path, picture) as writer:
+        for index in range(frames):
+            writer.write(random_planes(picture, index))
+    return path
+
+
+def read(path: Path) -> list[av.VideoFrame]:
+    with av.open(str(path)) as file:
+        return list(file.decode(video=0))
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1", "prores", "ffv1"])
+def test_a_segment_is_complete_repeatable_and_tagged(tmp_path: Path, codec: str) -> None:
+    picture = picture_of(codec, bit_depth=10, tags=TAGS, sample_aspect=Fraction(4, 3))
+    path = write(tmp_path / "s", picture, 7)
+    assert list(tmp_path.iterdir()) == [path]
+    with av.open(str(path)) as file:
+        stream = file.streams.video[0]
+        packets = [p for p in file.demux(stream) if p.pts is not None]
+        header = bytes(stream.codec_context.extradata or b"")
+        assert stream.time_base == Fraction(1, 1000)
+        if codec in ("h264", "hevc"):  # for the others the result's file has it
+            assert stream.sample_aspect_ratio == Fraction(4, 3)
+    assert packets[0].is_keyframe
+    assert sorted(p.pts for p in packets) == list(range(7))
+    frames = read(path)
+    assert [f.pts for f in frames] == list(range(7))
+    assert {name: int(getattr(frames[0], name)) for name in CODE_POINTS} == CODE_POINTS
+    assert write(tmp_path / "again", picture, 7).read_bytes() == path.read_bytes()
+    with av.open(str(write(tmp_path / "short", picture, 1))) as file:
+        assert bytes(file.streams.video[0].codec_context.extradata or b"") == header != b""
+
+
+def test_few_frames_of_hevc_are_a_segment(tmp_path: Path) -> None:
+    for frames in (1, 2, 3):  # x265 gave decoding times from uninitialised memory
+        assert len(read(write(tmp_path / "s", picture_of("hevc"), frames))) == frames
+
+
+def test_every_encoder_writes_every_layout_of_its_table(tmp_path: Path) -> None:
+    for name in ("libx264", "libx265", "libsvtav1", "prores_ks", "ffv1"):
+        encoder = ENCODERS[name]
+        for (chroma, depth, alpha), pixel_format in encoder.formats.items():
+            size = Size(65, 35) if name == "ffv1" else Size(64, 48)
+            picture = replace(
+                picture_of(encoder.codec, size),
+                pixel_format=pixel_format,
+                chroma=chroma,
+                bit_depth=depth,
+                has_alpha=alpha,
+            )
+            if name == "prores_ks":
+                options = {"profile": "4444" if chroma == "444" else "hq"}
+                picture = replace(picture, options=options)
+            frames = read(write(tmp_path / "s", picture, 2))
+            assert len(frames) == 2, pixel_format
+            if encoder.is_lossy:
+                continue
+            for number, frame in enumerate(frames):
+                planes = planes_of(frame, alpha=alpha)
+                for plane, expected in zip(planes, random_planes(picture, number), strict=True):
+                    np.testing.assert_array_equal(plane, expected, pixel_format)
+
+
+def small_hevc(folder: str) -> None:
+    """Some frames, 64 px high, as the program writes them."""
+    for width in (40, 48):
+        picture = picture_of("hevc", Size(width, 64), bit_depth=10)
+        for speed in ("medium", "slow"):
+            options = encoder_options(
+                ENCODERS["libx265"],
+                crf=16,
+                speed=speed,
+                layout=("420", 10, False),
+                size=picture.size,
+            )
+            path = Path(folder) / f"{width}-{speed}"
+            write(path, replace(picture, options=options), 12)
+
+
+def test_hevc_of_very_small_pictures_does_not_abort(tmp_path: Path) -> None:
+    """In a process of its own, because x265 would take this one with it."""
+    work = "from tests.engine.video.write.test_segment_writer import small_hevc; small_hevc"
+    command = [sys.executable, "-c", f"{work}({str(tmp_path)!r})"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [len(read(path)) for path in tmp_path.iterdir()] == [12] * 4
+
+
+def test_nvenc_formats_are_filled_as_by_swscale() -> None:
+    planes, size = random_planes(picture_of("hevc", bit_depth=10), 1), Size(64, 48)
+    plain = frame_of(planes, size, "yuv420p10le")
+    ours, theirs = frame_of(planes, size, "p010le"), plain.reformat(format="p010le", threads=1)
+    pairs = zip(planes_of(ours, alpha=False), planes_of(theirs, alpha=False), strict=True)
+    for mine, other in pairs:
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_no_gpu_is_no_error() -> None:
+    for name in ("h264_nvenc", "hevc_nvenc", "av1_nvenc"):
+        assert opens(name) in (True, False)
+
+
+def test_planes_of_another_layout_are_refused(tmp_path: Path) -> None:
+    picture = picture_of()
+    planes = random_planes(picture, 0)
+    with SegmentWriter(tmp_path / "s", picture) as writer:
+        with pytest.raises(ValueError, match="planes"):
+            writer.write(planes[:1])
+        with pytest.raises(ValueError, match="shape"):
+            writer.write([planes[0], planes[0], planes[0]])
+        with pytest.raises(ValueError, match="uint8"):
+            writer.write([plane.astype(np.uint16) for plane in planes])
+        writer.write(planes)
+
+
+def test_an_aborted_segment_leaves_nothing(tmp_path: Path) -> None:
+    picture = picture_of()
+    with pytest.raises(KeyError), SegmentWriter(tmp_path / "s", picture) as writer:
+        writer.write(random_planes(picture, 0))
+        raise KeyError
+    empty = SegmentWriter(tmp_path / "s", picture)
+    with pytest.raises(ValueError, match="frame"):
+        empty.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_segment_is_a_part(tmp_path: Path) -> None:
+    picture = picture_of("ffv1")
+    path = tmp_path / "a:b ü 片.mkv"
+    path.write_bytes(b"older")
+    writer = SegmentWriter(path, picture)
+    writer.write(random_planes(picture, 0))
+    assert path.read_bytes() == b"older"
+    assert path.with_name(path.name + ".part").exists()
+    assert writer.close() == path.stat().st_size > 1000
+
+
+def test_settings_that_an_encoder_refuses_are_an_error(tmp_path: Path) -> None:
+    picture = replace(picture_of(), size=Size(33, 33))
+    with pytest.raises(EncoderMissing) as caught:
+        SegmentWriter(tmp_path / "s", picture)
+    assert "33x33" in caught.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputUnwritable):
+        SegmentWriter(tmp_path / "none" / "s", picture_of())
+    with pytest.raises(OutputUnwritable):
+        LosslessWriter(tmp_path / "none" / "film.avi", FILM)
+
+
+@pytest.mark.parametrize("codec", ["h264", "ffv1", "png"])
+def test_a_full_disk_is_an_error_and_the_part_is_gone(small_disk: Path, codec: str) -> None:
+    picture = picture_of(codec, Size(128, 128))
+    if codec == "h264":
+        picture = replace(picture, options={"preset": "ultrafast", "qp": "0"})
+    with pytest.raises(DiskFull) as caught:
+        write(small_disk / "s", picture, 30)
+    assert caught.value.hint
+    assert list(small_disk.iterdir()) == []
+
+
+FILM = VideoInfo(
+    index=0,
+    codec="latent",
+    size=Size(37, 21),
+    pixel_format="gbrp16le",
+    chroma="rgb",
+    bit_depth=16,
+    frame_rate=Fraction(24000, 1001),
+)
+
+
+def noise(count: int) -> list[list[np.ndarray]]:
+    frames = np.random.default_rng(count).integers(0, 65536, (count, 3, 21, 37), dtype=np.uint16)
+    return [list(frame) for frame in frames]
+
+
+def test_every_value_and_every_time_of_a_lossless_film_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "Fílm %d.avi"
+    frames = noise(5)
+    for rate in (Fraction(16), Fraction(24000, 1001), Fraction(1, 2)):
+        with LosslessWriter(path, replace(FILM, frame_rate=rate)) as writer:
+            for planes in frames:
+                writer.write(planes)
+        media = probe(path)
+        assert (media.video.frame_rate, media.video.time_base) == (rate, 1 / rate)
+        assert (media.video.frame_count, media.video.frame_count_is_exact) == (5, True)
+        with FrameReader(media, start=2 / rate) as reader:
+            found = list(reader)
+        assert [frame.pts for frame in found] == [2, 3, 4]
+        for frame, planes in zip(found, frames[2:], strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(frame.planes, planes, strict=True))
+
+
+def test_an_unfinished_lossless_film_leaves_nothing_and_a_finished_one_is_repeatable(
+    tmp_path: Path,
+) -> None:
+    for name in ("a.avi", "b.avi"):
+        with LosslessWriter(tmp_path / name, FILM) as writer:
+            writer.write(noise(1)[0])
+    assert (tmp_path / "a.avi").read_bytes() == (tmp_path / "b.avi").read_bytes()
+    path = tmp_path / "film.avi"
+    with pytest.raises(KeyboardInterrupt), LosslessWriter(path, FILM) as writer:
+        writer.write(noise(1)[0])
+        assert not path.exists()
+        raise KeyboardInterrupt
+    assert not list(tmp_path.glob("film*"))
