@@ -11,7 +11,7 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, Signal
 
-from app.bridge.engine_bridge import EngineBridge
+from app.bridge.engine_bridge import EventHub
 from app.jobs.found_files import FileFinder, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
@@ -59,7 +59,7 @@ class LeftOver(Protocol):
         ...
 
 
-class Controller(QObject):
+class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
@@ -69,7 +69,7 @@ class Controller(QObject):
 
     def __init__(
         self,
-        bridge: EngineBridge,
+        hub: EventHub,
         queue: QueueModel,
         parent: QObject | None = None,
     ) -> None:
@@ -81,10 +81,10 @@ class Controller(QObject):
         self.settings = JobSettings()  # for the next files
         self._finder = FileFinder(self)
         self._finder.found.connect(self.add_files)
-        bridge.job_queued.connect(self._after_queued)
-        bridge.preview_ready.connect(self._keep_thumbnail)
-        for ended in (bridge.job_finished, bridge.job_failed, bridge.job_cancelled):
-            ended.connect(self._after_end)
+        hub.subscribe(events.JobQueued, self._after_queued)
+        hub.subscribe(events.PreviewReady, self._keep_thumbnail)
+        for ended in (events.JobFinished, events.JobFailed, events.JobCancelled):
+            hub.subscribe(ended, self._after_end)
 
     def attach(self, engine: EngineFace) -> None:
         """The engine is there: it gets what was asked so far."""

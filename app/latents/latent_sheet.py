@@ -23,7 +23,8 @@ from app.latents.readings_form import ReadingsForm
 from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
 from app.settings.names import name_of
-from app.state.model_file_row import Package, Transfer
+from app.state.model_file_row import Package
+from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel, Switch
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import LatentRead, LatentShown, Picture
@@ -112,7 +113,7 @@ class LatentSheet(QDialog):
         self._shown: LatentShown | None = None
         self._error: ErrorInfo | None = None
         self._package: Package | None = None  # that is missing
-        self._transfer: Transfer | None = None
+        self._task: TaskState | None = None
 
     def show_read(self, read: LatentRead) -> None:
         """What the file says of itself; its pictures follow."""
@@ -142,13 +143,13 @@ class LatentSheet(QDialog):
 
     def look_again(self) -> None:
         """The same file is read anew: another VAE, or one that has come."""
-        self._shown = self._error = self._transfer = None
+        self._shown = self._error = self._task = None
         self._show()
 
-    def show_transfer(self, transfer: Transfer | None) -> None:
+    def show_task(self, task: TaskState | None) -> None:
         """How far the missing file is, or what its download ended with; None while it rests."""
-        self._transfer = transfer
-        self._trouble.show_trouble(self._error, self._package, self._transfer)
+        self._task = task
+        self._trouble.show_trouble(self._error, self._package, self._task)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -184,7 +185,7 @@ class LatentSheet(QDialog):
         for part in (self._rate_label, self.rate):  # a single picture has none
             part.setVisible(self._read is None or self._read.frames > 1)
         self._readings.show_latent(self._read, self._shown, is_decoding=self._error is None)
-        self._trouble.show_trouble(self._error, self._package, self._transfer)
+        self._trouble.show_trouble(self._error, self._package, self._task)
         self._show_buttons(is_usable)
         self._fit((is_usable, self._error is not None))
 

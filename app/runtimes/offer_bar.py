@@ -11,10 +11,10 @@ from app.runtimes.runtime_labels import Message
 from app.state.runtime_status import (
     Situation,
     Standing,
-    Task,
     is_known,
 )
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TaskState
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 
@@ -41,7 +41,7 @@ _QUIET = ("hide", "later", "dismiss", "details")
 _STOPS = ("pause", "cancel")
 
 
-def offers(standing: Standing, task: Task | None, *, can_import: bool) -> tuple[str, ...]:
+def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> tuple[str, ...]:
     """Names of the buttons for a situation, the likely one first."""
     file = ("file",) if can_import else ()
     runtime = standing.runtime
@@ -74,7 +74,7 @@ class OfferBar(QFrame):
 
     wanted = Signal(str)  # a name of `_TEXTS`
 
-    def __init__(self, model: RuntimeModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -124,12 +124,12 @@ class OfferBar(QFrame):
         model = self._model
         return offers(model.standing, model.task, can_import=model.can_import)
 
-    def _say(self) -> None:
+    def _say(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
         said, task = self._message(), self._model.task
         self._notice.say(said.severity, said.title, said.text)
         self.setAccessibleName(f"{said.title}. {said.text}")
-        is_counted = task is not None and task.runs and bool(task.total_mb) and not self._waits
+        is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)
         if task is not None and is_counted:
             self._bar.set_shares(task.share)

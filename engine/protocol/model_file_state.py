@@ -9,7 +9,6 @@ from typing import Literal
 # a wheel is a part of an NVIDIA runtime, a setup that of a newer version of the program
 Kind = Literal["dit", "vae", "text", "wheel", "setup"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
-Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]
 
 

@@ -6,7 +6,7 @@ import http.client
 from urllib.parse import urljoin
 
 from engine.core.control import Control
-from engine.core.update_errors import UpdateUnreachable
+from engine.core.errors import UpdateUnreachable
 from engine.downloads import http_client
 from engine.downloads.transfer import host, reason
 from engine.updates import manifest

@@ -18,22 +18,20 @@ from engine.core.control import Control
 from engine.core.errors import (
     DownloadFailed,
     HashMismatch,
-    WeightsBusy,
-    WeightsError,
-)
-from engine.core.paths import cache_folder
-from engine.core.update_errors import (
     UpdateBusy,
     UpdateDamaged,
     UpdateError,
     UpdateMissing,
     UpdateNotInBuild,
     UpdateUnreachable,
+    WeightsBusy,
+    WeightsError,
 )
+from engine.core.paths import cache_folder
 from engine.downloads.hashing import sha256_of
 from engine.downloads.transfer import Listener
 from engine.model_files.download import download
-from engine.protocol.update_messages import UpdateState
+from engine.protocol.update_state import UpdateState
 from engine.updates import build, fetch_manifest, manifest
 from engine.updates.build import Source
 from engine.updates.download import SetupStore, writing
@@ -123,7 +121,7 @@ class UpdateStore:
             self._sweep(name)
             raise _damaged(found) from err
         except WeightsBusy as err:
-            raise _busy() from err
+            raise busy() from err
         except WeightsError as err:
             raise UpdateError(err.message, hint=err.hint, **err.params) from err
 
@@ -220,7 +218,8 @@ def _damaged(found: Manifest) -> UpdateDamaged:
     )
 
 
-def _busy() -> UpdateBusy:
+def busy(_running: str = "") -> UpdateBusy:
+    """The error while a task of this program, or another program, works on the update."""
     return UpdateBusy(
         "Upreel is at work on the update already.",
         hint="Wait until that has finished, or stop it.",
