@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
@@ -21,7 +22,7 @@ from app.controllers.bench import BenchmarkController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
-from app.controllers.queue import EngineFace, LeftOver, QueueController
+from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import PresetsController, SettingsController
@@ -46,6 +47,9 @@ from engine.core.errors import EngineError
 from engine.protocol import events
 from engine.protocol.commands import Prepare
 
+if TYPE_CHECKING:
+    from engine.api import Engine, UnfinishedJob
+
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
 
@@ -60,7 +64,7 @@ class Program(QObject):
         self.languages = Languages(app)
         self.languages.use(self.ui_state.language or system_language())
         self.bridge = EngineBridge(self)
-        self.engine: EngineFace | None = None
+        self.engine: Engine | None = None
         hub = self.bridge  # models subscribe first: they know an event before the controllers
         self.queue, self.telemetry = QueueModel(hub, self), TelemetryModel(hub, self)
         tasks = TasksModel(hub, self)
@@ -99,11 +103,11 @@ class Program(QObject):
         )
         for part in (self.runtime.settings_part, self.updates.settings_part):
             self.settings.add_part(part)
-        self._left_over: tuple[LeftOver, ...] = ()
+        self._left_over: tuple[UnfinishedJob, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
 
-    def attach(self, engine: EngineFace) -> None:
+    def attach(self, engine: Engine) -> None:
         """Start an engine that says everything to our bridge, and let it load its libraries."""
         self.engine = engine
         engine.start()
@@ -139,7 +143,7 @@ class Program(QObject):
         if files:
             self.controller.add_paths(files)
 
-    def offer_left_over(self, jobs: tuple[LeftOver, ...]) -> None:
+    def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
         self.window.queue_column.offer_unfinished(len(jobs))

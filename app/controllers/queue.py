@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
@@ -19,44 +19,12 @@ from engine.core.errors import EngineError
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 
+if TYPE_CHECKING:
+    from engine.api import Engine, UnfinishedJob
+
 _log = logging.getLogger(__name__)
 _THUMBNAIL_PX = 256
 OF_LATENTS = ("latents", "latent_rate", "latent_vae")  # settings that belong to one source
-
-
-class EngineFace(Protocol):
-    """The part of engine.api.Engine that the window uses."""
-
-    def start(self) -> None:
-        """Begin to answer commands."""
-        ...
-
-    def send(self, command: commands.Command) -> None:
-        """Hand over a command; returns at once."""
-        ...
-
-    def close(self, timeout_s: float = 20.0) -> object:
-        """Stop; a running job is left at its last segment."""
-        ...
-
-
-class LeftOver(Protocol):
-    """A job of an earlier run, as engine.api.unfinished gives it."""
-
-    @property
-    def job_id(self) -> str:
-        """Name of the job."""
-        ...
-
-    @property
-    def source(self) -> Path:
-        """Its film."""
-        ...
-
-    @property
-    def output(self) -> Path:
-        """Its result."""
-        ...
 
 
 class QueueController(QObject):
@@ -74,7 +42,7 @@ class QueueController(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._engine: EngineFace | None = None
+        self._engine: Engine | None = None
         self._early: list[commands.Command] = []
         self._queue = queue
         self._start_when_queued: set[str] = set()
@@ -86,7 +54,7 @@ class QueueController(QObject):
         for ended in (events.JobFinished, events.JobFailed, events.JobCancelled):
             hub.subscribe(ended, self._after_end)
 
-    def attach(self, engine: EngineFace) -> None:
+    def attach(self, engine: Engine) -> None:
         """The engine is there: it gets what was asked so far."""
         self._engine = engine
         early, self._early = self._early, []
@@ -147,7 +115,7 @@ class QueueController(QObject):
         self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
         return job_id
 
-    def continue_left_over(self, jobs: Sequence[LeftOver]) -> None:
+    def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Let jobs of an earlier run go on."""
         for job in jobs:
             self._start_when_queued.add(job.job_id)
@@ -155,7 +123,7 @@ class QueueController(QObject):
             self.send(commands.AdoptJob(job_id=job.job_id))
         self.files_added.emit()
 
-    def discard_left_over(self, jobs: Sequence[LeftOver]) -> None:
+    def discard_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Delete what jobs of an earlier run have made."""
         for job in jobs:
             self.send(commands.AdoptJob(job_id=job.job_id))

@@ -8,9 +8,10 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.cli import formatting, options
-from engine.cli.context import CANCELLED, DONE, FAILED, Context, Unfinished
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
 from engine.cli.progress import Progress, progress_on
 from engine.cli.session import Interrupted, Session, session
 from engine.core.errors import UnknownJob
@@ -21,6 +22,9 @@ from engine.protocol.report import Report
 from engine.runtimes import environment
 from engine.settings.schema import EngineSettings
 from engine.settings.store import load_engine_settings
+
+if TYPE_CHECKING:
+    from engine.api import UnfinishedJob
 
 _GO_ON = "Run `python -m engine resume --all` to go on."
 
@@ -66,7 +70,7 @@ def resume(args: argparse.Namespace, context: Context) -> int:
     return _run_jobs(context, settings, [c.AdoptJob(job_id=job_id) for job_id in chosen])
 
 
-def _named(waiting: Sequence[Unfinished], name: str) -> str:
+def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
     """The one job whose name begins so.
 
     Raises:
@@ -83,7 +87,7 @@ def _named(waiting: Sequence[Unfinished], name: str) -> str:
     return found[0]
 
 
-def _list(waiting: Sequence[Unfinished], context: Context) -> None:
+def _list(waiting: Sequence[UnfinishedJob], context: Context) -> None:
     if context.console.json:
         context.console.data({"unfinished": list(waiting)})
         return

@@ -7,13 +7,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from engine.cli import context, parser
 from engine.cli.code_page import utf8_console
 from engine.cli.console import Console, standard
-from engine.cli.context import Context, Services
+from engine.cli.context import Context
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError
+
+if TYPE_CHECKING:
+    from engine.cli.services import ApiServices
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(sys.argv[1:] if argv is None else argv, _services)
 
 
-def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
+def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     """As `main`, with an engine of the caller's."""
     standard()  # help and usage errors are UTF-8 too
     commands = parser.build()
@@ -49,7 +53,9 @@ def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
         return end.code if isinstance(end.code, int) else context.FAILED
 
 
-def _command(args: argparse.Namespace, console: Console, services: Callable[[], Services]) -> int:
+def _command(
+    args: argparse.Namespace, console: Console, services: Callable[[], ApiServices]
+) -> int:
     try:
         return int(args.run(args, Context(console=console, services=services())))
     except KeyboardInterrupt:
@@ -86,7 +92,7 @@ def _failed(console: Console, error: EngineError) -> int:
     return context.FAILED
 
 
-def _services() -> Services:
+def _services() -> ApiServices:
     from engine.cli.services import ApiServices
 
     return ApiServices()

@@ -9,13 +9,17 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from engine.cli.context import CANCELLED, Context, Front
+from engine.cli.context import CANCELLED, Context
 from engine.core.errors import InternalError
 from engine.protocol import events as e
 from engine.protocol.commands import Command
 from engine.settings.schema import EngineSettings
 from engine.settings.store import load_engine_settings
+
+if TYPE_CHECKING:
+    from engine.api import Engine
 
 _WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 
@@ -69,7 +73,7 @@ def interrupts(inbox: Inbox) -> Iterator[None]:
 class Session:
     """Sends commands and waits for events."""
 
-    def __init__(self, engine: Front, inbox: Inbox) -> None:
+    def __init__(self, engine: Engine, inbox: Inbox) -> None:
         self._engine, self._inbox = engine, inbox
 
     def send(self, command: Command) -> None:
