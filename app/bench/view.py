@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
@@ -23,13 +23,14 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 from engine.protocol.report import BenchReport
 
 _SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
 _COPIED_MS = 2500  # so long the button says so
 
 
-class BenchView(QDialog):
+class BenchView(Themed, QDialog):
     """Shows the model; emits what the user wants."""
 
     run_wanted = Signal(bool)  # True for the speed test alone
@@ -94,12 +95,6 @@ class BenchView(QDialog):
         )
         self._name_copy()
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     # Showing
 

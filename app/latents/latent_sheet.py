@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
@@ -26,6 +26,7 @@ from app.settings.names import name_of
 from app.state.model_file_row import Package
 from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel, Switch
+from app.widgets.translation import Themed
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
@@ -44,7 +45,7 @@ class Decision:
     is_for_all: bool  # also for the other files that came with it
 
 
-class LatentSheet(QDialog):
+class LatentSheet(Themed, QDialog):
     """Shows one file at a time; fed by events of the engine, asks by signals."""
 
     decided = Signal(Decision)
@@ -160,12 +161,6 @@ class LatentSheet(QDialog):
         self._add.setText(tr("Add to queue"))
         self._add.setToolTip(tr("Only decoded: the size stays"))
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     # Showing
 

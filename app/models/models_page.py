@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -34,12 +34,13 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.notice_line import NoticeLine
 from app.widgets.question import is_confirmed
+from app.widgets.translation import Themed
 from engine.core.units import bytes_text
 
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
 
 
-class ModelsPage(QDialog):
+class ModelsPage(Themed, QDialog):
     """Shows the model of files; emits what the user wants. Stays open while films run."""
 
     get_wanted = Signal(str)  # id of a file: it and what it cannot work without
@@ -107,12 +108,6 @@ class ModelsPage(QDialog):
         for model, group in self._groups.items():
             group.set_texts(*group_texts(model))
         self._show_all()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def reveal(self, file: str) -> None:
         """Scroll to a file and give its button the focus."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.i18n import mark, tr
@@ -17,6 +17,7 @@ from app.state.runtimes_model import RuntimesModel
 from app.state.tasks_model import TaskState
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 
 _BAR_WIDTH = 260  # px
 _TEXTS = {
@@ -69,7 +70,7 @@ def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> t
     return ()
 
 
-class OfferBar(QFrame):
+class OfferBar(Themed, QFrame):
     """Shows the model's one situation; emits what the user wants. Never stands in the way."""
 
     wanted = Signal(str)  # a name of `_TEXTS`
@@ -101,12 +102,6 @@ class OfferBar(QFrame):
             button.setText(tr(_TEXTS[name]))
             button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr(_TEXTS[name])))
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _show(self) -> None:
         had_focus = self.isAncestorOf(QApplication.focusWidget() or self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -24,11 +24,12 @@ from app.state.runtimes_model import RuntimesModel
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
 
-class RuntimeView(QDialog):
+class RuntimeView(Themed, QDialog):
     """Shows the model; emits what the user wants. Stays open while films run."""
 
     wanted = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
@@ -89,12 +90,6 @@ class RuntimeView(QDialog):
         self._restart.setText(tr("Start again now"))
         self._close.setText(tr("Close"))
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     # Showing
 
