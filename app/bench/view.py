@@ -222,4 +222,4 @@ class BenchView(Themed, QDialog):
         column.addLayout(foot)
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

@@ -37,7 +37,7 @@ class BenchmarkController(QObject):
 
     @property
     def view(self) -> BenchView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = BenchView(self._model, self._window)
             view.run_wanted.connect(self._run)

@@ -14,7 +14,7 @@ from app.state.queue_model import QueueModel
 from engine.protocol import events
 
 _NOTHING = (Progress.NONE, 0)
-_STEPS = 200  # a button is no wider; not every frame has to be told
+_STEPS = 200  # a button is no wider; not every frame has to be shown
 
 
 class PreviewController(QObject):

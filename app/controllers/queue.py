@@ -31,7 +31,7 @@ class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
-    latents_found = Signal(list)  # list[Path]: somebody has to say how they are meant
+    latents_found = Signal(list)  # list[Path]: the user has to say how they are meant
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # message
 
@@ -79,7 +79,7 @@ class QueueController(QObject):
         self._finder.look_through(paths)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue; latents wait for somebody who says how they are meant."""
+        """Put files into the queue; latents wait until the user has said how they are meant."""
         latents = [file for file in files if is_latent(file)]
         wheels = [file for file in files if is_wheel(file)]
         films = [file for file in files if not is_latent(file) and not is_wheel(file)]
@@ -105,7 +105,7 @@ class QueueController(QObject):
         Args:
             file: The source.
             settings: Choices for this file alone; None for those of the next files.
-            output: The result; None for a file beside the source.
+            output: The result; None for a file next to the source.
             starts_at_once: Whether it runs as soon as it was read.
         """
         job_id, settings = uuid.uuid4().hex[:12], settings or self.settings

@@ -60,7 +60,7 @@ class RuntimesController(QObject):
 
     @property
     def view(self) -> RuntimeView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = RuntimeView(self._model, self._window)
             view.wanted.connect(self.act_on)
@@ -192,7 +192,7 @@ class RuntimesController(QObject):
             self._controller.send(command)
 
     def _again(self) -> None:
-        """The last wish once more: a download goes on where it ended."""
+        """The last request once more: a download resumes."""
         if self._last is None:  # the list itself could not be read
             self._model.dismiss()
             self.look()

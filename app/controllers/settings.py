@@ -25,7 +25,7 @@ _ENDING = ".toml"
 
 
 class SettingsController(QObject):
-    """Opens the dialog; waiting films are planned anew after each change."""
+    """Opens the dialog; waiting films are planned again after each change."""
 
     def __init__(self, window: MainWindow, controller: QueueController, ui_state: UiState) -> None:
         super().__init__(window)
@@ -36,7 +36,7 @@ class SettingsController(QObject):
 
     @property
     def dialog(self) -> SettingsDialog:
-        """The dialog; made when somebody first wants to see it."""
+        """The dialog; made when the user first opens it."""
         if self._dialog is None:
             self._dialog = SettingsDialog(self._ui_state.engine_settings, self._window)
             self._dialog.changed.connect(self._take)

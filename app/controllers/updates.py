@@ -48,7 +48,7 @@ class UpdatesController(QObject):
 
     @property
     def view(self) -> UpdateView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             self._view = UpdateView(self._model, self._window)
             self._view.wanted.connect(self._do)
@@ -66,7 +66,7 @@ class UpdatesController(QObject):
         self._do("check")
 
     def start_setup(self) -> bool:
-        """Start the setup now that everything has ended; False when it did not, and that was said.
+        """Start the setup now that everything has ended; False when it did not, and that was shown.
 
         The window is closed by then, so an error is shown by itself.
         """
@@ -91,7 +91,7 @@ class UpdatesController(QObject):
             self._controller.send(_COMMANDS[what]())
 
     def _leave(self) -> None:
-        """The setup is right: end, unless somebody would rather let the running film finish."""
+        """The setup is right: end, unless the user would rather let the running film finish."""
         if self._queue.active is not None and not self._window.confirm_close():
             return
         desktop.let_come_forward()  # the setup, when this window has gone

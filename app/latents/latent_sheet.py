@@ -77,7 +77,7 @@ class LatentSheet(Themed, QDialog):
 
     @property
     def read(self) -> LatentRead | None:
-        """What it says of itself; None while nobody knows, or where it cannot be used."""
+        """What it says of itself; None while unknown, or where it cannot be used."""
         return self._read
 
     @property
@@ -102,7 +102,7 @@ class LatentSheet(Themed, QDialog):
         return self._shown.raw if self.reading == "raw" else self._shown.normalised
 
     def show_file(self, path: Path, *, place: tuple[int, int] = (1, 1)) -> None:
-        """A file that nobody has read yet; `place` is which one of how many that came together."""
+        """A file that was not read yet; `place` is which one of how many that came together."""
         self._forget(path, place)
         self._vae.set_value("")
         self._for_all.setChecked(False)
@@ -143,7 +143,7 @@ class LatentSheet(Themed, QDialog):
             self._upscale.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def look_again(self) -> None:
-        """The same file is read anew: another VAE, or one that has come."""
+        """The same file is read again: another VAE, or one that has come."""
         self._shown = self._error = self._task = None
         self._show()
 

@@ -19,7 +19,7 @@ def is_missing(error: ErrorInfo | None) -> bool:
 
 
 class TroubleCard(QFrame):
-    """The error in words, and for a missing file the button that fetches it."""
+    """The error in words, and for a missing file the button that downloads it."""
 
     get_wanted = Signal()
 
@@ -46,7 +46,7 @@ class TroubleCard(QFrame):
 
         Args:
             error: Of the engine; None hides the card.
-            package: The missing file; None where nobody knows it.
+            package: The missing file; None where it is not known.
             task: What is done to that; None while it rests.
         """
         self.setVisible(error is not None)

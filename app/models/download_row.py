@@ -148,7 +148,7 @@ class DownloadRow(QFrame):
             self.wanted.emit(self._action, self.file)
 
     def _say_place(self, package: Package) -> None:
-        """Where a file lies that we only read: nobody shall look for it in our folder."""
+        """Where a file lies that we only read: it is not in our folder."""
         path = package.main.path
         is_shown = package.main.borrowed and path is not None
         self._place.setVisible(is_shown)

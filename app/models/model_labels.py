@@ -114,7 +114,7 @@ def can_redraw(file: PublishedState) -> bool:
 
 
 def size(file: PublishedState) -> str:
-    """Size of the whole file; nobody knows it before the first byte where it is not published."""
+    """Size of the whole file; not known before the first byte where it is not published."""
     if file.bytes or not file.about_bytes:
         return bytes_text(file.bytes) if file.bytes else "–"
     return f"≈ {bytes_text(file.about_bytes)}"
@@ -161,7 +161,7 @@ def short_progress(task: TaskState) -> str:
 
 
 def availability(package: Package | None, task: TaskState | None) -> str:
-    """What the list of engines says behind a model; "" where nothing is known."""
+    """What the list of engines says after a model; "" where nothing is known."""
     if package is None:
         return ""
     if task is not None and task.runs:

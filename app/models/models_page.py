@@ -293,4 +293,4 @@ class ModelsPage(Themed, QDialog):
         column.addLayout(self._top)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

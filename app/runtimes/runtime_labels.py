@@ -154,7 +154,7 @@ def _ready(model: RuntimesModel, standing: Standing) -> Message:
 
 
 def reason(state: RuntimeState) -> str:
-    """Why an installed runtime is not used; "" where nobody knows."""
+    """Why an installed runtime is not used; "" where it is not known."""
     return tr("The reason: {why}.", why=said(state.why).rstrip(".。")) if state.why else ""
 
 

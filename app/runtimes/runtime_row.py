@@ -82,7 +82,7 @@ class RuntimeRow(QFrame):
         Args:
             state: What the engine said.
             task: What is done to this one, or what it ended with.
-            is_idle: Nothing is done to any runtime: a wish would be taken.
+            is_idle: Nothing is done to any runtime: a request would be taken.
         """
         self._shown = (state, task)
         self._name.setText(runtime_page_labels.title_of(state))
@@ -111,7 +111,7 @@ class RuntimeRow(QFrame):
             self._bar.setAccessibleName(self._progress.text())
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the theme; texts come anew from the page."""
+        """Follow the theme; texts come again from the page."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._shown is not None:
             shape, severity, _ = runtime_page_labels.state_of(*self._shown)

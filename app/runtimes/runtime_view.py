@@ -204,7 +204,7 @@ class RuntimeView(Themed, QDialog):
             column.addWidget(part)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
 
 
 class RuntimeLine(PageLine):

@@ -12,7 +12,7 @@ MB = 1e6  # bytes
 
 
 def size_of(file: PublishedState) -> int:
-    """Bytes of the whole file: as published, else as computed; 0 while nobody knows."""
+    """Bytes of the whole file: as published, else as computed; 0 while unknown."""
     return file.bytes or file.about_bytes
 
 

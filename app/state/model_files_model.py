@@ -15,7 +15,7 @@ from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import Phase, TaskKind
 
-_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where nobody named one
+_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where none was named
 
 
 class ModelFilesModel(KindModel):

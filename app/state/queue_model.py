@@ -187,7 +187,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
 
 
 def _apply_progress(row: JobRow, event: events.StageProgress) -> None:
-    """Frames count for the bar; joining and checking are told in words instead."""
+    """Frames count for the bar; joining and checking are shown as text instead."""
     if event.stage not in _STAGES_WITH_FRAMES:
         if event.stage == row.stage and event.total:
             row.stage_share = event.done / event.total

@@ -13,7 +13,7 @@ from engine.protocol.runtime_state import RuntimeState
 class Situation(enum.Enum):
     """What there is to say, if anything."""
 
-    QUIET = "quiet"  # nothing to offer: no card, all well, or nobody knows yet
+    QUIET = "quiet"  # nothing to offer: no card, all well, or not known yet
     OFFER = "offer"  # a card could be used after a download
     PARTIAL = "partial"  # a part of it has come
     BUSY = "busy"

@@ -13,7 +13,7 @@ from engine.protocol import events
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 
-_KEPT = 8  # situations that were waved away
+_KEPT = 8  # hidden situations
 
 
 class RuntimesModel(KindModel):
@@ -25,7 +25,7 @@ class RuntimesModel(KindModel):
         super().__init__(tasks, parent)
         self.listed: events.RuntimesListed | None = None
         self.done = ""  # what was done last, a sentence of the engine
-        self.hidden: tuple[str, ...] = ()  # keys of situations that were waved away
+        self.hidden: tuple[str, ...] = ()  # keys of situations that the user has hidden
         self._quiet: set[str] = set()  # the same, until the program ends
         hub.subscribe(events.RuntimesListed, self._list)
         hub.subscribe(events.TaskDone, self._end)
@@ -58,7 +58,7 @@ class RuntimesModel(KindModel):
         self.changed.emit()
 
     def hide(self, *, for_good: bool) -> None:
-        """Wave the present situation away, for good or until the program ends."""
+        """Hide the present situation, for good or until the program ends."""
         key = self.standing.key
         if for_good:
             kept = [other for other in self.hidden if other != key]
@@ -68,12 +68,12 @@ class RuntimesModel(KindModel):
 
     @property
     def standing(self) -> Standing:
-        """The one thing to say, whether it was waved away or not."""
+        """The one thing to say, whether it is hidden or not."""
         return standing_of(self.listed, self.task)
 
     @property
     def is_hidden(self) -> bool:
-        """True where there is nothing to say, or nobody wants to hear it."""
+        """True where there is nothing to say, or the user has hidden it."""
         standing = self.standing
         if standing.situation is Situation.QUIET:
             return True
@@ -98,6 +98,6 @@ class RuntimesModel(KindModel):
         return self.listed.runtimes if self.listed is not None else ()
 
     def restore_hidden(self, keys: Iterable[str]) -> None:
-        """What was waved away in earlier runs."""
+        """What was hidden in earlier runs."""
         self.hidden = tuple(keys)
         self.changed.emit()

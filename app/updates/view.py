@@ -226,7 +226,7 @@ class UpdateView(QDialog):
         column.addWidget(self._never)
         column.addLayout(foot)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
 
 
 class UpdateLine(PageLine):

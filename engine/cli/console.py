@@ -43,7 +43,7 @@ class Console:
         _write(self.err if self.json else self.out, text)
 
     def note(self, text: str) -> None:
-        """Talk beside the answer."""
+        """A remark next to the answer."""
         _write(self.err, text)
 
     def data(self, value: Any, **extra: Any) -> None:
@@ -75,7 +75,7 @@ def standard(*, json: bool = False) -> Console:
 def _utf8(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         return io.StringIO()
-    if isinstance(stream, io.TextIOWrapper):  # another kind where somebody captures the output
+    if isinstance(stream, io.TextIOWrapper):  # another kind where the output is captured
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return stream
 

@@ -66,14 +66,16 @@ def _command(
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
-    except Exception:  # the last net: a mistake of ours becomes a code and a log, never a traceback
-        logger.exception("mistake in a command")
+    except (
+        Exception
+    ):  # the outermost frame: an internal error becomes a code and a log, never a traceback
+        logger.exception("internal error in a command")
         hint = f"The log in {paths.logs_folder()} tells where; please report it."
         return _failed(console, InternalError("Something went wrong inside Upreel.", hint=hint))
 
 
 def _flush() -> None:
-    """Write what waits now: at exit nobody could take the error that the reader has gone."""
+    """Write what waits now: at exit the error of a closed pipe could not be caught."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -61,7 +61,7 @@ def _preset(args: argparse.Namespace, pretend: Card | None) -> JobSettings:
 
 
 def engine_settings(args: argparse.Namespace) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`; nobody looks at tile pictures here.
+    """This user's settings of the engine with those of `--set`; tile pictures are not shown here.
 
     Raises:
         SettingsError: A value, or the file, that cannot be.

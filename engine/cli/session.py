@@ -26,7 +26,7 @@ _WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted(e.Event):
-    """Somebody pressed Ctrl-C, or asked the process to end."""
+    """The user pressed Ctrl-C, or the process was asked to end."""
 
 
 class Inbox(queue.SimpleQueue[e.Event]):
@@ -37,7 +37,7 @@ class Inbox(queue.SimpleQueue[e.Event]):
         self.put(event)
 
     def next(self) -> e.Event:
-        """Wait for an event; Ctrl-C is heard meanwhile."""
+        """Wait for an event; Ctrl-C interrupts the wait."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return self.get(timeout=_WAIT_S)

@@ -110,7 +110,7 @@ class ContainerMismatch(OutputError, code="container-mismatch"):
 
 
 class WeightsError(EngineError, code="weights-error"):
-    """Files with numbers of a model are missing or wrong."""
+    """Model files are missing or wrong."""
 
 
 class WeightsMissing(WeightsError, code="weights-missing"):
@@ -182,7 +182,7 @@ class WrongShapes(UnknownKeys, code="wrong-shapes"):
 
 
 class RuntimePackError(EngineError, code="runtime-error"):
-    """Something about an NVIDIA runtime, a build of torch beside the one of the program."""
+    """Something about an NVIDIA runtime, a build of torch other than that of the program."""
 
 
 class UnknownRuntime(RuntimePackError, code="unknown-runtime"):
@@ -214,11 +214,11 @@ class UpdateNotInBuild(UpdateError, code="update-not-in-build"):
 
 
 class UpdateUnreachable(UpdateError, code="update-unreachable"):
-    """Where updates are published nobody answers, or with something else."""
+    """The place where updates are published does not answer, or with something else."""
 
 
 class UpdateUntrusted(UpdateError, code="update-untrusted"):
-    """What came was not signed by us, or is the description of something else."""
+    """The answer was not signed by us, or describes something else."""
 
 
 class UpdateTooNew(UpdateError, code="update-too-new"):
@@ -230,11 +230,11 @@ class UpdateDamaged(UpdateError, code="update-damaged"):
 
 
 class UpdateMissing(UpdateError, code="update-missing"):
-    """There is no update, or its setup was not loaded."""
+    """There is no update, or its setup was not downloaded."""
 
 
 class UpdateBusy(UpdateError, code="update-busy"):
-    """Somebody is at it already."""
+    """Another task or program works on it already."""
 
 
 class UpdateNotInstallable(UpdateError, code="update-not-installable"):

@@ -48,7 +48,7 @@ class Job:
     id: str
     media: MediaInfo
     settings: JobSettings
-    output: Path | None  # as the user named it; None: beside the source
+    output: Path | None  # as the user named it; None: next to the source
     plan: Plan
     state: JobState = JobState.WAITING
     plan_error: EngineError | None = None  # the present settings cannot be planned

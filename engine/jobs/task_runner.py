@@ -216,7 +216,7 @@ class _Run:
         return make(kind=self.task.kind, subject=self.subject, phase=self._phase, **values)
 
     def _speed(self, now: float, done: int) -> float:
-        """Bytes a second; 0 until it can be told."""
+        """Bytes a second; 0 while unknown."""
         if self._seen and done < self._seen[-1][1]:
             self._seen.clear()  # it starts again
         self._seen.append((now, done))

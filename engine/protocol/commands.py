@@ -1,4 +1,4 @@
-"""What the engine is told: frozen, picklable dataclasses."""
+"""Commands to the engine: frozen, picklable dataclasses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AddJob(Command):
     job_id: str
     source: Path
     settings: JobSettings = field(default_factory=JobSettings)
-    output: Path | None = None  # None: beside the source, named by the target
+    output: Path | None = None  # None: next to the source, named by the target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

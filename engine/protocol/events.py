@@ -1,4 +1,4 @@
-"""What the engine says: frozen, picklable dataclasses without tensors; the union is `Event`."""
+"""Events of the engine: frozen, picklable dataclasses without tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.settings.presets import Preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth saying."""
+    """Something that happened."""
 
     at: float = field(default_factory=time.monotonic)  # s
 
@@ -127,7 +127,7 @@ class TileDone(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReady(JobEvent):
-    """Source beside result of one frame; `result` is None where it is not made yet.
+    """Source and result of one frame; `result` is None where it is not made yet.
 
     `source` is None where latents are not decoded yet, or the decoded ones have gone with the job.
     """
@@ -197,10 +197,10 @@ class Telemetry(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentRead(Event):
-    """What a .latent file says of itself; its first picture follows with LatentShown."""
+    """The header of a .latent file; its first picture follows with LatentShown."""
 
     path: Path
-    model: str  # "wan21-vae" or "wan22-vae", told by its channels
+    model: str  # "wan21-vae" or "wan22-vae", recognised by its channels
     channels: int
     size: Size  # of the decoded pictures
     frames: int  # of the film
@@ -317,7 +317,7 @@ class EngineClosed(Event):
 
 
 class EventSink(Protocol):
-    """Whoever takes events; called from any thread, returns at once."""
+    """Takes events; called from any thread, returns at once."""
 
     def emit(self, event: Event) -> None:
         """Take one event."""

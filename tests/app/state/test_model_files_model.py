@@ -66,23 +66,18 @@ def test_groups_are_the_models_in_their_order(both: Both) -> None:
     assert len(both.model.packages("seedvr2-3b")) == 4
 
 
-@pytest.mark.parametrize(
-    ("state", "standing"),
-    [
+def test_a_file_at_rest_stands_as_the_engine_says(both: Both) -> None:
+    for state, standing in (
         ("missing", Standing.MISSING),
         ("partial", Standing.PARTIAL),
         ("damaged", Standing.DAMAGED),
         ("unverified", Standing.UNCHECKED),
         ("here", Standing.HERE),
         ("busy", Standing.ELSEWHERE),
-    ],
-)
-def test_a_file_at_rest_stands_as_the_engine_says(
-    both: Both, state: str, standing: Standing
-) -> None:
-    both.engine.put(VAE, state)
-    both.engine.list(FILE)
-    assert both.standing(VAE) is standing
+    ):
+        both.engine.put(VAE, state)
+        both.engine.list(FILE)
+        assert both.standing(VAE) is standing, state
 
 
 def test_a_transformer_without_its_vae_cannot_be_used(both: Both) -> None:

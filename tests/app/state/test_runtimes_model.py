@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from app.bridge.engine_bridge import EventHub
 from app.state.runtime_status import Situation, can_import, standing_of
 from app.state.runtimes_model import RuntimesModel
@@ -35,9 +33,8 @@ def about(kind: type[events.TaskEvent], **values: Any) -> events.TaskEvent:
     return kind(**{"kind": TaskKind.RUNTIME, "subject": "cu130", "phase": "download", **values})
 
 
-@pytest.mark.parametrize(
-    ("changes", "situation"),
-    [
+def test_one_situation_for_each_state() -> None:
+    for changes, situation in (
         ({}, S.OFFER),
         ({"state": "partial", "done_bytes": 1}, S.PARTIAL),
         ({"state": "not-in-build"}, S.NOT_IN_BUILD),
@@ -50,28 +47,21 @@ def about(kind: type[events.TaskEvent], **values: Any) -> events.TaskEvent:
         ({"state": "broken", "why": "x"}, S.BROKEN),
         ({"state": "broken", "is_chosen": True}, S.BROKEN),
         ({"state": "broken", "is_chosen": True, "is_used": True}, S.BROKEN),
-    ],
-)
-def test_one_situation_for_each_state(changes: dict[str, Any], situation: Situation) -> None:
-    listed = make_listed(make_runtime(**changes), make_older())
-    assert standing_of(listed, None).situation is situation
+    ):
+        listed = make_listed(make_runtime(**changes), make_older())
+        assert standing_of(listed, None).situation is situation, changes
 
 
-@pytest.mark.parametrize(
-    ("listed", "situation"),
-    [
+def test_one_situation_for_each_machine() -> None:
+    for listed, situation in (
         (None, S.QUIET),
         (NO_CARD, S.QUIET),
         (make_listed(suited=""), S.OLD_CARD),
         (make_listed(suited="", driver="560.1", driver_needed="580.0"), S.OLD_DRIVER),
         (make_listed(follows_choice=False), S.QUIET),  # a checkout has its own torch
         (make_listed(make_runtime(), make_older(**HERE, is_chosen=True, is_used=True)), S.QUIET),
-    ],
-)
-def test_one_situation_for_each_machine(
-    listed: events.RuntimesListed | None, situation: Situation
-) -> None:
-    assert standing_of(listed, None).situation is situation
+    ):
+        assert standing_of(listed, None).situation is situation
 
 
 def test_a_runtime_of_another_version_is_offered_anew() -> None:

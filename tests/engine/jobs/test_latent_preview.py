@@ -71,20 +71,17 @@ def test_of_a_large_picture_the_middle_is_shown(
     assert heard.of(e.LatentRead)[0].size == Size(160, 96)
 
 
-@pytest.mark.parametrize(
-    ("grid", "most", "size"),
-    [
+def test_the_middle_has_the_shape_of_the_whole() -> None:
+    for grid, most, size in (
         (Size(20, 10), 200, Size(20, 10)),
         (Size(20, 10), 50, Size(10, 5)),
         (Size(1, 9), 1, Size(1, 3)),
         (Size(3, 3), 0, Size(1, 1)),
-    ],
-)
-def test_the_middle_has_the_shape_of_the_whole(grid: Size, most: int, size: Size) -> None:
-    box = latent_view.middle(grid, most)
-    assert box.size == size
-    assert box.x == (grid.width - size.width) // 2
-    assert box.bottom <= grid.height
+    ):
+        box = latent_view.middle(grid, most)
+        assert box.size == size
+        assert box.x == (grid.width - size.width) // 2
+        assert box.bottom <= grid.height
 
 
 def test_a_missing_vae_is_named_after_the_file_was_told(
