@@ -16,7 +16,7 @@ from engine.model_files.store import Store
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
 from engine.protocol.model_file_state import PublishedState
-from engine.protocol.tasks import Outcome, Phase, Task, TaskKind, Work
+from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
 
 
 class ModelFileService:
@@ -42,18 +42,18 @@ class ModelFileService:
                 return dataclasses.replace(task, turn="at-once")
         return (self._listed(),)
 
-    def _task(self, subject: str, phase: Phase, do: Callable[[Work], Outcome]) -> Task:
+    def _task(self, subject: str, phase: Phase, do: Callable[[RunningTask], Outcome]) -> Task:
         return Task(kind=self.kind, subject=subject, phase=phase, do=do, state=self._listed)
 
     def _listed(self) -> ModelFilesListed:
         """How every file stands; only looks, reads none."""
         return ModelFilesListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
 
-    def _download(self, file: str, work: Work) -> Outcome:
+    def _download(self, file: str, work: RunningTask) -> Outcome:
         download(self._store.catalogue.file(file), self._store, _listener(work))
         return Outcome(result=self._store.standing_of(file))
 
-    def _verify(self, file: str, work: Work) -> Outcome:
+    def _verify(self, file: str, work: RunningTask) -> Outcome:
         """Read a file again whatever is known of it; `file` may also be a path to any file.
 
         Raises:
@@ -68,7 +68,7 @@ class ModelFileService:
             self._store.check(file, tell=work.tell, control=work.control)
         return Outcome(result=self._store.standing_of(file))
 
-    def _verified_path(self, path: Path, work: Work) -> PublishedState:
+    def _verified_path(self, path: Path, work: RunningTask) -> PublishedState:
         digest = sha256_of(path, work.tell, work.control)
         for known in self._store.states():
             if known.sha256 == digest:
@@ -80,7 +80,7 @@ class ModelFileService:
             sha256=digest,
         )
 
-    def _import(self, command: c.ImportModelFile, work: Work) -> Outcome:
+    def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
         result, notice = take(command.path, command.mode, self._store, _listener(work))
         return Outcome(result=result, notice=notice)
 
@@ -94,5 +94,5 @@ class ModelFileService:
             return Outcome(result=gone)
 
 
-def _listener(work: Work) -> Listener:
+def _listener(work: RunningTask) -> Listener:
     return Listener(tell=work.tell, control=work.control)

@@ -13,7 +13,7 @@ from engine.pipeline.latent_vae import ready_vae
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.tasks import Outcome, Task, TaskKind, Work
+from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from engine.settings import preset_store
 
 
@@ -65,7 +65,7 @@ class BenchmarkService:
         return Task(kind=self.kind, do=partial(_measure, command.quick))
 
 
-def _measure(quick: bool, work: Work) -> Outcome:
+def _measure(quick: bool, work: RunningTask) -> Outcome:
     from engine.bench import full_run
 
     report = full_run.examine(quick=quick, tell=work.step, stop=lambda: work.control.is_cancelled)
@@ -87,7 +87,7 @@ class LatentService:
         return Task(kind=self.kind, subject=str(command.path), do=do, turn="replaces")
 
 
-def _show_latent(command: c.ShowLatent, work: Work) -> None:
+def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
     with LatentFile(command.path) as file:
         head, guess = file.head, file.guess()
         work.emit(

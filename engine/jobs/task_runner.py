@@ -171,7 +171,7 @@ class _Lane:
 
 
 class _Run:
-    """A task on its way; implements `engine.protocol.tasks.Work`."""
+    """A task on its way; implements `engine.protocol.tasks.RunningTask`."""
 
     def __init__(self, task: Task, sink: e.EventSink) -> None:
         self.task = task

@@ -34,7 +34,7 @@ Phase = Literal[
 Result = PublishedState | BenchReport
 
 
-class Work(Protocol):
+class RunningTask(Protocol):
     """What a running task reports to; it may be cancelled through `control`."""
 
     @property
@@ -76,7 +76,7 @@ class Task:
     """
 
     kind: TaskKind
-    do: Callable[[Work], Outcome | None]
+    do: Callable[[RunningTask], Outcome | None]
     subject: str = ""
     phase: Phase = ""
     turn: Literal["waits", "replaces", "at-once"] = "waits"  # "replaces": those that wait

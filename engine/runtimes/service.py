@@ -16,7 +16,7 @@ from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
-from engine.protocol.tasks import Outcome, Phase, Task, TaskKind, Work
+from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
 from engine.runtimes import installation as folders
 from engine.runtimes import start, trial
 from engine.runtimes.advice import Machine, advice
@@ -65,29 +65,29 @@ class RuntimeService:
             self._own_store = RuntimeStore()
         return self._own_store
 
-    def _task(self, name: str, phase: Phase, do: Callable[[Work], Outcome]) -> Task:
+    def _task(self, name: str, phase: Phase, do: Callable[[RunningTask], Outcome]) -> Task:
         return Task(
             kind=self.kind, subject=name, phase=phase, do=do, busy=_busy, state=self._listed
         )
 
     # --- tasks
 
-    def _install(self, name: str, work: Work) -> Outcome:
+    def _install(self, name: str, work: RunningTask) -> Outcome:
         if not self._store.is_whole(name):
             wheels = self._store.download(name, _listener(work))
             self._unpack(self._store.catalogue.runtime(name), wheels, work)
         return self._use(name, work)
 
-    def _import(self, paths: Sequence[Path], work: Work) -> Outcome:
+    def _import(self, paths: Sequence[Path], work: RunningTask) -> Outcome:
         runtime, wheels = self._store.recognise(paths, _listener(work))
         self._unpack(runtime, wheels, work)
         return self._use(runtime.id, work)
 
-    def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: Work) -> None:
+    def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: RunningTask) -> None:
         work.begin("unpack", runtime.id)
         self._store.install(runtime, wheels, _listener(work))
 
-    def _use(self, name: str, work: Work) -> Outcome:
+    def _use(self, name: str, work: RunningTask) -> Outcome:
         """Try it, then let the next start use it."""
         if not name:
             self._store.use("")
@@ -108,7 +108,7 @@ class RuntimeService:
             f"The next start takes torch {found.torch} of the NVIDIA runtime {name}; {where}."
         )
 
-    def _remove(self, name: str, work: Work) -> Outcome:
+    def _remove(self, name: str, work: RunningTask) -> Outcome:
         self._store.remove(name)
         return _good(f"The NVIDIA runtime {name} is removed.")
 
@@ -131,7 +131,7 @@ class RuntimeService:
         )
 
 
-def _listener(work: Work) -> Listener:
+def _listener(work: RunningTask) -> Listener:
     return Listener(tell=work.tell, control=work.control)
 
 

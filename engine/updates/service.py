@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.downloads.transfer import Listener
 from engine.protocol import commands as c
 from engine.protocol.events import UpdateKnown
-from engine.protocol.tasks import Phase, Task, TaskKind, Work
+from engine.protocol.tasks import Phase, RunningTask, Task, TaskKind
 from engine.updates.installer import check_installable
 from engine.updates.store import UpdateStore, busy
 
@@ -48,17 +48,17 @@ class UpdateService:
             self._own_store = UpdateStore()
         return self._own_store
 
-    def _task(self, phase: Phase, do: Callable[[Work], None]) -> Task:
+    def _task(self, phase: Phase, do: Callable[[RunningTask], None]) -> Task:
         return Task(kind=self.kind, phase=phase, do=do, busy=busy, state=self._known)
 
-    def _check(self, work: Work) -> None:
+    def _check(self, work: RunningTask) -> None:
         self._store.check(work.control)
         self._was_checked = True
 
-    def _download(self, work: Work) -> None:
+    def _download(self, work: RunningTask) -> None:
         self._store.download(_listener(work))
 
-    def _install(self, work: Work) -> None:
+    def _install(self, work: RunningTask) -> None:
         check_installable()
         self._store.ready(_listener(work))
 
@@ -67,5 +67,5 @@ class UpdateService:
         return UpdateKnown(state=state)
 
 
-def _listener(work: Work) -> Listener:
+def _listener(work: RunningTask) -> Listener:
     return Listener(tell=work.tell, control=work.control)

@@ -14,7 +14,7 @@ from engine.jobs import task_runner
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import events as e
 from engine.protocol.plan import Notice
-from engine.protocol.tasks import Outcome, Task, TaskKind, Work
+from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from tests.helpers.listening import TASK_ENDS, Listener
 
 KIND = TaskKind.MODEL_FILE
@@ -40,12 +40,12 @@ def gate() -> Iterator[threading.Event]:
     gate.set()
 
 
-def task(do: Callable[[Work], Outcome | None], **about: Any) -> Task:
+def task(do: Callable[[RunningTask], Outcome | None], **about: Any) -> Task:
     return Task(**{"kind": KIND, "subject": "a", "phase": "download", "do": do, **about})
 
 
-def waits_for(gate: threading.Event) -> Callable[[Work], None]:
-    def do(work: Work) -> None:
+def waits_for(gate: threading.Event) -> Callable[[RunningTask], None]:
+    def do(work: RunningTask) -> None:
         work.step(0, 1, "it runs")
         while not gate.wait(0.01):
             work.control.check()
@@ -58,7 +58,7 @@ def test_a_task_reports_its_progress_its_phases_and_its_end(
 ) -> None:
     notice = Notice(code="own-weights", severity="warning", message="It is none of ours.")
 
-    def do(work: Work) -> Outcome:
+    def do(work: RunningTask) -> Outcome:
         work.tell(5_000_000, 5_000_000)
         work.begin("unpack", "b")
         work.step(1, 3, "a convolution")
@@ -82,7 +82,7 @@ def test_progress_is_metered_and_tells_the_speed(
 ) -> None:
     monkeypatch.setattr(task_runner, "_PROGRESS_EVERY_S", 0.05)
 
-    def do(work: Work) -> None:
+    def do(work: RunningTask) -> None:
         for done in range(200):
             work.tell(done * 10**6, 10**9)
             time.sleep(0.001)
@@ -108,7 +108,7 @@ def test_an_error_ends_the_task_and_not_the_lane(
 ) -> None:
     expected_log_errors.append("model-file download a")
 
-    def do(work: Work) -> None:
+    def do(work: RunningTask) -> None:
         raise error
 
     runner.start(task(do))
