@@ -45,7 +45,7 @@ class TaskRunner:
         elif task.busy is not None and first is not None:
             error = reported(task.busy(first.subject), _name(task), logger)
             self._sink.emit(run.event(e.TaskFailed, error=error.info()))
-        elif task.turn == "replaces" or not lane.has(task):
+        else:
             if task.turn == "waits" and task.busy is None:
                 run.report()  # it waits
             lane.put(run)
