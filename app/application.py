@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
@@ -17,29 +18,25 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from app import desktop
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
-from app.controllers.bench import BenchLink
-from app.controllers.desktop import DesktopLink
-from app.controllers.latents import LatentsLink
-from app.controllers.model_files import WeightsOrders
-from app.controllers.models import WeightsLink
-from app.controllers.presets import PresetsLink
-from app.controllers.preview import StageLink
-from app.controllers.queue import Controller, EngineFace, LeftOver
-from app.controllers.restart import Restart
-from app.controllers.runtimes import RuntimeLink
-from app.controllers.settings import SettingsLink
-from app.controllers.updates import UpdatesLink
+from app.controllers.bench import BenchmarkController
+from app.controllers.job_display import DesktopController, PreviewController
+from app.controllers.latents import LatentsController
+from app.controllers.models import ModelsController
+from app.controllers.queue import QueueController
+from app.controllers.restart import RestartController
+from app.controllers.runtimes import RuntimesController
+from app.controllers.settings import PresetsController, SettingsController
+from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
-from app.state.bench_model import BenchModel
+from app.state.listings import BenchmarkModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
-from app.state.model_files_model import WeightsModel
-from app.state.presets_model import PresetsModel
+from app.state.model_files_model import ModelFilesModel
 from app.state.queue_model import QueueModel
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TasksModel
 from app.state.telemetry_model import TelemetryModel
-from app.state.update_model import UpdateModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.palette import palette_of
@@ -47,7 +44,11 @@ from app.theme.qss import style_sheet
 from app.ui_state import UiState
 from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
+from engine.protocol import events
 from engine.protocol.commands import Prepare
+
+if TYPE_CHECKING:
+    from engine.api import Engine, UnfinishedJob
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
@@ -63,67 +64,58 @@ class Program(QObject):
         self.languages = Languages(app)
         self.languages.use(self.ui_state.language or system_language())
         self.bridge = EngineBridge(self)
-        self.engine: EngineFace | None = None
-        self.queue, self.telemetry = QueueModel(self), TelemetryModel(self)
-        self.log, self.weights = LogModel(self), WeightsModel(self)
-        self.presets, self.bench_model = PresetsModel(self), BenchModel(self)
-        self.runtime_model, self.update_model = RuntimeModel(self), UpdateModel(self)
-        for model in (
-            self.queue,
-            self.telemetry,
-            self.weights,
-            self.presets,
-            self.bench_model,
-            self.runtime_model,
-            self.update_model,
-            self.log,
-        ):
-            self.bridge.event_seen.connect(model.on_event)
-        self.controller = Controller(self.bridge, self.queue, self)
+        self.engine: Engine | None = None
+        hub = self.bridge  # models subscribe first: they know an event before the controllers
+        self.queue, self.telemetry = QueueModel(hub, self), TelemetryModel(hub, self)
+        tasks = TasksModel(hub, self)
+        self.model_files = ModelFilesModel(hub, tasks, self)
+        self.runtime_model = RuntimesModel(hub, tasks, self)
+        self.update_model = UpdateModel(hub, tasks, self)
+        self.bench_model = BenchmarkModel(hub, tasks, self)
+        self.presets, self.log = PresetsModel(hub, self), LogModel(hub, self)
+        self.controller = QueueController(hub, self.queue, self)
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
         self._dress(self.ui_state.theme)
         self.window = MainWindow(
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
-        self._link = StageLink(self.window.stage, self.bridge, self)
-        self._desktop = DesktopLink(self.window, self.queue, self)
-        self._orders = WeightsOrders(self.bridge, self.controller, self.weights, self)
-        self.models = WeightsLink(self.window, self.controller, self.telemetry, self._orders)
-        self.latents = LatentsLink(
-            self.window, self.controller, self.queue, self._orders, self.bridge
+        self._preview = PreviewController(self.window.stage, hub, self)
+        self._desktop = DesktopController(self.window, self.queue, self)
+        self.models = ModelsController(
+            self.window, self.controller, self.telemetry, self.model_files
         )
-        self._presets = PresetsLink(self.window, self.controller, self.presets, self.ui_state)
-        self.bench = BenchLink(
-            self.window, self.controller, self.queue, self.bench_model, self.bridge
+        self.latents = LatentsController(self.window, self.controller, self.queue, self.models, hub)
+        self._presets = PresetsController(self.window, self.controller, self.presets, self.ui_state)
+        self.bench = BenchmarkController(
+            self.window, self.controller, self.queue, self.bench_model, hub
         )
-        self.settings = SettingsLink(self.window, self.controller, self.ui_state)
-        self.restart = Restart(self.window, self.controller, self.queue)
-        self.runtime = RuntimeLink(
-            self.window, self.controller, self.runtime_model, self.restart, self.ui_state
+        self.settings = SettingsController(self.window, self.controller, self.ui_state)
+        self.restart = RestartController(self.window, self.controller, self.queue)
+        self.runtime = RuntimesController(
+            self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
         )
-        self.runtime.listen(self.bridge)
         self.runtime_model.changed.connect(
             lambda: self.window.top.say_card_idle(self.runtime_model.leaves_card_idle)
         )
-        self.updates = UpdatesLink(
+        self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
         for part in (self.runtime.settings_part, self.updates.settings_part):
             self.settings.add_part(part)
-        self._left_over: tuple[LeftOver, ...] = ()
+        self._left_over: tuple[UnfinishedJob, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
 
-    def attach(self, engine: EngineFace) -> None:
+    def attach(self, engine: Engine) -> None:
         """Start an engine that says everything to our bridge, and let it load its libraries."""
         self.engine = engine
         engine.start()
         self.controller.attach(engine)
         engine.send(Prepare())
-        self._orders.look()
+        self.models.look()
         self._presets.look()
-        self.runtime.look()  # behind Prepare: it tells whether an installed one could be loaded
+        self.runtime.look()  # after Prepare: it tells whether an installed one could be loaded
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
@@ -151,7 +143,7 @@ class Program(QObject):
         if files:
             self.controller.add_paths(files)
 
-    def offer_left_over(self, jobs: tuple[LeftOver, ...]) -> None:
+    def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
         self.window.queue_column.offer_unfinished(len(jobs))
@@ -181,14 +173,14 @@ class Program(QObject):
         window.queue_column.discard_wanted.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
         self.queue.queue_changed.connect(self._show_stage)
-        for signal in (self.bridge.plan_chosen, self.bridge.plan_downgraded):
-            signal.connect(self._remember_peak)
+        for planned in (events.PlanChosen, events.PlanDowngraded):
+            self.bridge.subscribe(planned, self._remember_peak)
         self.queue.queue_changed.connect(self._remember_peak)
 
     def _show_stage(self) -> None:
-        self._link.show_row(self.window.selected)
+        self._preview.show_row(self.window.selected)
 
-    def _remember_peak(self) -> None:
+    def _remember_peak(self, _event: events.JobEvent | None = None) -> None:
         active = self.queue.active
         plan = active.plan if active is not None else None
         self.telemetry.planned_bytes = plan.device_bytes if plan is not None else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
@@ -12,6 +12,7 @@ from app.latents.latent_labels import READINGS
 from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
+from app.widgets.translation import Translated
 from engine.protocol.plan import (
     DiffusionPlan,
     LatentPlan,
@@ -20,7 +21,7 @@ from engine.protocol.plan import (
 )
 
 
-class FootStrip(QWidget):
+class FootStrip(Translated, QWidget):
     """Always visible."""
 
     def __init__(self, log_action: QAction, parent: QWidget | None = None) -> None:
@@ -58,12 +59,6 @@ class FootStrip(QWidget):
             tr("AI redraws detail. Look at faces and small text before you keep the result.")
         )
         self.show_plan(self._plan)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
 
 def plan_line(plan: Plan) -> str:

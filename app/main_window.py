@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.actions import SPECS, Actions
-from app.controllers.queue import Controller
+from app.controllers.queue import QueueController
 from app.foot_strip import FootStrip
 from app.i18n import tr
 from app.jobs.add_files import Intake
@@ -46,8 +46,8 @@ from app.widgets.question import is_confirmed
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-# "weights": what a job was refused for
-_PAGES = ("models", "weights", "bench", "settings", "runtime")
+# "get-model": what a job was refused for
+_PAGES = ("models", "get-model", "bench", "settings", "runtime")
 _NEED_CHOICES = ("rename", "folder", "choices")
 
 
@@ -61,7 +61,7 @@ class MainWindow(QMainWindow):
 
     def __init__(
         self,
-        controller: Controller,
+        controller: QueueController,
         queue: QueueModel,
         telemetry: TelemetryModel,
         log: LogModel,

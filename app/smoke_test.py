@@ -121,8 +121,10 @@ def _try_program(seen: Findings, folder: Path, out: Path) -> None:
 
 
 def _load_engine(seen: Findings, program: Program, begin: Callable[[], None]) -> None:
+    from engine.protocol import events
+
     ready: list[float] = []
-    program.bridge.engine_ready.connect(lambda event: ready.append(event.seconds))
+    program.bridge.subscribe(events.EngineReady, lambda event: ready.append(event.seconds))
     begin()
     _wait(lambda: bool(ready), LOAD_LIMIT_S)
     seen.note("load_s", round(ready[0], 2) if ready else None, bool(ready))
@@ -187,15 +189,18 @@ def count_colours(image: QImage, step: int = 3) -> int:
 
 def _run_job(seen: Findings, program: Program, output: Path) -> None:
     from engine.core import paths
+    from engine.protocol import events
 
     bridge = program.bridge
     reports: list[Report] = []
     failures: list[str] = []
     tiles: list[int] = []
-    bridge.job_finished.connect(lambda event: reports.append(event.report))
-    for ended in (bridge.job_failed, bridge.job_rejected):
-        ended.connect(lambda event: failures.append(f"{event.error.code}: {event.error.message}"))
-    bridge.tile_done.connect(lambda event: tiles.append(event.frame))
+    bridge.subscribe(events.JobFinished, lambda event: reports.append(event.report))
+    for failed in (events.JobFailed, events.JobRejected):
+        bridge.subscribe(
+            failed, lambda event: failures.append(f"{event.error.code}: {event.error.message}")
+        )
+    bridge.subscribe(events.TileDone, lambda event: tiles.append(event.frame))
     started = time.monotonic()
     sample = paths.resource("samples", "upreel_sample.mp4")
     program.controller.add_file(sample, output=output, starts_at_once=True)
@@ -235,7 +240,7 @@ def _look_at_telemetry(seen: Findings, program: Program) -> None:
     from engine.protocol.events import Telemetry
 
     readings: list[Telemetry] = []
-    program.bridge.telemetry.connect(readings.append)
+    program.bridge.subscribe(Telemetry, readings.append)
     _wait(lambda: bool(readings), TELEMETRY_LIMIT_S)
     seen.note("telemetry_came", bool(readings), bool(readings))
     gpu = readings[0].gpu if readings else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
@@ -14,12 +14,13 @@ from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
+from app.widgets.translation import Themed
 from engine.core import paths
 
 _NARROW = 1400  # px
 
 
-class TopStrip(QWidget):
+class TopStrip(Themed, QWidget):
     """Always visible; asks for another language or theme."""
 
     language_wanted = Signal(str)
@@ -117,12 +118,6 @@ class TopStrip(QWidget):
         self._models.setProperty("kind", "icon" if is_narrow and not self._fetched else "")
         self._models.style().polish(self._models)
         self._gauges.set_narrow(is_narrow)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _show_card(self) -> None:
         reading = self._model.reading

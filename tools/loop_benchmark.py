@@ -59,6 +59,7 @@ def _child(begin: float) -> int:
     from PySide6.QtCore import Qt, QTimer
 
     from app.application import Program, begin_work, make_application, no_options
+    from engine.protocol import events
 
     app = make_application(["upreel"])
     program = Program(app)
@@ -93,10 +94,10 @@ def _child(begin: float) -> int:
     timer.setInterval(TICK_MS)
     timer.timeout.connect(tick)
     program.window.painted.connect(painted)
-    program.bridge.engine_ready.connect(ready)
-    program.bridge.job_finished.connect(lambda _: ended(True))
-    program.bridge.job_failed.connect(lambda _: ended(False))
-    program.bridge.job_rejected.connect(lambda _: ended(False))
+    program.bridge.subscribe(events.EngineReady, ready)
+    program.bridge.subscribe(events.JobFinished, lambda _: ended(True))
+    program.bridge.subscribe(events.JobFailed, lambda _: ended(False))
+    program.bridge.subscribe(events.JobRejected, lambda _: ended(False))
     program.window.show()
     app.exec()
     program.close()

@@ -50,7 +50,7 @@ _NOTHING = "none"
 
 
 def name_of(figure: str) -> str:
-    """What a figure was measured of; on a card its name stands behind."""
+    """What a figure was measured of; on a GPU its name follows."""
     name, comma, card = figure.partition(", ")
     if not comma:
         return _plain(figure)

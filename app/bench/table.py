@@ -1,4 +1,4 @@
-"""The table of optimisations: what each does on this machine, beside what documents say."""
+"""The table of optimisations: what each does on this machine, and what documents say."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class SwitchesModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self._rows)
 
     def columnCount(self, parent: Index = _TOP) -> int:
-        """Number of things told about each."""
+        """Number of columns."""
         return 0 if parent.isValid() else len(_HEADS)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
@@ -18,24 +18,25 @@ from app.bench.figures import FiguresCard
 from app.bench.table import SwitchesTable
 from app.engine_messages import said
 from app.i18n import tr
-from app.state.bench_model import BenchModel
+from app.state.listings import BenchmarkModel
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 from engine.protocol.report import BenchReport
 
 _SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
 _COPIED_MS = 2500  # so long the button says so
 
 
-class BenchView(QDialog):
+class BenchView(Themed, QDialog):
     """Shows the model; emits what the user wants."""
 
     run_wanted = Signal(bool)  # True for the speed test alone
     stop_wanted = Signal()
 
-    def __init__(self, model: BenchModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: BenchmarkModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("benchDialog")
         self.setMinimumSize(_SMALL)
@@ -62,6 +63,7 @@ class BenchView(QDialog):
         self._timer.setInterval(_COPIED_MS)
         self._timer.timeout.connect(self._name_copy)
         model.changed.connect(self._show)
+        model.progressed.connect(self._show)
         self.retranslate_ui()
 
     def say_busy(self, reason: str) -> None:
@@ -94,15 +96,9 @@ class BenchView(QDialog):
         self._name_copy()
         self._show()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
-
     # Showing
 
-    def _show(self) -> None:
+    def _show(self, _subject: str = "") -> None:
         model = self._model
         for button in (self._quick, self._full):
             button.setVisible(not model.is_running)
@@ -112,32 +108,38 @@ class BenchView(QDialog):
         self._stop.setEnabled(not model.was_stopped)
         for part in (self._progress, self._doing):
             part.setVisible(model.is_running)
-        self._progress.set_shares(model.share)
+        self._progress.set_shares(model.task.share if model.task is not None else 0.0)
         self._doing.setText(self._doing_words())
         self._show_notice()
         self._show_report(model.report)
 
     def _doing_words(self) -> str:
-        model = self._model
-        if model.was_stopped:
+        task = self._model.task
+        if self._model.was_stopped:
             return tr("Stopping at the next step …")
-        if not model.doing:
-            return tr("Finishing …") if model.done else tr("Starting …")
-        if not model.total:
-            return said(model.doing)
-        step = min(model.done + 1, model.total)
+        if task is None or not task.step:
+            return tr("Finishing …") if task is not None and task.done else tr("Starting …")
+        if not task.total:
+            return said(task.step)
+        step, total = min(task.done + 1, task.total), task.total
         return tr(
-            "{doing} · {done} of {total}", doing=said(model.doing), done=step, total=model.total
+            "{doing} · {done} of {total}",
+            doing=said(task.step),
+            done=f"{step:.0f}",
+            total=f"{total:.0f}",
         )
 
     def _show_notice(self) -> None:
-        error = self._model.error
-        self._notice.setVisible(bool(self._busy) or error is not None)
+        task = self._model.task
+        error = task.error if task is not None else None
+        is_stopped = task is None and self._model.was_stopped
+        self._notice.setVisible(bool(self._busy) or is_stopped or error is not None)
         if self._busy:
             self._notice.say("info", self._busy)
+        elif is_stopped:
+            self._notice.say("info", tr("The benchmark was stopped."))
         elif error is not None:
-            severity = "info" if self._model.was_stopped else "warning"
-            self._notice.say(severity, said(error.message), said(error.hint))
+            self._notice.say("warning", said(error.message), said(error.hint))
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
@@ -220,4 +222,4 @@ class BenchView(QDialog):
         column.addLayout(foot)
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

@@ -5,25 +5,26 @@ from __future__ import annotations
 from PySide6.QtCore import QObject
 
 from app.bench.view import BenchView
-from app.bridge.engine_bridge import EngineBridge
-from app.controllers.queue import Controller
+from app.bridge.engine_bridge import EventHub
+from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.main_window import MainWindow
-from app.state.bench_model import BenchModel
+from app.state.listings import BenchmarkModel
 from app.state.queue_model import QueueModel
-from engine.protocol import commands
+from app.widgets.controls import bring_up
+from engine.protocol import commands, events
 
 
-class BenchLink(QObject):
+class BenchmarkController(QObject):
     """Joins page, model, queue and engine."""
 
     def __init__(
         self,
         window: MainWindow,
-        controller: Controller,
+        controller: QueueController,
         queue: QueueModel,
-        model: BenchModel,
-        bridge: EngineBridge,
+        model: BenchmarkModel,
+        hub: EventHub,
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
@@ -32,11 +33,11 @@ class BenchLink(QObject):
         window.page_wanted.connect(self._open)
         queue.queue_changed.connect(self._say_busy)
         model.changed.connect(self._hold)
-        bridge.bench_done.connect(lambda _: controller.plan_all_again())
+        hub.subscribe(events.TaskDone, self._plan_again)
 
     @property
     def view(self) -> BenchView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = BenchView(self._model, self._window)
             view.run_wanted.connect(self._run)
@@ -47,25 +48,28 @@ class BenchLink(QObject):
     def _open(self, page: str) -> None:
         if page == "bench":
             self._say_busy()
-            self.view.show()
-            self.view.raise_()
-            self.view.activateWindow()
+            bring_up(self.view)
 
     def _run(self, is_quick: bool) -> None:
         if self._queue.active is None and not self._model.is_running:
             self._model.begin()
-            self._controller.send(commands.RunBench(quick=is_quick))
+            self._controller.send(commands.RunBenchmark(quick=is_quick))
 
     def _stop(self) -> None:
         self._model.end()
-        self._controller.send(commands.StopBench())
+        self._controller.send(commands.StopTask(kind=self._model.kind))
 
     def _say_busy(self) -> None:
-        """Measured beside a film, both would be wrong."""
+        """The times of a benchmark and of a film that run together would be wrong."""
         if self._view is not None:
             is_busy = self._queue.active is not None
             words = tr("A film is being worked on: measure when it is done.")
             self._view.say_busy(words if is_busy else "")
+
+    def _plan_again(self, event: events.TaskDone) -> None:
+        """Plans use what was measured."""
+        if event.kind is self._model.kind:
+            self._controller.plan_all_again()
 
     def _hold(self) -> None:
         """No film starts while it is measured."""

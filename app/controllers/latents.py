@@ -8,42 +8,43 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
-from app.bridge.engine_bridge import EngineBridge
-from app.controllers.model_files import WeightsOrders
-from app.controllers.queue import Controller
+from app.bridge.engine_bridge import EventHub
+from app.controllers.models import ModelsController
+from app.controllers.queue import QueueController
 from app.latents.latent_sheet import Decision, LatentSheet
 from app.latents.trouble_card import is_missing
 from app.main_window import MainWindow
 from app.state.model_file_row import Package
 from app.state.queue_model import QueueModel
 from engine.protocol import commands, events
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 
 
-class LatentsLink(QObject):
+class LatentsController(QObject):
     """Asks about one file after the other; Cancel forgets those that are left."""
 
     def __init__(
         self,
         window: MainWindow,
-        controller: Controller,
+        controller: QueueController,
         queue: QueueModel,
-        orders: WeightsOrders,
-        bridge: EngineBridge,
+        models: ModelsController,
+        hub: EventHub,
     ) -> None:
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
-        self._orders = orders
+        self._models = models
         self._files: list[Path] = []  # that came together
         self._at = 0
         self._awaits_vae = False  # the file is looked at again once its model is here
         self._sheet: LatentSheet | None = None
         controller.latents_found.connect(self.take)
-        bridge.latent_read.connect(self._read)
-        bridge.latent_shown.connect(self._shown)
-        bridge.latent_refused.connect(self._refused)
-        orders.model.changed.connect(self._weights_changed)
-        orders.model.progressed.connect(self._weights_changed)
+        hub.subscribe(events.LatentRead, self._read)
+        hub.subscribe(events.LatentShown, self._shown)
+        hub.subscribe(events.TaskFailed, self._failed)
+        models.model.changed.connect(self._files_changed)
+        models.model.progressed.connect(self._files_changed)
 
     @property
     def sheet(self) -> LatentSheet:
@@ -76,27 +77,25 @@ class LatentsLink(QObject):
         sheet, self._awaits_vae = self.sheet, False
         self._controller.send(commands.ShowLatent(path=sheet.path, vae=sheet.vae))
 
-    def _is_shown(
-        self, event: events.LatentRead | events.LatentShown | events.LatentRefused
-    ) -> bool:
+    def _is_shown(self, path: Path) -> bool:
         """False for late answers about a file that is no longer asked about."""
-        return bool(self._files) and event.path == self.sheet.path
+        return bool(self._files) and path == self.sheet.path
 
     def _read(self, event: events.LatentRead) -> None:
-        if self._is_shown(event):
+        if self._is_shown(event.path):
             self.sheet.show_read(event)
 
     def _shown(self, event: events.LatentShown) -> None:
-        if self._is_shown(event):
+        if self._is_shown(event.path):
             self.sheet.show_pictures(event)
 
-    def _refused(self, event: events.LatentRefused) -> None:
-        if not self._is_shown(event):
+    def _failed(self, event: events.TaskFailed) -> None:
+        if event.kind is not TaskKind.LATENT or not self._is_shown(Path(event.subject)):
             return
         package = self._needed if is_missing(event.error) else None
         self._awaits_vae = package is not None and not package.is_complete
         self.sheet.show_refusal(event.error, package)
-        self._weights_changed()
+        self._files_changed()
 
     # Deciding
 
@@ -130,14 +129,14 @@ class LatentsLink(QObject):
     def _needed(self) -> Package | None:
         """The published VAE of the shown file."""
         read = self.sheet.read
-        return self._orders.model.best_package(read.model) if read is not None else None
+        return self._models.model.best_package(read.model) if read is not None else None
 
     def _get(self) -> None:
         package = self._needed
         if package is not None:
-            self._orders.get(package.main.id)
+            self._models.get(package.main.id)
 
-    def _weights_changed(self, _file: str = "") -> None:
+    def _files_changed(self, _file: str = "") -> None:
         """Show how far the missing file is; once it is here, look again."""
         package = self._needed if self._awaits_vae else None
         if package is None:
@@ -146,7 +145,7 @@ class LatentsLink(QObject):
             self.sheet.look_again()
             self._ask()
         else:
-            self.sheet.show_transfer(self._orders.model.transfer_of(package))
+            self.sheet.show_task(self._models.model.task_of(package))
 
 
 def settings_of(decision: Decision, usual: JobSettings) -> JobSettings:

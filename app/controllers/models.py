@@ -1,80 +1,153 @@
-"""The list of models and the rest of the window: opens it, and shows what it knows elsewhere."""
+"""Model files and the window: requests become commands, films that waited are planned again."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QObject
 
-from app.controllers.model_files import MISSING, WeightsOrders
-from app.controllers.queue import Controller
+from app.controllers.queue import QueueController
 from app.main_window import MainWindow
 from app.models import model_labels
-from app.models.models_page import ManagerView
+from app.models.models_page import ModelsPage
+from app.settings.names import family_of
 from app.state.job_row import JobRow
-from app.state.model_files_model import WeightsModel
+from app.state.model_file_row import Package
+from app.state.model_files_model import ModelFilesModel
 from app.state.telemetry_model import TelemetryModel
-from engine.protocol.model_file_state import PublishedState
+from app.widgets.controls import bring_up
+from engine.core.errors import WeightsMissing
+from engine.protocol import commands
+from engine.protocol.model_file_state import ImportMode, PublishedState
 from engine.settings import schema
+from engine.settings.schema import JobSettings
+
+MISSING = WeightsMissing.code  # of a refusal that a download answers
+_OWN_FILES = ("dit", "vae", "text_embedding")
 
 
-class WeightsLink(QObject):
-    """Joins window, model and orders."""
+class ModelsController(QObject):
+    """Joins the page of models, the window and the engine; the model knows each request at once."""
 
     def __init__(
         self,
         window: MainWindow,
-        controller: Controller,
+        controller: QueueController,
         telemetry: TelemetryModel,
-        orders: WeightsOrders,
+        model: ModelFilesModel,
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
-        self._telemetry, self._orders = telemetry, orders
-        self._model = model = orders.model
-        self._view: ManagerView | None = None
+        self._telemetry, self.model = telemetry, model
+        self._here: frozenset[str] | None = None
+        self._view: ModelsPage | None = None
         window.page_wanted.connect(self._open)
+        model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
 
     @property
-    def view(self) -> ManagerView:
-        """The list; made when somebody first wants to see it."""
+    def view(self) -> ModelsPage:
+        """The page; made when the user first opens it."""
         if self._view is None:
-            view = self._view = ManagerView(self._model, self._telemetry, self._window)
-            view.get_wanted.connect(self._orders.get)
-            view.stop_wanted.connect(self._orders.stop)
-            view.verify_wanted.connect(self._orders.verify)
-            view.remove_wanted.connect(self._orders.remove)
-            view.import_wanted.connect(self._orders.take_file)
-            view.refresh_wanted.connect(self._orders.look)
+            view = self._view = ModelsPage(self.model, self._telemetry, self._window)
+            view.get_wanted.connect(self.get)
+            view.stop_wanted.connect(self.stop)
+            view.verify_wanted.connect(self.verify)
+            view.remove_wanted.connect(self.remove)
+            view.import_wanted.connect(self.take_file)
+            view.refresh_wanted.connect(self.look)
             view.use_wanted.connect(self.use)
         return self._view
 
-    def _open(self, page: str) -> None:
-        if page == "models":
-            self.open_view()
-        elif page == "weights":
-            self.get_for_selected()
-
     def open_view(self) -> None:
-        """Show the list, with what lies on the disk now."""
-        self._orders.look()
-        self.view.show()
-        self.view.raise_()
-        self.view.activateWindow()
+        """Show the page, with what lies on the disk now."""
+        self.look()
+        bring_up(self.view)
+
+    # Requests
+
+    def look(self) -> None:
+        """Ask what is here."""
+        self._controller.send(commands.ListModelFiles())
+
+    def get(self, file: str) -> None:
+        """Download a file and what it cannot work without, as far as it is not here."""
+        known = self.model.find(file)
+        if known is None:
+            return
+        lacking = [part.id for part in self.model.package(known).lacking]
+        running = self.model.running
+        self.model.dismiss(file)
+        if lacking:
+            self.model.request("download", lacking, main=file)
+        for name in lacking:
+            if name not in running:
+                self._controller.send(commands.DownloadModelFile(file=name))
+
+    def get_for(self, settings: JobSettings, params: Mapping[str, str]) -> str:
+        """Download what a refused job lacks.
+
+        Args:
+            settings: Of the job.
+            params: Of the refusal; they name files where the settings do not tell a model.
+
+        Returns:
+            Id of the file whose row shows the progress; "" when only the user can tell.
+        """
+        named = {name.strip() for text in params.values() for name in text.split(",")}
+        files = [file for file in self.model.files if file.id in named]
+        package = self._wanted(settings, files)
+        if package is None or _has_own_files(settings):
+            wanted = [file.id for file in files]
+        else:  # of its own model the best; a source of latents may need another one as well
+            wanted = [] if package.is_complete else [package.main.id]
+            wanted += [file.id for file in files if settings.model not in file.models]
+        for file in wanted:
+            self.get(file)
+        return wanted[0] if wanted else ""
+
+    def _wanted(self, settings: JobSettings, named: Sequence[PublishedState]) -> Package | None:
+        """What was begun of the job's own model, else what its refusal names, else the best."""
+        best = self.model.best_package(settings.model, settings.precision)
+        if best is not None and best.main.done_bytes:
+            return best
+        mine = [f for f in named if settings.model in f.models and self.model.is_main(f)]
+        return self.model.package(mine[0]) if mine else best
 
     def get_for_selected(self) -> None:
-        """Fetch what the selected film was refused for, and show it."""
+        """Download what the selected film was refused for, and show it."""
         row = self._window.selected
         self.open_view()
         if row is not None:
-            file = self._orders.get_for(row.settings, _params(row))
+            file = self.get_for(row.settings, _params(row))
             self.view.reveal(file)
+
+    def stop(self, file: str) -> None:
+        """Stop what runs for a file; parts stay for the next time."""
+        for name in self.model.stoppable(file):
+            self._controller.send(commands.StopTask(kind=self.model.kind, subject=name))
+
+    def verify(self, file: str) -> None:
+        """Compare a file with the published SHA-256."""
+        self.model.request("verify", [file])
+        self._controller.send(commands.VerifyModelFile(file=file))
+
+    def remove(self, file: str) -> None:
+        """Delete our copy of a file, or forget an external one."""
+        self.model.dismiss(file)
+        self._controller.send(commands.RemoveModelFile(file=file))
+
+    def take_file(self, path: Path, mode: ImportMode) -> None:
+        """Import a file of the user's: copy it, or remember where it lies."""
+        self.model.request("import", [str(path)])
+        self._controller.send(commands.ImportModelFile(path=path, mode=mode))
 
     def use(self, file: str) -> None:
         """Choose a file for the selected film, or for the next ones where its choices are fixed."""
-        known = self._model.find(file)
+        known = self.model.find(file)
         if known is None or not known.models:
             return
         values = _choices(known, self._window.choices.settings.model)
@@ -83,13 +156,40 @@ class WeightsLink(QObject):
             settings = dataclasses.replace(self._controller.settings, **values)
             self._controller.choose("", settings, None)
 
+    # Showing
+
+    def _open(self, page: str) -> None:
+        if page == "models":
+            self.open_view()
+        elif page == "get-model":
+            self.get_for_selected()
+
     def _show(self, _file: str = "") -> None:
-        model = self._model
+        model = self.model
         published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
         known = {name: _availability(model, name) for name in published if model.is_known}
         self._window.choices.say_availability(known)
         overall = model.overall
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
+
+    def _plan_again(self) -> None:
+        """Films that were refused for want of a file are planned again when one has come."""
+        if not self.model.is_known:
+            return
+        here = frozenset(file.id for file in self.model.files if file.is_here)
+        before, self._here = self._here, here
+        if before is not None and here - before:
+            self._controller.plan_again(MISSING, self._is_ready)
+
+    def _is_ready(self, settings: JobSettings) -> bool:
+        package = self.model.best_package(settings.model, settings.precision)
+        return package is None or package.is_complete
+
+
+def _has_own_files(settings: JobSettings) -> bool:
+    """Whether the model shall be read from a file of the user's."""
+    about, family = schema.describe(JobSettings), family_of(settings.model)
+    return any(getattr(settings, name) for name in _OWN_FILES if family in about[name].families)
 
 
 def _choices(file: PublishedState, model: str) -> dict[str, object]:
@@ -101,9 +201,9 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     return {**values, "vae": own}
 
 
-def _availability(model: WeightsModel, name: str) -> str:
+def _availability(model: ModelFilesModel, name: str) -> str:
     package = model.best_package(name)
-    return model_labels.availability(package, model.transfer_of(package) if package else None)
+    return model_labels.availability(package, model.task_of(package) if package else None)
 
 
 def _params(row: JobRow) -> dict[str, str]:

@@ -7,11 +7,11 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from app.bridge.engine_bridge import EngineBridge
+from app.bridge.engine_bridge import EventHub
 from app.jobs.found_files import FileFinder, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
@@ -19,74 +19,42 @@ from engine.core.errors import EngineError
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 
+if TYPE_CHECKING:
+    from engine.api import Engine, UnfinishedJob
+
 _log = logging.getLogger(__name__)
 _THUMBNAIL_PX = 256
 OF_LATENTS = ("latents", "latent_rate", "latent_vae")  # settings that belong to one source
 
 
-class EngineFace(Protocol):
-    """The part of engine.api.Engine that the window uses."""
-
-    def start(self) -> None:
-        """Begin to answer commands."""
-        ...
-
-    def send(self, command: commands.Command) -> None:
-        """Hand over a command; returns at once."""
-        ...
-
-    def close(self, timeout_s: float = 20.0) -> object:
-        """Stop; a running job is left at its last segment."""
-        ...
-
-
-class LeftOver(Protocol):
-    """A job of an earlier run, as engine.api.unfinished gives it."""
-
-    @property
-    def job_id(self) -> str:
-        """Name of the job."""
-        ...
-
-    @property
-    def source(self) -> Path:
-        """Its film."""
-        ...
-
-    @property
-    def output(self) -> Path:
-        """Its result."""
-        ...
-
-
-class Controller(QObject):
+class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
-    latents_found = Signal(list)  # list[Path]: somebody has to say how they are meant
+    latents_found = Signal(list)  # list[Path]: the user has to say how they are meant
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # message
 
     def __init__(
         self,
-        bridge: EngineBridge,
+        hub: EventHub,
         queue: QueueModel,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._engine: EngineFace | None = None
+        self._engine: Engine | None = None
         self._early: list[commands.Command] = []
         self._queue = queue
         self._start_when_queued: set[str] = set()
         self.settings = JobSettings()  # for the next files
         self._finder = FileFinder(self)
         self._finder.found.connect(self.add_files)
-        bridge.job_queued.connect(self._after_queued)
-        bridge.preview_ready.connect(self._keep_thumbnail)
-        for ended in (bridge.job_finished, bridge.job_failed, bridge.job_cancelled):
-            ended.connect(self._after_end)
+        hub.subscribe(events.JobQueued, self._after_queued)
+        hub.subscribe(events.PreviewReady, self._keep_thumbnail)
+        for ended in (events.JobFinished, events.JobFailed, events.JobCancelled):
+            hub.subscribe(ended, self._after_end)
 
-    def attach(self, engine: EngineFace) -> None:
+    def attach(self, engine: Engine) -> None:
         """The engine is there: it gets what was asked so far."""
         self._engine = engine
         early, self._early = self._early, []
@@ -111,7 +79,7 @@ class Controller(QObject):
         self._finder.look_through(paths)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue; latents wait for somebody who says how they are meant."""
+        """Put files into the queue; latents wait until the user has said how they are meant."""
         latents = [file for file in files if is_latent(file)]
         wheels = [file for file in files if is_wheel(file)]
         films = [file for file in files if not is_latent(file) and not is_wheel(file)]
@@ -137,7 +105,7 @@ class Controller(QObject):
         Args:
             file: The source.
             settings: Choices for this file alone; None for those of the next files.
-            output: The result; None for a file beside the source.
+            output: The result; None for a file next to the source.
             starts_at_once: Whether it runs as soon as it was read.
         """
         job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
@@ -147,7 +115,7 @@ class Controller(QObject):
         self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
         return job_id
 
-    def continue_left_over(self, jobs: Sequence[LeftOver]) -> None:
+    def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Let jobs of an earlier run go on."""
         for job in jobs:
             self._start_when_queued.add(job.job_id)
@@ -155,7 +123,7 @@ class Controller(QObject):
             self.send(commands.AdoptJob(job_id=job.job_id))
         self.files_added.emit()
 
-    def discard_left_over(self, jobs: Sequence[LeftOver]) -> None:
+    def discard_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Delete what jobs of an earlier run have made."""
         for job in jobs:
             self.send(commands.AdoptJob(job_id=job.job_id))

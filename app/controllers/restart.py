@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
 
-from app.controllers.queue import Controller
+from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.job_row import JobState
@@ -47,12 +47,12 @@ class Waiting:
     starts: bool = False  # the queue was running
 
 
-class Restart(QObject):
+class RestartController(QObject):
     """Waits for the film that runs, then ends the program; `is_due` says to start it again."""
 
     changed = Signal()
 
-    def __init__(self, window: MainWindow, controller: Controller, queue: QueueModel) -> None:
+    def __init__(self, window: MainWindow, controller: QueueController, queue: QueueModel) -> None:
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
         self.waits_for = ""  # name of a film
@@ -132,7 +132,7 @@ def read() -> Waiting:
         return Waiting()
 
 
-def take_over(controller: Controller, begun: Sequence[str]) -> None:
+def take_over(controller: QueueController, begun: Sequence[str]) -> None:
     """Put the films that came along into the queue.
 
     Args:

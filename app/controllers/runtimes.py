@@ -9,36 +9,38 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import desktop
-from app.bridge.engine_bridge import EngineBridge
-from app.controllers.queue import Controller
-from app.controllers.restart import Restart
+from app.bridge.engine_bridge import EventHub
+from app.controllers.queue import QueueController
+from app.controllers.restart import RestartController
 from app.i18n import tr
 from app.main_window import MainWindow
 from app.runtimes import runtime_page_labels
 from app.runtimes.offer_bar import OfferBar
-from app.runtimes.runtime_view import RuntimeView
-from app.runtimes.settings_part import SettingsPart
+from app.runtimes.runtime_view import RuntimeLine, RuntimeView
 from app.state.runtime_status import find
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
 from app.ui_state import UiState
+from app.widgets.controls import bring_up
 from app.widgets.question import is_confirmed
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
-from engine.protocol.runtime_state import Phase, RuntimeState
+from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import Phase
 
 _DRIVERS = "https://www.nvidia.com/drivers"
 
 
-class RuntimeLink(QObject):
-    """Joins bar, page, model and engine. One wish at a time: the engine refuses a second."""
+class RuntimesController(QObject):
+    """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
 
     def __init__(
         self,
         window: MainWindow,
-        controller: Controller,
-        model: RuntimeModel,
-        restart: Restart,
+        controller: QueueController,
+        model: RuntimesModel,
+        restart: RestartController,
         ui_state: UiState,
+        hub: EventHub,
     ) -> None:
         super().__init__(window)
         self._window, self._controller, self._model = window, controller, model
@@ -53,14 +55,12 @@ class RuntimeLink(QObject):
         window.page_wanted.connect(self._open)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
-
-    def listen(self, bridge: EngineBridge) -> None:
-        """Hear when what was cancelled can be deleted."""
-        bridge.runtimes_listed.connect(self._delete_cancelled)
+        for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
+            hub.subscribe(ended, self._delete_cancelled)
 
     @property
     def view(self) -> RuntimeView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = RuntimeView(self._model, self._window)
             view.wanted.connect(self.act_on)
@@ -71,7 +71,7 @@ class RuntimeLink(QObject):
 
     def settings_part(self) -> QWidget:
         """The line among the settings."""
-        part = SettingsPart(self._model)
+        part = RuntimeLine(self._model)
         part.page_wanted.connect(self.open_view)
         return part
 
@@ -82,9 +82,7 @@ class RuntimeLink(QObject):
     def open_view(self) -> None:
         """Show the page, with what lies on the disk now."""
         self.look()
-        self.view.show()
-        self.view.raise_()
-        self.view.activateWindow()
+        bring_up(self.view)
 
     def act(self, name: str) -> None:
         """What the bar wants."""
@@ -112,7 +110,7 @@ class RuntimeLink(QObject):
                 self._again()
             case _:
                 about, task = self._model.standing.runtime, self._model.task
-                self.act_on(name, about.id if about is not None else task.runtime if task else "")
+                self.act_on(name, about.id if about is not None else task.subject if task else "")
 
     def act_on(self, name: str, runtime: str) -> None:
         """What a row of the page wants, or the bar of the runtime that it is about."""
@@ -123,7 +121,7 @@ class RuntimeLink(QObject):
             case "use":
                 self._order(commands.UseRuntime(runtime=runtime), "use", runtime)
             case "pause":
-                self._controller.send(commands.StopRuntime())
+                self._controller.send(commands.StopTask(kind=self._model.kind))
             case "cancel":
                 self._cancel(runtime)
             case "folder" if state is not None and state.path is not None:
@@ -161,7 +159,7 @@ class RuntimeLink(QObject):
     def offer_import(self, files: Sequence[Path]) -> None:
         """Wheels were dropped on the window."""
         names = ", ".join(file.name for file in files)
-        if not self._model.is_busy and is_confirmed(
+        if not self._model.is_running and is_confirmed(
             self._window,
             tr("Use {name} as the NVIDIA runtime?", name=names),
             tr("It is compared with what was published, unpacked and tried. Films go on."),
@@ -187,14 +185,14 @@ class RuntimeLink(QObject):
             self.open_view()
 
     def _order(self, command: commands.RuntimeCommand, phase: Phase, runtime: str) -> None:
-        if not self._model.is_busy:
+        if not self._model.is_running:
             self._last = (command, phase, runtime)
             self._discards = ""
-            self._model.ask(phase, runtime)
+            self._model.request(phase, runtime)
             self._controller.send(command)
 
     def _again(self) -> None:
-        """The last wish once more: a download goes on where it ended."""
+        """The last request once more: a download resumes."""
         if self._last is None:  # the list itself could not be read
             self._model.dismiss()
             self.look()
@@ -207,15 +205,15 @@ class RuntimeLink(QObject):
         if task is None or not task.runs:
             return
         if task.phase == "download":
-            if task.done_mb and not self.confirm_cancel(task.done_mb):
+            if task.done and not self.confirm_cancel(task.done):
                 return
             self._discards = runtime
-        self._controller.send(commands.StopRuntime())
+        self._controller.send(commands.StopTask(kind=self._model.kind))
 
-    def _delete_cancelled(self, event: events.RuntimesListed) -> None:
-        """The list that follows the end of a download says what is left of it."""
-        state = find(event, self._discards)
-        if state is None or self._model.is_busy:
+    def _delete_cancelled(self, event: events.TaskEvent) -> None:
+        """Delete what a cancelled download has left, as the list tells that came before its end."""
+        state = find(self._model.listed, self._discards)
+        if event.kind is not self._model.kind or state is None:
             return
         self._discards = ""
         if state.state == "partial":

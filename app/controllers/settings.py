@@ -1,24 +1,33 @@
-"""Settings of the program and the rest of the window: kept, told to the engine, planned with."""
+"""Settings and presets: those of the program are kept and planned with, presets listed and kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
-from app.controllers.queue import Controller
+from app.controllers.queue import QueueController
+from app.i18n import tr
+from app.jobs.preset_form import title_of
 from app.main_window import MainWindow
 from app.settings.dialog import SettingsDialog
+from app.state.listings import PresetsModel
 from app.ui_state import UiState
+from app.widgets.controls import bring_up
+from app.widgets.question import is_confirmed
 from engine.protocol import commands
+from engine.settings.presets import Preset
 from engine.settings.schema import EngineSettings
 
+_ENDING = ".toml"
 
-class SettingsLink(QObject):
-    """Opens the dialog; waiting films are planned anew after each change."""
 
-    def __init__(self, window: MainWindow, controller: Controller, ui_state: UiState) -> None:
+class SettingsController(QObject):
+    """Opens the dialog; waiting films are planned again after each change."""
+
+    def __init__(self, window: MainWindow, controller: QueueController, ui_state: UiState) -> None:
         super().__init__(window)
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
@@ -27,7 +36,7 @@ class SettingsLink(QObject):
 
     @property
     def dialog(self) -> SettingsDialog:
-        """The dialog; made when somebody first wants to see it."""
+        """The dialog; made when the user first opens it."""
         if self._dialog is None:
             self._dialog = SettingsDialog(self._ui_state.engine_settings, self._window)
             self._dialog.changed.connect(self._take)
@@ -41,11 +50,91 @@ class SettingsLink(QObject):
 
     def _open(self, page: str) -> None:
         if page == "settings":
-            self.dialog.show()
-            self.dialog.raise_()
-            self.dialog.activateWindow()
+            bring_up(self.dialog)
 
     def _take(self, settings: EngineSettings) -> None:
         self._ui_state.engine_settings = settings
         self._controller.send(commands.ChangeEngine(settings=settings))
         self._controller.plan_all_again()
+
+
+class PresetsController(QObject):
+    """Joins the form, the model and the engine."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        model: PresetsModel,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller = window, controller
+        self._model, self._ui_state = model, ui_state
+        form = self._form = window.choices.presets
+        form.ordered.connect(self._order)
+        model.changed.connect(lambda: form.show_presets(model.presets, model.card))
+        model.failed.connect(form.say_problem)
+
+    def look(self) -> None:
+        """Ask which presets there are."""
+        self._controller.send(commands.ListPresets())
+
+    def ask_title(self, suggestion: str) -> str:
+        """The title under which choices are kept; "" for none."""
+        title, is_wanted = QInputDialog.getText(
+            self._window, tr("Save as a preset"), tr("Title"), text=suggestion
+        )
+        return title.strip() if is_wanted else ""
+
+    def confirm(self, question: str, yes: str) -> bool:
+        """Ask before a preset is lost."""
+        return is_confirmed(self._window, question, yes=yes, no=tr("Keep"))
+
+    def ask_file(self, to_write: str = "") -> Path | None:
+        """A file to read, or one to write under a suggested name."""
+        files = f"{tr('Presets')} (*{_ENDING})"
+        folder = self._ui_state.source_folder
+        if to_write:
+            place = str(folder / f"{to_write}{_ENDING}")
+            name, _ = QFileDialog.getSaveFileName(self._window, tr("Export a preset"), place, files)
+        else:
+            name, _ = QFileDialog.getOpenFileName(
+                self._window, tr("Import a preset"), str(folder), files
+            )
+        return Path(name) if name else None
+
+    def _order(self, what: str, shown: Preset | None) -> None:
+        match what:
+            case "save":
+                self._save(shown)
+            case "import":
+                path = self.ask_file()
+                if path is not None:
+                    self._controller.send(commands.ImportPreset(path=path))
+            case "export" if shown is not None:
+                path = self.ask_file(file_name(shown))
+                if path is not None:
+                    self._controller.send(commands.ExportPreset(name=shown.name, path=path))
+            case "remove" if shown is not None:
+                question = tr("Delete the preset {name}?", name=shown.title)
+                if self.confirm(question, tr("Delete")):
+                    self._controller.send(commands.RemovePreset(name=shown.name))
+
+    def _save(self, shown: Preset | None) -> None:
+        title = self.ask_title(shown.title if shown is not None and shown.is_own else "")
+        if not title:
+            return
+        before = self._model.own(title)
+        if before is not None:
+            if not self.confirm(tr("Replace the preset {name}?", name=title), tr("Replace")):
+                return
+            self._controller.send(commands.RemovePreset(name=before.name))
+        settings = self._window.choices.settings
+        self._controller.send(commands.SavePreset(title=title, settings=settings))
+
+
+def file_name(preset: Preset) -> str:
+    """What an exported preset's file is called first: letters that every disk takes."""
+    title = preset.title if preset.is_own else f"{preset.tier} {title_of(preset)}".strip()
+    return "".join(c if c.isalnum() or c in " -_" else "-" for c in title).strip() or "preset"

@@ -8,30 +8,36 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMessageBox
 
 from app import desktop
-from app.controllers.queue import Controller
-from app.controllers.restart import Restart
+from app.controllers.queue import QueueController
+from app.controllers.restart import RestartController
 from app.main_window import MainWindow
 from app.models.model_labels import problem
+from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
-from app.state.update_model import UpdateModel
-from app.updates.settings_part import SettingsPart
-from app.updates.view import UpdateView
+from app.updates.view import UpdateLine, UpdateView
+from app.widgets.controls import bring_up
 from engine.core.errors import EngineError
-from engine.protocol import update_messages as m
+from engine.protocol import commands
+from engine.protocol.tasks import Phase
 
+_COMMANDS: dict[Phase, type[commands.UpdateCommand]] = {
+    "check": commands.CheckUpdate,
+    "download": commands.DownloadUpdate,
+    "install": commands.InstallUpdate,
+}
 _log = logging.getLogger(__name__)
 
 
-class UpdatesLink(QObject):
+class UpdatesController(QObject):
     """Joins page, model, window and engine."""
 
     def __init__(
         self,
         window: MainWindow,
-        controller: Controller,
+        controller: QueueController,
         queue: QueueModel,
         model: UpdateModel,
-        restart: Restart,
+        restart: RestartController,
     ) -> None:
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
@@ -42,27 +48,25 @@ class UpdatesLink(QObject):
 
     @property
     def view(self) -> UpdateView:
-        """The page; made when somebody first wants to see it."""
+        """The page; made when the user first opens it."""
         if self._view is None:
             self._view = UpdateView(self._model, self._window)
             self._view.wanted.connect(self._do)
         return self._view
 
-    def settings_part(self) -> SettingsPart:
+    def settings_part(self) -> UpdateLine:
         """The line among the settings."""
-        part = SettingsPart()
+        part = UpdateLine()
         part.page_wanted.connect(self.open_view)
         return part
 
     def open_view(self) -> None:
         """Show the page and look: what was pressed says so."""
-        self.view.show()
-        self.view.raise_()
-        self.view.activateWindow()
+        bring_up(self.view)
         self._do("check")
 
     def start_setup(self) -> bool:
-        """Start the setup now that everything has ended; False when it did not, and that was said.
+        """Start the setup now that everything has ended; False when it did not, and that was shown.
 
         The window is closed by then, so an error is shown by itself.
         """
@@ -81,19 +85,13 @@ class UpdatesLink(QObject):
 
     def _do(self, what: str) -> None:
         if what == "stop":
-            self._controller.send(m.StopUpdate())
+            self._controller.send(commands.StopTask(kind=self._model.kind))
         elif not self._model.is_running:
-            commands: dict[str, tuple[m.Phase, m.UpdateCommand]] = {
-                "check": ("check", m.CheckUpdate()),
-                "download": ("download", m.DownloadUpdate()),
-                "install": ("install", m.InstallUpdate()),
-            }
-            phase, command = commands[what]
-            self._model.begin(phase)
-            self._controller.send(command)
+            self._model.tasks.request(self._model.kind, what, "")
+            self._controller.send(_COMMANDS[what]())
 
     def _leave(self) -> None:
-        """The setup is right: end, unless somebody would rather let the running film finish."""
+        """The setup is right: end, unless the user would rather let the running film finish."""
         if self._queue.active is not None and not self._window.confirm_close():
             return
         desktop.let_come_forward()  # the setup, when this window has gone

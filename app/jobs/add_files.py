@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.controllers.queue import Controller
+from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.jobs.file_suffixes import LATENT_ENDINGS, PICTURE_ENDINGS, VIDEO_ENDINGS
 from app.ui_state import UiState
@@ -17,7 +17,7 @@ from app.ui_state import UiState
 class Intake(QObject):
     """Asks for files and folders, remembers where they were, and hands them on."""
 
-    def __init__(self, window: QWidget, controller: Controller, ui_state: UiState) -> None:
+    def __init__(self, window: QWidget, controller: QueueController, ui_state: UiState) -> None:
         super().__init__(window)
         self._window, self._controller, self._ui_state = window, controller, ui_state
 

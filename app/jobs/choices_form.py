@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import mark, tr
@@ -21,6 +21,7 @@ from app.settings.names import LATENTS, choice_of, family_of, limits_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
+from app.widgets.translation import Translated
 from engine.core.errors import SettingsError
 from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
@@ -39,7 +40,7 @@ _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _FORMS = ("auto", "faithful", "restore")
 
 
-class ChoicesForm(QWidget):
+class ChoicesForm(Translated, QWidget):
     """Shows and edits the settings of the selected job, or of the next files."""
 
     changed = Signal(object, object)  # JobSettings, Path | None
@@ -149,12 +150,6 @@ class ChoicesForm(QWidget):
         self._model.retranslate_ui()
         self._say_chosen(self._plan)  # and the limits of the model
         self._show_subject()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _say_chosen(self, plan: Plan | None) -> None:
         """What "automatic" has come to mean."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.i18n import mark, tr
 from app.settings.editors import Editor, make_editor
 from app.settings.names import name_of
 from app.theme.icons import icon
+from app.widgets.translation import Themed
 from engine.settings import schema
 
 _GROUPS = {
@@ -48,7 +49,7 @@ _REST = mark("Others")
 _EDITOR_WIDTH = 160
 
 
-class MoreChoices(QWidget):
+class MoreChoices(Themed, QWidget):
     """A fold: a button, and below it one row per setting."""
 
     changed = Signal(str, object)  # name, value
@@ -107,12 +108,6 @@ class MoreChoices(QWidget):
         for name, label in self._labels.items():
             label.setText(name_of(name))
             self.editors[name].retranslate_ui()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _unfold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)

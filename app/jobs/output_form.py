@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFileDialog,
     QGridLayout,
@@ -22,6 +22,7 @@ from app.settings.editors import ChoiceEditor
 from app.settings.names import name_of, quality_of
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, WheellessSlider
+from app.widgets.translation import Themed
 from engine.core.windows_paths import shown
 from engine.protocol.plan import Plan
 from engine.settings import schema
@@ -30,7 +31,7 @@ FIELDS = ("container", "codec", "crf")  # the settings that this form edits
 _NAME_CHARACTERS_REFUSED = set('<>:"/\\|?*')
 
 
-class OutputForm(QWidget):
+class OutputForm(Themed, QWidget):
     """Edits the file that comes out; name and folder start from the plan."""
 
     changed = Signal(dict)  # name -> value
@@ -118,12 +119,6 @@ class OutputForm(QWidget):
             editor.retranslate_ui()
         self._say_quality()
         self._say_where()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _lay_out(self) -> None:
         kinds = QGridLayout()

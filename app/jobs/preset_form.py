@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
 
@@ -13,6 +13,7 @@ from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, ElidedLabel
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
@@ -26,7 +27,7 @@ _ORDERS = {  # of the menu: what is wanted, and its text
 }
 
 
-class PresetForm(QWidget):
+class PresetForm(Themed, QWidget):
     """Shows which preset the settings are; says which one is wanted instead."""
 
     chosen = Signal(Preset)
@@ -108,12 +109,6 @@ class PresetForm(QWidget):
             self._actions[name].setText(tr(text))
         self._fill()
         self.show_settings(self._settings)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _fill(self) -> None:
         self._box.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -19,9 +19,10 @@ from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.drop_zone import DropZone
+from app.widgets.translation import Themed
 
 
-class QueueColumn(QWidget):
+class QueueColumn(Themed, QWidget):
     """Shows the queue and asks for more files."""
 
     files_wanted = Signal()
@@ -83,12 +84,6 @@ class QueueColumn(QWidget):
         )
         self._nothing.setText(tr("Your films will wait here."))
         self._show_count()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def _show_count(self) -> None:
         count = self._model.rowCount()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.settings.names import name_of, strength_of
 from app.widgets.controls import WheellessSlider
+from app.widgets.translation import Translated
 from engine.settings import schema
 
 FIELDS = ("strength",)  # the settings that this form edits
 _STEP = 5  # percent, by the arrow keys
 
 
-class SeedVr2Form(QWidget):
+class SeedVr2Form(Translated, QWidget):
     """Edits the strength; only shown where SeedVR2 is chosen."""
 
     changed = Signal(dict)  # name -> value
@@ -60,12 +61,6 @@ class SeedVr2Form(QWidget):
             part.setToolTip(explanation)
         self._slider.setAccessibleDescription(explanation)
         self._say_strength()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _say_strength(self) -> None:
         percent = self._slider.value()

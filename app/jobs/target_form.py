@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
 from app.settings.names import name_of
 from app.widgets.segmented import SegmentedControl
+from app.widgets.translation import Translated
 from engine.settings.schema import JobSettings
 
 FIELDS = ("scale", "height", "width")  # the settings that this form edits
@@ -31,7 +32,7 @@ def preset_of(settings: JobSettings) -> str:
     return _OTHER
 
 
-class TargetForm(QWidget):
+class TargetForm(Translated, QWidget):
     """A row of presets; the last one opens fields for factor, height and width."""
 
     changed = Signal(dict)  # name -> value
@@ -95,12 +96,6 @@ class TargetForm(QWidget):
         for name, label in self._labels.items():
             label.setText(name_of(name))
             self._editors[name].retranslate_ui()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _choose(self, preset: str) -> None:
         self._fields.setVisible(preset == _OTHER)

@@ -1,1 +1,1 @@
-"""How the numbers of a .latent file are meant: somebody who sees both readings decides."""
+"""The reading of a .latent file: the user sees both, and decides."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
@@ -23,8 +23,10 @@ from app.latents.readings_form import ReadingsForm
 from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
 from app.settings.names import name_of
-from app.state.model_file_row import Package, Transfer
+from app.state.model_file_row import Package
+from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel, Switch
+from app.widgets.translation import Themed
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
@@ -43,7 +45,7 @@ class Decision:
     is_for_all: bool  # also for the other files that came with it
 
 
-class LatentSheet(QDialog):
+class LatentSheet(Themed, QDialog):
     """Shows one file at a time; fed by events of the engine, asks by signals."""
 
     decided = Signal(Decision)
@@ -75,7 +77,7 @@ class LatentSheet(QDialog):
 
     @property
     def read(self) -> LatentRead | None:
-        """What it says of itself; None while nobody knows, or where it cannot be used."""
+        """What it says of itself; None while unknown, or where it cannot be used."""
         return self._read
 
     @property
@@ -100,7 +102,7 @@ class LatentSheet(QDialog):
         return self._shown.raw if self.reading == "raw" else self._shown.normalised
 
     def show_file(self, path: Path, *, place: tuple[int, int] = (1, 1)) -> None:
-        """A file that nobody has read yet; `place` is which one of how many that came together."""
+        """A file that was not read yet; `place` is which one of how many that came together."""
         self._forget(path, place)
         self._vae.set_value("")
         self._for_all.setChecked(False)
@@ -112,7 +114,7 @@ class LatentSheet(QDialog):
         self._shown: LatentShown | None = None
         self._error: ErrorInfo | None = None
         self._package: Package | None = None  # that is missing
-        self._transfer: Transfer | None = None
+        self._task: TaskState | None = None
 
     def show_read(self, read: LatentRead) -> None:
         """What the file says of itself; its pictures follow."""
@@ -141,14 +143,14 @@ class LatentSheet(QDialog):
             self._upscale.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def look_again(self) -> None:
-        """The same file is read anew: another VAE, or one that has come."""
-        self._shown = self._error = self._transfer = None
+        """The same file is read again: another VAE, or one that has come."""
+        self._shown = self._error = self._task = None
         self._show()
 
-    def show_transfer(self, transfer: Transfer | None) -> None:
+    def show_task(self, task: TaskState | None) -> None:
         """How far the missing file is, or what its download ended with; None while it rests."""
-        self._transfer = transfer
-        self._trouble.show_trouble(self._error, self._package, self._transfer)
+        self._task = task
+        self._trouble.show_trouble(self._error, self._package, self._task)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -159,12 +161,6 @@ class LatentSheet(QDialog):
         self._add.setText(tr("Add to queue"))
         self._add.setToolTip(tr("Only decoded: the size stays"))
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     # Showing
 
@@ -184,7 +180,7 @@ class LatentSheet(QDialog):
         for part in (self._rate_label, self.rate):  # a single picture has none
             part.setVisible(self._read is None or self._read.frames > 1)
         self._readings.show_latent(self._read, self._shown, is_decoding=self._error is None)
-        self._trouble.show_trouble(self._error, self._package, self._transfer)
+        self._trouble.show_trouble(self._error, self._package, self._task)
         self._show_buttons(is_usable)
         self._fit((is_usable, self._error is not None))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app import labels
@@ -10,6 +9,7 @@ from app.i18n import tr
 from app.settings.editors import make_editor
 from app.settings.names import name_of
 from app.widgets.segmented import SegmentedControl
+from app.widgets.translation import Translated
 from engine.protocol.events import LatentRead
 
 _RATES = ("16", "24")  # frames/s, of Wan 2.1 and Wan 2.2 5B
@@ -17,7 +17,7 @@ _OTHER = "other"
 _NAME = "latent_rate"
 
 
-class RateForm(QWidget):
+class RateForm(Translated, QWidget):
     """Two rates and a field for others, and how long the film becomes."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -60,12 +60,6 @@ class RateForm(QWidget):
         self._row.setAccessibleName(name_of(_NAME))
         self._field.retranslate_ui()
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _choose(self, key: str) -> None:
         if key != _OTHER:

@@ -23,7 +23,7 @@ class ReadingCard(QAbstractButton):
         super().__init__(parent)
         self._second_line = self._instead = ""
         self._picture = QImage()
-        self._has_ring = False  # none before somebody takes the keyboard
+        self._has_ring = False  # none before the keyboard is used
         self.setCheckable(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -86,7 +86,7 @@ class ReadingCard(QAbstractButton):
         self._paint_texts(painter, inner)
 
     def _paint_focus(self, painter: QPainter, frame: QRectF) -> None:
-        """A ring inside the frame: taken and focused are told apart."""
+        """A ring inside the frame: taken and focused look different."""
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(QColor(tokens.current().text_1), 1.5))
         radius = tokens.CARD_RADIUS - 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -11,13 +11,14 @@ from app.latents import latent_labels
 from app.latents.reading_card import ReadingCard
 from app.state.job_row import image_of
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Translated
 from engine.protocol.events import LatentRead, LatentShown
 from engine.protocol.media import Reading
 
 _READINGS: tuple[Reading, ...] = ("raw", "normalised")
 
 
-class ReadingsForm(QWidget):
+class ReadingsForm(Translated, QWidget):
     """Two large radio buttons with pictures."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -73,12 +74,6 @@ class ReadingsForm(QWidget):
             title, second_line = latent_labels.READINGS[reading]
             card.set_texts(tr(title), tr(second_line))
         self.show_latent(self._read, self._shown, is_decoding=self._is_decoding)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _lay_out(self) -> None:
         self._question.setProperty("kind", "section")

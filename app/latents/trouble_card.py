@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWi
 
 from app.i18n import tr
 from app.models.model_labels import problem, progress, size
-from app.state.model_file_row import Package, Transfer
+from app.state.model_file_row import Package
+from app.state.tasks_model import TaskState
 from app.widgets.notice_line import NoticeLine
 from engine.core.errors import ErrorInfo, WeightsMissing
 
@@ -18,7 +19,7 @@ def is_missing(error: ErrorInfo | None) -> bool:
 
 
 class TroubleCard(QFrame):
-    """The error in words, and for a missing file the button that fetches it."""
+    """The error in words, and for a missing file the button that downloads it."""
 
     get_wanted = Signal()
 
@@ -39,25 +40,25 @@ class TroubleCard(QFrame):
         self.show_trouble(None, None, None)
 
     def show_trouble(
-        self, error: ErrorInfo | None, package: Package | None, transfer: Transfer | None
+        self, error: ErrorInfo | None, package: Package | None, task: TaskState | None
     ) -> None:
         """Show what is wrong, and what is done about it.
 
         Args:
             error: Of the engine; None hides the card.
-            package: The missing file; None where nobody knows it.
-            transfer: What is done to that; None while it rests.
+            package: The missing file; None where it is not known.
+            task: What is done to that; None while it rests.
         """
         self.setVisible(error is not None)
         if error is None:
             return
-        failed = transfer.error if transfer is not None else None
+        failed = task.error if task is not None else None
         title, text = problem(failed or error)
-        if transfer is not None and transfer.runs:
-            text = tr("Waits for its turn") if transfer.waits else progress(transfer)
+        if task is not None and task.runs:
+            text = tr("Waits for its turn") if task.waits else progress(task)
         elif package is not None and failed is None:  # the button says the rest
             text = f"{package.main.filename} · {size(package.main)}"
         is_ours = is_missing(error) and failed is None
         self._line.say("warning" if is_ours else "refusal", title, text)
-        self._get.setVisible(is_missing(error) and (transfer is None or failed is not None))
+        self._get.setVisible(is_missing(error) and (task is None or failed is not None))
         self._get.setText(tr("Get the model") if failed is None else tr("Try again"))

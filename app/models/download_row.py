@@ -21,12 +21,8 @@ from app import labels
 from app.engine_messages import said
 from app.i18n import mark, tr
 from app.models import model_labels
-from app.state.model_file_row import (
-    Package,
-    Standing,
-    Transfer,
-    standing_of,
-)
+from app.state.model_file_row import Package, Standing, standing_of
+from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
@@ -55,12 +51,12 @@ _MENU = {
 }
 
 
-def main_action(package: Package, standing: Standing, transfer: Transfer | None) -> tuple[str, str]:
+def main_action(package: Package, standing: Standing, task: TaskState | None) -> tuple[str, str]:
     """Name and text of the one button."""
     if standing.is_running:
         return "stop", tr("Stop")
-    if standing is Standing.FAILED and transfer is not None:
-        again = transfer.phase if transfer.phase in ("verify", "remove") else "get"
+    if standing is Standing.FAILED and task is not None:
+        again = task.phase if task.phase in ("verify", "remove") else "get"
         return again, tr("Try again")
     if standing.is_usable:
         return (
@@ -79,11 +75,11 @@ class DownloadRow(QFrame):
     def __init__(self, file: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.file = file
-        self.setObjectName(f"weights-{file}")
+        self.setObjectName(f"model-file-{file}")
         self._action = "get"
         self._problem = NoticeLine()
         self._problem.setObjectName(f"problem-{file}")
-        self._shown: tuple[Package, Transfer | None, Notice | None] | None = None
+        self._shown: tuple[Package, TaskState | None, Notice | None] | None = None
         self._name, self._words = ElidedLabel(), ElidedLabel()
         self._place = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._size, self._licence = QLabel(), QLabel()
@@ -101,12 +97,10 @@ class DownloadRow(QFrame):
         for name, entry in self._entries.items():
             entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.file))
 
-    def show_package(
-        self, package: Package, transfer: Transfer | None, notice: Notice | None
-    ) -> None:
+    def show_package(self, package: Package, task: TaskState | None, notice: Notice | None) -> None:
         """Show where a file and its companions stand."""
-        self._shown = (package, transfer, notice)
-        file, standing = package.main, standing_of(package, transfer)
+        self._shown = (package, task, notice)
+        file, standing = package.main, standing_of(package, task)
         self._name.setText(model_labels.file_title(file))
         self._words.setText(model_labels.file_words(file))
         self._size.setText(model_labels.size(file))
@@ -115,22 +109,22 @@ class DownloadRow(QFrame):
         self._say_place(package)
         shape, severity = _ICONS[standing]
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
-        self._state.setText(model_labels.standing(package, standing, transfer))
-        self._action, text = main_action(package, standing, transfer)
+        self._state.setText(model_labels.standing(package, standing, task))
+        self._action, text = main_action(package, standing, task)
         self._button.setText(text)
         self._button.setAccessibleName(f"{text}: {model_labels.full_title(file)}")
         self._button.setEnabled(standing is not Standing.ELSEWHERE)
         self._show_menu(package, standing)
-        self.show_progress(transfer if standing.is_running else None)
-        self._show_problem(transfer, notice)
+        self.show_progress(task if standing.is_running else None)
+        self._show_problem(task, notice)
 
-    def show_progress(self, transfer: Transfer | None) -> None:
+    def show_progress(self, task: TaskState | None) -> None:
         """Only the figures: they come several times a second."""
-        is_shown = transfer is not None and not transfer.waits
+        is_shown = task is not None and not task.waits
         self._busy.setVisible(is_shown)
-        if transfer is not None and is_shown:
-            self._bar.set_shares(transfer.share)
-            self._progress.setText(model_labels.progress(transfer))
+        if task is not None and is_shown:
+            self._bar.set_shares(task.share)
+            self._progress.setText(model_labels.progress(task))
             self._bar.setAccessibleName(self._progress.text())
 
     def focus_button(self) -> None:
@@ -154,7 +148,7 @@ class DownloadRow(QFrame):
             self.wanted.emit(self._action, self.file)
 
     def _say_place(self, package: Package) -> None:
-        """Where a file lies that we only read: nobody shall look for it in our folder."""
+        """Where a file lies that we only read: it is not in our folder."""
         path = package.main.path
         is_shown = package.main.borrowed and path is not None
         self._place.setVisible(is_shown)
@@ -180,9 +174,9 @@ class DownloadRow(QFrame):
         self._more.setToolTip(tr("More for {name}", name=model_labels.full_title(file)))
         self._more.setAccessibleName(self._more.toolTip())
 
-    def _show_problem(self, transfer: Transfer | None, notice: Notice | None) -> None:
+    def _show_problem(self, task: TaskState | None, notice: Notice | None) -> None:
         """An error with its hint, or what should be known of a file that was taken all the same."""
-        error = transfer.error if transfer is not None else None
+        error = task.error if task is not None else None
         self._problem.setVisible(error is not None or notice is not None)
         if error is not None:
             self._problem.say("refusal", *model_labels.problem(error))

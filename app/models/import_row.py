@@ -9,13 +9,13 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.i18n import tr
 from app.models import model_labels
-from app.state.model_file_row import Transfer
+from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 
 
-class ImportLine(QFrame):
+class ImportRow(QFrame):
     """Name, progress and Stop; or what is wrong with the file."""
 
     stop_wanted = Signal(str)  # path
@@ -26,7 +26,7 @@ class ImportLine(QFrame):
         self.setProperty("kind", "card")
         self.setObjectName("importLine")
         self._path = path
-        self._transfer = Transfer(phase="import")
+        self._task = TaskState(phase="import")
         self._problem = NoticeLine()
         self._name, self._progress, self._bar = ElidedLabel(), QLabel(), ShareBar()
         self._name.setProperty("kind", "strong")
@@ -45,19 +45,19 @@ class ImportLine(QFrame):
         column.addLayout(head)
         column.addWidget(self._problem)
 
-    def show_transfer(self, transfer: Transfer) -> None:
+    def show_task(self, task: TaskState) -> None:
         """Show how far the import is, or its error."""
-        self._transfer = transfer
+        self._task = task
         name = Path(self._path).name
-        self._name.setText(tr("Importing {name}", name=name) if transfer.runs else name)
-        self._progress.setText("" if transfer.waits else model_labels.progress(transfer))
-        self._bar.set_shares(transfer.share)
+        self._name.setText(tr("Importing {name}", name=name) if task.runs else name)
+        self._progress.setText("" if task.waits else model_labels.progress(task))
+        self._bar.set_shares(task.share)
         self._bar.setAccessibleName(self._progress.text())
-        self._bar.setVisible(transfer.runs)
-        self._progress.setVisible(transfer.runs)
-        self._button.setText(tr("Stop") if transfer.runs else tr("Close"))
+        self._bar.setVisible(task.runs)
+        self._progress.setVisible(task.runs)
+        self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
-        error = transfer.error
+        error = task.error
         self._problem.setVisible(error is not None)
         if error is not None:
             self._problem.say("refusal", *model_labels.problem(error))
@@ -66,7 +66,7 @@ class ImportLine(QFrame):
         """Follow the language."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.LanguageChange:
-            self.show_transfer(self._transfer)
+            self.show_task(self._task)
 
     def _act(self) -> None:
-        (self.stop_wanted if self._transfer.runs else self.dismissed).emit(self._path)
+        (self.stop_wanted if self._task.runs else self.dismissed).emit(self._path)

@@ -6,13 +6,8 @@ from app import labels
 from app.engine_messages import said
 from app.i18n import mark, tr
 from app.settings.names import choice_of
-from app.state.model_file_row import (
-    MB,
-    Package,
-    Standing,
-    Transfer,
-    size_of,
-)
+from app.state.model_file_row import MB, Package, Standing, size_of
+from app.state.tasks_model import TaskState
 from app.widgets.error_view import help_of
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
@@ -119,16 +114,16 @@ def can_redraw(file: PublishedState) -> bool:
 
 
 def size(file: PublishedState) -> str:
-    """Size of the whole file; nobody knows it before the first byte where it is not published."""
+    """Size of the whole file; not known before the first byte where it is not published."""
     if file.bytes or not file.about_bytes:
         return bytes_text(file.bytes) if file.bytes else "–"
     return f"≈ {bytes_text(file.about_bytes)}"
 
 
-def standing(package: Package, stands: Standing, transfer: Transfer | None) -> str:
+def standing(package: Package, stands: Standing, task: TaskState | None) -> str:
     """Where a package stands."""
-    if stands is Standing.BUSY and transfer is not None:
-        return tr(_PHASES[transfer.phase])
+    if stands is Standing.BUSY and task is not None:
+        return tr(_PHASES[task.phase])
     if stands is Standing.PARTIAL:
         file = package.main
         if not size_of(file):
@@ -138,17 +133,17 @@ def standing(package: Package, stands: Standing, transfer: Transfer | None) -> s
     return tr(_STANDINGS[stands])
 
 
-def progress(transfer: Transfer) -> str:
+def progress(task: TaskState) -> str:
     """Megabytes, speed and time left in one line."""
-    done = f"{transfer.done_mb:,.0f}"
-    if transfer.total_mb:
-        parts = [tr("{done} of {total} MB", done=done, total=f"{transfer.total_mb:,.0f}")]
+    done = f"{task.done:,.0f}"
+    if task.total:
+        parts = [tr("{done} of {total} MB", done=done, total=f"{task.total:,.0f}")]
     else:
         parts = [tr("{done} MB", done=done)]
-    if transfer.mb_per_second:
-        parts.append(tr("{speed} MB/s", speed=f"{transfer.mb_per_second:.1f}"))
-    if transfer.seconds_left:
-        parts.append(tr("{time} left", time=labels.duration(transfer.seconds_left)))
+    if task.per_second:
+        parts.append(tr("{speed} MB/s", speed=f"{task.per_second:.1f}"))
+    if task.seconds_left:
+        parts.append(tr("{time} left", time=labels.duration(task.seconds_left)))
     return " · ".join(parts)
 
 
@@ -158,19 +153,19 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     return tr(help_of(error).title), "\n".join(line for line in lines if line)
 
 
-def short_progress(transfer: Transfer) -> str:
+def short_progress(task: TaskState) -> str:
     """A few letters for a button."""
-    if transfer.total_mb:
-        return f"{int(100 * transfer.share)} %"
-    return f"{transfer.done_mb:,.0f} MB" if transfer.done_mb else "…"
+    if task.total:
+        return f"{int(100 * task.share)} %"
+    return f"{task.done:,.0f} MB" if task.done else "…"
 
 
-def availability(package: Package | None, transfer: Transfer | None) -> str:
-    """What the list of engines says behind a model; "" where nothing is known."""
+def availability(package: Package | None, task: TaskState | None) -> str:
+    """What the list of engines says after a model; "" where nothing is known."""
     if package is None:
         return ""
-    if transfer is not None and transfer.runs:
-        return short_progress(transfer)
+    if task is not None and task.runs:
+        return short_progress(task)
     if package.is_complete:
         return tr("here")
     left = package.lacking_mb

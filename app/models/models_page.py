@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -27,19 +27,20 @@ from app.models.group_view import (
     Group,
     group_texts,
 )
-from app.models.import_row import ImportLine
+from app.models.import_row import ImportRow
 from app.state.model_file_row import MB, Package
-from app.state.model_files_model import WeightsModel
+from app.state.model_files_model import ModelFilesModel
 from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.notice_line import NoticeLine
 from app.widgets.question import is_confirmed
+from app.widgets.translation import Themed
 from engine.core.units import bytes_text
 
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
 
 
-class ManagerView(QDialog):
+class ModelsPage(Themed, QDialog):
     """Shows the model of files; emits what the user wants. Stays open while films run."""
 
     get_wanted = Signal(str)  # id of a file: it and what it cannot work without
@@ -51,7 +52,7 @@ class ManagerView(QDialog):
     refresh_wanted = Signal()
 
     def __init__(
-        self, model: WeightsModel, telemetry: TelemetryModel, parent: QWidget | None = None
+        self, model: ModelFilesModel, telemetry: TelemetryModel, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setObjectName("modelsDialog")
@@ -63,12 +64,12 @@ class ManagerView(QDialog):
         self._ids: tuple[tuple[str, str], ...] = ()
         self._rows: dict[str, DownloadRow] = {}
         self._groups: dict[str, Group] = {}
-        self._imports: dict[str, ImportLine] = {}
+        self._imports: dict[str, ImportRow] = {}
         self._title, self._room, self._nothing = QLabel(), QLabel(), QLabel()
         self._foot = QLabel()
         self._import, self._again, self._close = QPushButton(), QPushButton(), QPushButton()
-        self._import.setObjectName("importWeights")
-        self._again.setObjectName("refreshWeights")
+        self._import.setObjectName("importModelFile")
+        self._again.setObjectName("refreshModelFiles")
         self._list = QWidget()
         self._list.setObjectName("scrolled")
         self._heads = ColumnHeads()
@@ -107,12 +108,6 @@ class ManagerView(QDialog):
         for model, group in self._groups.items():
             group.set_texts(*group_texts(model))
         self._show_all()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
 
     def reveal(self, file: str) -> None:
         """Scroll to a file and give its button the focus."""
@@ -191,7 +186,7 @@ class ManagerView(QDialog):
         for _, package in found:
             file = package.main.id
             self._rows[file].show_package(
-                package, self._model.transfer_of(package), self._model.notices.get(file)
+                package, self._model.task_of(package), self._model.notices.get(file)
             )
 
     def _warn(self) -> None:
@@ -202,11 +197,11 @@ class ManagerView(QDialog):
     def _show_progress(self, name: str) -> None:
         """Only what the progress of one file changes."""
         if name in self._imports:
-            self._imports[name].show_transfer(self._model.transfers[name])
+            self._imports[name].show_task(self._model.transfers[name])
         for _, package in self._found():
-            transfer = self._model.transfer_of(package)
-            if transfer is not None and transfer.runs:
-                self._rows[package.main.id].show_progress(transfer)
+            task = self._model.task_of(package)
+            if task is not None and task.runs:
+                self._rows[package.main.id].show_progress(task)
 
     def _found(self) -> list[tuple[str, Package]]:
         """Every package under its model, once; what transformers share stands below them."""
@@ -240,13 +235,13 @@ class ManagerView(QDialog):
             line = self._imports.pop(path)
             line.hide()
             line.deleteLater()
-        for path, transfer in running.items():
+        for path, task in running.items():
             if path not in self._imports:
-                line = self._imports[path] = ImportLine(path)
+                line = self._imports[path] = ImportRow(path)
                 line.stop_wanted.connect(self.stop_wanted)
                 line.dismissed.connect(self._model.dismiss)
                 self._top.addWidget(line)
-            self._imports[path].show_transfer(transfer)
+            self._imports[path].show_task(task)
 
     def _ask_file(self) -> None:
         chosen, _ = QFileDialog.getOpenFileName(
@@ -298,4 +293,4 @@ class ManagerView(QDialog):
         column.addLayout(self._top)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

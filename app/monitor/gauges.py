@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app import labels
@@ -10,6 +9,7 @@ from app.i18n import tr
 from app.monitor.video_memory import VideoMemory, about_card
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.meters import ShareBar
+from app.widgets.translation import Translated
 
 _MB_PER_GB = 1024
 _APART, _NEAR = 20, 12  # px between gauges
@@ -57,7 +57,7 @@ class Gauge(QWidget):
         self.setAccessibleDescription(explanation)
 
 
-class Gauges(QWidget):
+class Gauges(Translated, QWidget):
     """All gauges in a row, fed by the telemetry model."""
 
     def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
@@ -90,12 +90,6 @@ class Gauges(QWidget):
         self._speed.name(tr("Speed"))
         self._left.name(tr("Left"))
         self._show()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _show(self) -> None:
         self._show_machine()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QDockWidget, QPlainTextEdit, QWidget
 
 from app.i18n import tr
 from app.state.log_model import KEPT_LINES, LogModel
+from app.widgets.translation import Translated
 
 
-class LogDock(QDockWidget):
+class LogDock(Translated, QDockWidget):
     """Shows the lines of the log model; new ones come at the end."""
 
     def __init__(self, model: LogModel, parent: QWidget | None = None) -> None:
@@ -28,9 +28,3 @@ class LogDock(QDockWidget):
         """Title in the current language."""
         self.setWindowTitle(tr("Log"))
         self._text.setAccessibleName(tr("Log"))
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.i18n import mark, tr
@@ -11,12 +11,13 @@ from app.runtimes.runtime_labels import Message
 from app.state.runtime_status import (
     Situation,
     Standing,
-    Task,
     is_known,
 )
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TaskState
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 
 _BAR_WIDTH = 260  # px
 _TEXTS = {
@@ -41,7 +42,7 @@ _QUIET = ("hide", "later", "dismiss", "details")
 _STOPS = ("pause", "cancel")
 
 
-def offers(standing: Standing, task: Task | None, *, can_import: bool) -> tuple[str, ...]:
+def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> tuple[str, ...]:
     """Names of the buttons for a situation, the likely one first."""
     file = ("file",) if can_import else ()
     runtime = standing.runtime
@@ -69,12 +70,12 @@ def offers(standing: Standing, task: Task | None, *, can_import: bool) -> tuple[
     return ()
 
 
-class OfferBar(QFrame):
+class OfferBar(Themed, QFrame):
     """Shows the model's one situation; emits what the user wants. Never stands in the way."""
 
     wanted = Signal(str)  # a name of `_TEXTS`
 
-    def __init__(self, model: RuntimeModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -102,12 +103,6 @@ class OfferBar(QFrame):
             button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr(_TEXTS[name])))
         self._show()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
-
     def _show(self) -> None:
         had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
         shown = self._offered()
@@ -124,12 +119,12 @@ class OfferBar(QFrame):
         model = self._model
         return offers(model.standing, model.task, can_import=model.can_import)
 
-    def _say(self) -> None:
+    def _say(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
         said, task = self._message(), self._model.task
         self._notice.say(said.severity, said.title, said.text)
         self.setAccessibleName(f"{said.title}. {said.text}")
-        is_counted = task is not None and task.runs and bool(task.total_mb) and not self._waits
+        is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)
         if task is not None and is_counted:
             self._bar.set_shares(task.share)

@@ -10,10 +10,10 @@ from app.models.model_labels import progress
 from app.state.runtime_status import (
     Situation,
     Standing,
-    Task,
     size_of,
 )
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TaskState
 from app.widgets.error_view import help_of
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
@@ -58,7 +58,7 @@ def card_name(name: str) -> str:
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
-def message(model: RuntimeModel) -> Message:
+def message(model: RuntimesModel) -> Message:
     """What the bar says."""
     standing = model.standing
     match standing.situation:
@@ -80,7 +80,7 @@ def message(model: RuntimeModel) -> Message:
             return Message(severity="info", title="")
 
 
-def _offer(model: RuntimeModel, standing: Standing) -> Message:
+def _offer(model: RuntimesModel, standing: Standing) -> Message:
     listed, runtime = model.listed, standing.runtime
     assert listed is not None
     assert runtime is not None
@@ -117,7 +117,7 @@ def _partial(standing: Standing) -> Message:
     )
 
 
-def _busy(task: Task | None) -> Message:
+def _busy(task: TaskState | None) -> Message:
     if task is None:
         return Message(severity="info", title="")
     if task.phase in ("try", "use"):
@@ -127,7 +127,7 @@ def _busy(task: Task | None) -> Message:
     return Message(severity="info", title=tr(_PHASES[task.phase]), text=text)
 
 
-def _failed(task: Task | None) -> Message:
+def _failed(task: TaskState | None) -> Message:
     if task is None or task.error is None:
         return Message(severity="refusal", title="")
     title, text = problem(task.error)
@@ -144,7 +144,7 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     return tr(title), "\n".join(line for line in lines if line)
 
 
-def _ready(model: RuntimeModel, standing: Standing) -> Message:
+def _ready(model: RuntimesModel, standing: Standing) -> Message:
     if standing.runtime is None:
         title = tr("From the next start on the processor does the work again")
     else:
@@ -154,7 +154,7 @@ def _ready(model: RuntimeModel, standing: Standing) -> Message:
 
 
 def reason(state: RuntimeState) -> str:
-    """Why an installed runtime is not used; "" where nobody knows."""
+    """Why an installed runtime is not used; "" where it is not known."""
     return tr("The reason: {why}.", why=said(state.why).rstrip(".。")) if state.why else ""
 
 
@@ -171,7 +171,7 @@ def _broken(standing: Standing) -> Message:
     )
 
 
-def _no_way(model: RuntimeModel, standing: Standing) -> Message:
+def _no_way(model: RuntimesModel, standing: Standing) -> Message:
     listed = model.listed
     assert listed is not None
     card, lite = card_name(listed.card), tr("Until then the processor does the work, with Lite.")

@@ -7,11 +7,11 @@ from app.i18n import mark, tr
 from app.runtimes.runtime_labels import Message, joined, message
 from app.state.runtime_status import (
     Situation,
-    Task,
     is_known,
     size_of,
 )
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TaskState
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
@@ -26,7 +26,7 @@ _SHORT_PHASES = {
 }
 
 
-def own(model: RuntimeModel) -> RuntimeState:
+def own(model: RuntimesModel) -> RuntimeState:
     """The torch that came with the program, as if it was one of the runtimes.
 
     Also what a start falls back to when the chosen one cannot be used.
@@ -69,7 +69,7 @@ def about(state: RuntimeState) -> str:
     return " · ".join(parts)
 
 
-def state_of(state: RuntimeState, task: Task | None) -> tuple[str, str, str]:
+def state_of(state: RuntimeState, task: TaskState | None) -> tuple[str, str, str]:
     """Icon, severity and words for where a runtime stands."""
     if task is not None:
         if task.runs:
@@ -102,7 +102,7 @@ def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
     return "download", "info", tr("Not here")
 
 
-def summary(model: RuntimeModel) -> str:
+def summary(model: RuntimesModel) -> str:
     """Which torch is in use and why, in a sentence or two."""
     listed = model.listed
     if listed is None:
@@ -113,7 +113,7 @@ def summary(model: RuntimeModel) -> str:
     return joined(said(listed.used), "" if is_used else said(listed.advice))
 
 
-def in_use(model: RuntimeModel) -> Message:
+def in_use(model: RuntimesModel) -> Message:
     """Which torch this program has, why, and what would suit the card."""
     listed = model.listed
     if listed is None:

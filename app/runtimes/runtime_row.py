@@ -18,7 +18,8 @@ from PySide6.QtWidgets import (
 from app.i18n import mark, tr
 from app.models.model_labels import progress
 from app.runtimes import runtime_labels, runtime_page_labels
-from app.state.runtime_status import Task, is_known
+from app.state.runtime_status import is_known
+from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ShareBar
@@ -38,7 +39,7 @@ _TEXTS = {
 }
 
 
-def main_action(state: RuntimeState, task: Task | None) -> str:
+def main_action(state: RuntimeState, task: TaskState | None) -> str:
     """Name of the one button; "" where there is nothing to do."""
     if task is not None and task.runs:
         return {"download": "pause", "remove": "", "use": ""}.get(task.phase, "cancel")
@@ -63,7 +64,7 @@ class RuntimeRow(QFrame):
         self.runtime = runtime
         self.setObjectName(f"runtime-row-{runtime}")
         self._action = ""
-        self._shown: tuple[RuntimeState, Task | None] | None = None
+        self._shown: tuple[RuntimeState, TaskState | None] | None = None
         self._name, self._about = ElidedLabel(), ElidedLabel()
         self._icon, self._state = QLabel(), ElidedLabel()
         self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
@@ -75,13 +76,13 @@ class RuntimeRow(QFrame):
         for name, entry in self._entries.items():
             entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.runtime))
 
-    def show_state(self, state: RuntimeState, task: Task | None, *, is_idle: bool) -> None:
+    def show_state(self, state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> None:
         """Show where a runtime stands.
 
         Args:
             state: What the engine said.
             task: What is done to this one, or what it ended with.
-            is_idle: Nothing is done to any runtime: a wish would be taken.
+            is_idle: Nothing is done to any runtime: a request would be taken.
         """
         self._shown = (state, task)
         self._name.setText(runtime_page_labels.title_of(state))
@@ -100,7 +101,7 @@ class RuntimeRow(QFrame):
         self.show_progress(task)
         self._show_problem(state, task)
 
-    def show_progress(self, task: Task | None) -> None:
+    def show_progress(self, task: TaskState | None) -> None:
         """Only the figures: they come several times a second."""
         is_shown = task is not None and task.runs and not task.waits
         self._busy.setVisible(is_shown)
@@ -110,7 +111,7 @@ class RuntimeRow(QFrame):
             self._bar.setAccessibleName(self._progress.text())
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the theme; texts come anew from the page."""
+        """Follow the theme; texts come again from the page."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._shown is not None:
             shape, severity, _ = runtime_page_labels.state_of(*self._shown)
@@ -132,7 +133,7 @@ class RuntimeRow(QFrame):
         self._more.setToolTip(tr("More for {name}", name=runtime_page_labels.title_of(state)))
         self._more.setAccessibleName(self._more.toolTip())
 
-    def _show_problem(self, state: RuntimeState, task: Task | None) -> None:
+    def _show_problem(self, state: RuntimeState, task: TaskState | None) -> None:
         """An error with its hint, or why an installed one is not used."""
         error = task.error if task is not None else None
         is_broken = state.state == "broken" and task is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -18,15 +18,18 @@ from app.engine_messages import said
 from app.i18n import tr
 from app.runtimes import runtime_labels, runtime_page_labels
 from app.runtimes.runtime_row import GAP, RuntimeRow
-from app.state.runtime_status import Situation, Task, find
-from app.state.runtimes_model import RuntimeModel
+from app.settings.page_line import PageLine
+from app.state.runtime_status import Situation, find
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TaskState
 from app.theme.icons import icon
 from app.widgets.notice_line import NoticeLine
+from app.widgets.translation import Themed
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
 
-class RuntimeView(QDialog):
+class RuntimeView(Themed, QDialog):
     """Shows the model; emits what the user wants. Stays open while films run."""
 
     wanted = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
@@ -34,7 +37,7 @@ class RuntimeView(QDialog):
     look_wanted = Signal()
     restart_wanted = Signal()
 
-    def __init__(self, model: RuntimeModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("runtimeDialog")
         self.setMinimumSize(720, 420)
@@ -88,12 +91,6 @@ class RuntimeView(QDialog):
         self._close.setText(tr("Close"))
         self._show()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate_ui()
-
     # Showing
 
     def _show(self) -> None:
@@ -101,7 +98,7 @@ class RuntimeView(QDialog):
         free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
         self._room.setText(tr("{size} free on the disk", size=free) if free else "")
         self._file.setVisible(model.can_import and listed is not None and bool(listed.card))
-        self._file.setEnabled(not model.is_busy)
+        self._file.setEnabled(not model.is_running)
         self._restart.setVisible(self._needs_restart())
         self._say_now()
         self._say_trouble()
@@ -112,7 +109,7 @@ class RuntimeView(QDialog):
             self._build(ids)
         for state in shown:
             task = self._task_of(state)
-            self._rows[state.id].show_state(state, task, is_idle=not model.is_busy)
+            self._rows[state.id].show_state(state, task, is_idle=not model.is_running)
 
     def _needs_restart(self) -> bool:
         standing = self._model.standing
@@ -127,7 +124,7 @@ class RuntimeView(QDialog):
     def _say_trouble(self) -> None:
         """What concerns no row: an import that fails or runs, a build without, good news."""
         model, task = self._model, self._model.task
-        about = find(model.listed, task.runtime) if task is not None else None
+        about = find(model.listed, task.subject) if task is not None else None
         is_without = model.standing.situation is Situation.NOT_IN_BUILD
         has_own_line = is_without or (task is not None and about is None)
         self._trouble.setVisible(has_own_line or bool(model.done))
@@ -137,14 +134,14 @@ class RuntimeView(QDialog):
         elif model.done:
             self._trouble.say("good", said(model.done))
 
-    def _task_of(self, state: RuntimeState) -> Task | None:
+    def _task_of(self, state: RuntimeState) -> TaskState | None:
         task = self._model.task
-        return task if task is not None and task.runtime == state.id else None
+        return task if task is not None and task.subject == state.id else None
 
-    def _show_progress(self) -> None:
+    def _show_progress(self, _runtime: str = "") -> None:
         """Only what the progress changes."""
         task = self._model.task
-        row = self._rows.get(task.runtime) if task is not None else None
+        row = self._rows.get(task.subject) if task is not None else None
         if row is not None:
             row.show_progress(task)
         else:
@@ -207,4 +204,21 @@ class RuntimeView(QDialog):
             column.addWidget(part)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+
+
+class RuntimeLine(PageLine):
+    """The line among the settings: which runtime is in use and why, and the way to the page."""
+
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
+        super().__init__("runtime", parent)
+        self._model = model
+        model.changed.connect(self.retranslate_ui)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.name.setText(tr("NVIDIA runtime"))
+        self.words.setText(runtime_page_labels.summary(self._model))
+        self.button.setText(tr("Show …"))
+        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -19,13 +19,14 @@ from app.i18n import tr
 from app.settings.editor import Editor, about
 from app.settings.editors import make_editor
 from app.settings.names import name_of
+from app.widgets.translation import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
 _EDITOR_WIDTH = 130
 
 
-class SettingsDialog(QDialog):
+class SettingsDialog(Translated, QDialog):
     """A row for each setting, with what it does below its name; says each change at once."""
 
     changed = Signal(EngineSettings)
@@ -72,12 +73,6 @@ class SettingsDialog(QDialog):
             label.setText(name_of(name))
             words.setText(tr(about(name).description))
             self.editors[name].retranslate_ui()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()
 
     def _edit(self, name: str, value: object) -> None:
         self._take(dataclasses.replace(self.settings, **{name: value}))

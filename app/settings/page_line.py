@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.widgets.translation import Translated
 
-class PageLine(QWidget):
+
+class PageLine(Translated, QWidget):
     """Name, a sentence, and a button that opens the page.
 
     Args:
@@ -40,9 +42,3 @@ class PageLine(QWidget):
     @abstractmethod
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate_ui()

@@ -7,10 +7,12 @@ from collections import deque
 
 from PySide6.QtCore import QObject, Signal
 
+from app.bridge.engine_bridge import EventHub
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from engine.core.messages import message
 from engine.protocol import events
+from engine.protocol.tasks import TaskKind
 
 KEPT_LINES = 1000
 _ENDED = {
@@ -26,12 +28,14 @@ class LogModel(QObject):
 
     line_added = Signal(str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._names: dict[str, str] = {}
+        for kind in (events.EngineReady, events.JobEvent, events.TaskDone, events.TaskFailed):
+            hub.subscribe(kind, self._write)
 
-    def on_event(self, event: events.Event) -> None:
+    def _write(self, event: events.Event) -> None:
         """Write a line for what is worth reading afterwards."""
         if isinstance(event, events.JobQueued):
             self._names[event.job_id] = event.media.path.name
@@ -90,9 +94,8 @@ class LogModel(QObject):
                 return f"{text(event.error)} {hint(event.error)}".strip()
             case events.JobCancelled():
                 return tr("cancelled")
-            case events.WeightsDone():
-                done = _ENDED.get(event.phase, "")
-                return f"{event.result.filename}: {tr(done)}" if done else ""
-            case events.WeightsFailed():
-                return f"{event.file}: {text(event.error)} {hint(event.error)}".strip()
+            case events.TaskDone(kind=TaskKind.MODEL_FILE):
+                return f"{event.result.filename}: {tr(_ENDED[event.phase])}"
+            case events.TaskFailed(kind=TaskKind.MODEL_FILE, subject=file, error=error):
+                return f"{file}: {text(error)} {hint(error)}".strip()
         return ""

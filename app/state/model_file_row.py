@@ -5,22 +5,15 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from app.state.task_progress import Work
-from engine.protocol.model_file_state import Phase, PublishedState
+from app.state.tasks_model import TaskState
+from engine.protocol.model_file_state import PublishedState
 
 MB = 1e6  # bytes
 
 
 def size_of(file: PublishedState) -> int:
-    """Bytes of the whole file: as published, else as computed; 0 while nobody knows."""
+    """Bytes of the whole file: as published, else as computed; 0 while unknown."""
     return file.bytes or file.about_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer(Work):
-    """What is done to one file."""
-
-    phase: Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +82,12 @@ _AT_REST = {
 }
 
 
-def standing_of(package: Package, transfer: Transfer | None) -> Standing:
+def standing_of(package: Package, task: TaskState | None) -> Standing:
     """Where a package stands, with what is done to it now."""
-    if transfer is not None:
-        if not transfer.runs:
+    if task is not None:
+        if not task.runs:
             return Standing.FAILED
-        return Standing.WAITING if transfer.waits else Standing.BUSY
+        return Standing.WAITING if task.waits else Standing.BUSY
     if package.main.is_here and not package.is_complete:
         return Standing.INCOMPLETE
     return _AT_REST[package.main.state]

@@ -5,86 +5,71 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from app.state.model_file_row import (
-    MB,
-    Package,
-    Transfer,
-    size_of,
-)
+from app.bridge.engine_bridge import EventHub
+from app.state.model_file_row import MB, Package, size_of
+from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
-from engine.protocol.model_file_state import Phase, PublishedState
+from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice
+from engine.protocol.tasks import Phase, TaskKind
 
-_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where nobody named one
+_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where none was named
 
 
-class WeightsModel(QObject):
-    """The list of files and what happens to each; `changed` whenever one stands differently."""
+class ModelFilesModel(KindModel):
+    """The list of files, and which were requested together."""
 
-    changed = Signal()
-    progressed = Signal(str)  # id of a file, or path of an import
+    kind = TaskKind.MODEL_FILE
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
+        super().__init__(tasks, parent)
         self.files: tuple[PublishedState, ...] = ()
         self.free_mb = 0.0
         self.is_known = False  # the engine has answered
-        self.transfers: dict[str, Transfer] = {}
         self.notices: dict[str, Notice] = {}  # by id of a file that was taken all the same
-        self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> what was asked with it
+        self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> requested with it
+        hub.subscribe(events.ModelFilesListed, self._list)
+        hub.subscribe(events.TaskDone, self._done)
 
     # The engine's side
 
-    def on_event(self, event: events.Event) -> None:
-        """Take what concerns files of models; everything else is ignored."""
-        match event:
-            case events.WeightsListed():
-                self.files, self.free_mb, self.is_known = event.files, event.free_mb, True
-            case events.WeightsProgress():
-                was_running = self._runs(event.file) and not self.transfers[event.file].waits
-                self.transfers[event.file] = _transfer(event)
-                if was_running:
-                    self.progressed.emit(event.file)
-                    return
-            case events.WeightsDone():
-                self._end(event.file)
-                if event.notice is not None:
-                    self.notices[event.result.id] = event.notice
-            case events.WeightsFailed():
-                self.transfers[event.file] = Transfer(phase=event.phase, error=event.error)
-                self._forget_orders()
-            case events.WeightsStopped():
-                self._end(event.file)
-            case _:
-                return
+    def _list(self, event: events.ModelFilesListed) -> None:
+        self.files, self.free_mb, self.is_known = event.files, event.free_mb, True
         self.changed.emit()
+
+    def _done(self, event: events.TaskDone) -> None:
+        if event.kind is self.kind and event.notice is not None:
+            self.notices[event.result.id] = event.notice
+            self.changed.emit()
+
+    def _tasks_changed(self, kind: str) -> None:
+        self._orders = {
+            main: files for main, files in self._orders.items() if any(map(self._runs, files))
+        }
+        super()._tasks_changed(kind)
 
     # The window's side
 
-    def ask(self, phase: Phase, files: Iterable[str], main: str = "") -> None:
-        """Remember what was asked for, so that it shows before the engine answers.
+    def request(self, phase: Phase, files: Iterable[str], main: str = "") -> None:
+        """Remember what was requested, so that it shows before the engine answers.
 
         Args:
             phase: What shall be done.
             files: Ids, or the path of an import.
             main: The file whose row shows the progress of all of them; "" for each its own.
         """
-        asked = tuple(files)
-        for file in asked:
-            if not self._runs(file):
-                self.transfers[file] = Transfer(phase=phase)
+        requested = tuple(files)
+        for file in requested:
             self.notices.pop(file, None)
         if main:
-            self._orders[main] = asked
-        self.changed.emit()
+            self._orders[main] = requested
+        self.tasks.request(self.kind, phase, *requested)
 
     def dismiss(self, file: str) -> None:
         """Forget an error that was read."""
-        if not self._runs(file):
-            self.transfers.pop(file, None)
-            self.changed.emit()
+        self.tasks.dismiss(self.kind, file)
 
     def stoppable(self, file: str) -> tuple[str, ...]:
         """What has to be stopped for a row or an import: not what another row still waits for."""
@@ -147,40 +132,44 @@ class WeightsModel(QObject):
         return {name for file in self.files if file.kind == "dit" for name in file.models}
 
     @property
-    def imports(self) -> dict[str, Transfer]:
+    def imports(self) -> dict[str, TaskState]:
         """Imports that run or have failed, by path."""
         known = {file.id for file in self.files}
         return {
-            name: transfer
-            for name, transfer in self.transfers.items()
-            if transfer.phase == "import" and name not in known
+            name: task
+            for name, task in self._tasks.items()
+            if task.phase == "import" and name not in known
         }
 
     @property
     def running(self) -> tuple[str, ...]:
         """Ids and paths of what is being done now or waits."""
-        return tuple(name for name, transfer in self.transfers.items() if transfer.runs)
+        return tuple(name for name, task in self._tasks.items() if task.runs)
 
     @property
-    def overall(self) -> Transfer | None:
+    def _tasks(self) -> dict[str, TaskState]:
+        return self.tasks.of(self.kind)
+
+    @property
+    def overall(self) -> TaskState | None:
         """Everything that runs, as one; None when nothing does."""
         return self._sum(self.running)
 
-    def transfer_of(self, package: Package) -> Transfer | None:
+    def task_of(self, package: Package) -> TaskState | None:
         """What is done to a package now, or the error it ended with; None at rest."""
         ordered = self._orders.get(package.main.id)
         if ordered is not None and any(self._runs(file) for file in ordered):
             return self._sum(ordered)
-        own = self.transfers.get(package.main.id)
+        own = self._tasks.get(package.main.id)
         if own is not None:
             return own
         if not package.main.is_here:
             return None  # what its companions do does not make this one come nearer
         others = [file.id for file in package.others if self._runs(file.id)]
-        errors = (self.transfers.get(file.id) for file in package.others)
+        errors = (self._tasks.get(file.id) for file in package.others)
         return self._sum(others) or next((error for error in errors if error is not None), None)
 
-    def _sum(self, files: Iterable[str]) -> Transfer | None:
+    def _sum(self, files: Iterable[str]) -> TaskState | None:
         """Several files as one; None where nothing runs."""
         names = tuple(files)
         current = self._current(names)
@@ -188,25 +177,25 @@ class WeightsModel(QObject):
             return current
         parts = [self._part(name) for name in names]
         done, total = (sum(part) for part in zip(*parts, strict=True))
-        speed = current.mb_per_second
+        speed = current.per_second
         left = (total - done) / speed if speed and total else current.seconds_left
-        return replace(current, done_mb=done, total_mb=total, seconds_left=left)
+        return replace(current, done=done, total=total, seconds_left=left)
 
     def _part(self, name: str) -> tuple[float, float]:
         """MB that are done, and all: a file that is ready counts, so that a bar never goes back."""
-        transfer, file = self.transfers.get(name), self.find(name)
+        task, file = self._tasks.get(name), self.find(name)
         total = size_of(file) / MB if file is not None else 0.0
-        if transfer is None:
+        if task is None:
             return total, total
-        total = transfer.total_mb or total
-        if transfer.waits and transfer.phase == "download" and file is not None:
+        total = task.total or total
+        if task.waits and task.phase == "download" and file is not None:
             return file.done_bytes / MB, total
-        return transfer.done_mb, total
+        return task.done, total
 
-    def _current(self, names: tuple[str, ...]) -> Transfer | None:
+    def _current(self, names: tuple[str, ...]) -> TaskState | None:
         """The one that has its turn, else one that waits."""
-        found = [self.transfers[name] for name in names if self._runs(name)]
-        return min(found, key=lambda transfer: transfer.waits, default=None)
+        found = [self._tasks[name] for name in names if self._runs(name)]
+        return min(found, key=lambda task: task.waits, default=None)
 
     def _companion(self, kind: str, main: PublishedState) -> PublishedState | None:
         """The VAE or text embedding of a transformer: one that is here if there is one."""
@@ -218,28 +207,7 @@ class WeightsModel(QObject):
         return min(fitting, key=lambda file: (not file.is_here, file.is_own), default=None)
 
     def _runs(self, file: str) -> bool:
-        return file in self.transfers and self.transfers[file].runs
-
-    def _end(self, file: str) -> None:
-        self.transfers.pop(file, None)
-        self._forget_orders()
-
-    def _forget_orders(self) -> None:
-        self._orders = {
-            main: files
-            for main, files in self._orders.items()
-            if any(self._runs(file) for file in files)
-        }
-
-
-def _transfer(event: events.WeightsProgress) -> Transfer:
-    return Transfer(
-        phase=event.phase,
-        done_mb=event.done_mb,
-        total_mb=event.total_mb,
-        mb_per_second=event.mb_per_second,
-        seconds_left=event.seconds_left,
-    )
+        return self.tasks.runs(self.kind, file)
 
 
 def _distance(package: Package) -> tuple[bool, bool, int]:

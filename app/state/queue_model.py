@@ -14,6 +14,7 @@ from PySide6.QtCore import (
 )
 
 from app import labels
+from app.bridge.engine_bridge import EventHub
 from app.state.job_row import Downgrade, JobRow, JobState, image_of
 from engine.protocol import events
 from engine.settings.schema import JobSettings
@@ -30,9 +31,10 @@ class QueueModel(QAbstractListModel):
     job_changed = Signal(str)  # job_id
     queue_changed = Signal()  # a job came, went, moved or reached another state
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: list[JobRow] = []
+        hub.subscribe(events.JobEvent, self._update)
 
     # Qt's side
 
@@ -128,10 +130,8 @@ class QueueModel(QAbstractListModel):
 
     # The engine's side
 
-    def on_event(self, event: events.Event) -> None:
-        """Bring a row up to date; events of unknown jobs are not ours to judge."""
-        if not isinstance(event, events.JobEvent):
-            return
+    def _update(self, event: events.JobEvent) -> None:
+        """Bring a row up to date; events of unknown jobs are ignored."""
         if isinstance(event, events.JobRemoved):
             self.forget(event.job_id)
             return
@@ -187,7 +187,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
 
 
 def _apply_progress(row: JobRow, event: events.StageProgress) -> None:
-    """Frames count for the bar; joining and checking are told in words instead."""
+    """Frames count for the bar; joining and checking are shown as text instead."""
     if event.stage not in _STAGES_WITH_FRAMES:
         if event.stage == row.stage and event.total:
             row.stage_share = event.done / event.total

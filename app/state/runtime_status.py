@@ -5,15 +5,15 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from app.state.task_progress import Work
+from app.state.tasks_model import TaskState
 from engine.protocol.events import RuntimesListed
-from engine.protocol.runtime_state import Phase, RuntimeState
+from engine.protocol.runtime_state import RuntimeState
 
 
 class Situation(enum.Enum):
     """What there is to say, if anything."""
 
-    QUIET = "quiet"  # nothing to offer: no card, all well, or nobody knows yet
+    QUIET = "quiet"  # nothing to offer: no card, all well, or not known yet
     OFFER = "offer"  # a card could be used after a download
     PARTIAL = "partial"  # a part of it has come
     BUSY = "busy"
@@ -23,14 +23,6 @@ class Situation(enum.Enum):
     OLD_DRIVER = "old-driver"
     OLD_CARD = "old-card"
     NOT_IN_BUILD = "not-in-build"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task(Work):
-    """What is done to a runtime."""
-
-    runtime: str  # its id; the file's name until an imported one is known
-    phase: Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +41,7 @@ class Standing:
         return ":".join((self.situation.value, *parts))
 
 
-def standing_of(listed: RuntimesListed | None, task: Task | None) -> Standing:
+def standing_of(listed: RuntimesListed | None, task: TaskState | None) -> Standing:
     """The one thing to say.
 
     Args:
@@ -58,7 +50,7 @@ def standing_of(listed: RuntimesListed | None, task: Task | None) -> Standing:
     """
     if task is not None:
         situation = Situation.BUSY if task.runs else Situation.FAILED
-        return Standing(situation=situation, runtime=find(listed, task.runtime))
+        return Standing(situation=situation, runtime=find(listed, task.subject))
     if listed is None or not listed.follows_choice:
         return Standing(situation=Situation.QUIET)
     chosen = next((state for state in listed.runtimes if state.is_chosen), None)

@@ -4,79 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
-from app.state.runtime_status import (
-    Situation,
-    Standing,
-    Task,
-    can_import,
-    standing_of,
-)
-from engine.core.errors import ErrorInfo
+from app.bridge.engine_bridge import EventHub
+from app.state.runtime_status import Situation, Standing, can_import, standing_of
+from app.state.tasks_model import KindModel, TasksModel
 from engine.protocol import events
-from engine.protocol.runtime_state import Phase, RuntimeState
+from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import Phase, TaskKind
 
-_KEPT = 8  # situations that were waved away
+_KEPT = 8  # hidden situations
 
 
-class RuntimeModel(QObject):
-    """`changed` whenever something stands differently, `progressed` when only figures do."""
+class RuntimesModel(KindModel):
+    """The list of runtimes, and which situations the user has hidden."""
 
-    changed = Signal()
-    progressed = Signal()
+    kind = TaskKind.RUNTIME
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
+        super().__init__(tasks, parent)
         self.listed: events.RuntimesListed | None = None
-        self.task: Task | None = None
-        self.done = ""  # the engine's last good news, a sentence
-        self.hidden: tuple[str, ...] = ()  # keys of situations that were waved away
+        self.done = ""  # what was done last, a sentence of the engine
+        self.hidden: tuple[str, ...] = ()  # keys of situations that the user has hidden
         self._quiet: set[str] = set()  # the same, until the program ends
+        hub.subscribe(events.RuntimesListed, self._list)
+        hub.subscribe(events.TaskDone, self._end)
+        hub.subscribe(events.TaskFailed, self._end)
 
     # The engine's side
 
-    def on_event(self, event: events.Event) -> None:
-        """Take what concerns runtimes; everything else is ignored."""
-        match event:
-            case events.RuntimesListed():
-                self.listed = event
-            case events.RuntimeProgress():
-                before, self.task = self.task, _task(event)
-                if before is not None and _shows_alike(before, self.task):
-                    self.progressed.emit()
-                    return
-            case events.RuntimeDone():
-                self.task, self.done = None, event.message
-            case events.RuntimeFailed():
-                self._fail(event.runtime, event.phase, event.error)
-            case events.RuntimeStopped():
-                self.task = None
-            case _:
-                return
+    def _list(self, event: events.RuntimesListed) -> None:
+        self.listed = event
         self.changed.emit()
 
-    def _fail(self, runtime: str, phase: Phase, error: ErrorInfo) -> None:
-        self.done = ""
-        self.task = Task(runtime=runtime, phase=phase, error=error)
+    def _end(self, event: events.TaskDone | events.TaskFailed) -> None:
+        if event.kind is self.kind:
+            notice = event.notice if isinstance(event, events.TaskDone) else None
+            self.done = notice.message if notice is not None else ""
+            self.changed.emit()
 
     # The window's side
 
-    def ask(self, phase: Phase, runtime: str) -> None:
-        """Remember what was asked for, so that it shows before the engine answers."""
+    def request(self, phase: Phase, runtime: str) -> None:
+        """Remember what was requested, so that it shows before the engine answers."""
         self.done = ""
-        self.task = Task(runtime=runtime, phase=phase)
-        self.changed.emit()
+        self.tasks.request(self.kind, phase, runtime)
 
     def dismiss(self) -> None:
         """Forget an error or good news that was read."""
         self.done = ""
-        if self.task is not None and not self.task.runs:
-            self.task = None
+        if self.task is not None:
+            self.tasks.dismiss(self.kind, self.task.subject)
         self.changed.emit()
 
     def hide(self, *, for_good: bool) -> None:
-        """Wave the present situation away, for good or until the program ends."""
+        """Hide the present situation, for good or until the program ends."""
         key = self.standing.key
         if for_good:
             kept = [other for other in self.hidden if other != key]
@@ -86,21 +68,16 @@ class RuntimeModel(QObject):
 
     @property
     def standing(self) -> Standing:
-        """The one thing to say, whether it was waved away or not."""
+        """The one thing to say, whether it is hidden or not."""
         return standing_of(self.listed, self.task)
 
     @property
     def is_hidden(self) -> bool:
-        """True where there is nothing to say, or nobody wants to hear it."""
+        """True where there is nothing to say, or the user has hidden it."""
         standing = self.standing
         if standing.situation is Situation.QUIET:
             return True
         return standing.key in self._quiet or standing.key in self.hidden
-
-    @property
-    def is_busy(self) -> bool:
-        """True while something is done; a second wish would be refused."""
-        return self.task is not None and self.task.runs
 
     @property
     def leaves_card_idle(self) -> bool:
@@ -121,23 +98,6 @@ class RuntimeModel(QObject):
         return self.listed.runtimes if self.listed is not None else ()
 
     def restore_hidden(self, keys: Iterable[str]) -> None:
-        """What was waved away in earlier runs."""
+        """What was hidden in earlier runs."""
         self.hidden = tuple(keys)
         self.changed.emit()
-
-
-def _task(event: events.RuntimeProgress) -> Task:
-    return Task(
-        runtime=event.runtime,
-        phase=event.phase,
-        done_mb=event.done_mb,
-        total_mb=event.total_mb,
-        mb_per_second=event.mb_per_second,
-        seconds_left=event.seconds_left,
-    )
-
-
-def _shows_alike(before: Task, now: Task) -> bool:
-    """True where only figures differ."""
-    same = (before.runtime, before.phase, before.waits) == (now.runtime, now.phase, now.waits)
-    return same and before.runs

@@ -1,1 +1,1 @@
-"""A newer version of the program: looked for only when somebody asks."""
+"""A newer version of the program: looked for only on request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import (
     QDialog,
@@ -14,13 +14,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.models.model_labels import problem
-from app.state.update_model import UpdateModel
+from app.models.model_labels import progress as figures_of
+from app.settings.page_line import PageLine
+from app.state.listings import UpdateModel
+from app.state.tasks_model import TaskState
 from app.theme.icons import icon
-from app.updates import update_labels
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from engine import __version__
+from engine.core.units import bytes_text
+from engine.protocol.update_state import UpdateState
 
 _SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
 _INDENT = 20  # px, of a list
@@ -29,6 +34,18 @@ _MARKDOWN = (
     QTextDocument.MarkdownFeature.MarkdownDialectGitHub
     | QTextDocument.MarkdownFeature.MarkdownNoHTML
 )
+_DOING = {
+    "check": mark("Asking which version is the newest …"),
+    "download": mark("Downloading the setup …"),
+    "install": mark("Checking the setup once more …"),
+}
+_INSTEAD = {
+    "portable": mark(
+        "This copy is an unpacked folder: get the new archive where you got this one, and unpack "
+        "it in the place of this folder."
+    ),
+    "sources": mark("This copy runs from its sources: get the new ones where you got these."),
+}
 
 
 class UpdateView(QDialog):
@@ -91,10 +108,10 @@ class UpdateView(QDialog):
 
     def _show(self) -> None:
         state = self._model.state
-        self._title.setText(update_labels.headline(state))
-        self._about.setText(update_labels.about(state))
+        self._title.setText(_headline(state))
+        self._about.setText(_about(state))
         self._about.setVisible(bool(state.version))
-        self._show_notes(update_labels.notes(state))
+        self._show_notes(_notes(state))
         self._show_notice()
         self._show_buttons()
         self._show_progress()
@@ -125,8 +142,8 @@ class UpdateView(QDialog):
             pass
         elif model.error is not None:
             says = ("refusal", *problem(model.error))
-        elif state.newer and update_labels.instead(state):
-            says = ("info", update_labels.instead(state))
+        elif state.newer and _instead(state):
+            says = ("info", _instead(state))
         elif state.is_ready:
             says = (
                 "good",
@@ -146,7 +163,7 @@ class UpdateView(QDialog):
         model, state = self._model, self._model.state
         rests = state.is_in_build and not model.is_running
         is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
-        is_theirs = bool(state.newer) and not update_labels.instead(state)
+        is_theirs = bool(state.newer) and not _instead(state)
         again = state.newer or state.was_checked or model.error is not None
         self._check.setText(tr("Look again") if again else tr("Look for updates"))
         self._check.setIcon(icon("retry", size=16))
@@ -159,13 +176,13 @@ class UpdateView(QDialog):
             self._act.setText(tr("Continue") if state.done_bytes else tr("Download"))
         self._stop.setVisible(model.is_running)
 
-    def _show_progress(self) -> None:
+    def _show_progress(self, _subject: str = "") -> None:
         model = self._model
         self._bar.setVisible(model.phase == "download")
         self._doing.setVisible(model.is_running)
-        if model.phase is not None:
+        if model.task is not None and model.is_running:
             self._bar.set_shares(model.share)
-            self._doing.setText(update_labels.doing(model.phase, model.progress))
+            self._doing.setText(_doing(model.task))
             self._bar.setAccessibleName(self._doing.text())
 
     def _name_parts(self) -> None:
@@ -209,4 +226,53 @@ class UpdateView(QDialog):
         column.addWidget(self._never)
         column.addLayout(foot)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+
+
+class UpdateLine(PageLine):
+    """The line among the settings: which version this is; its button opens the page and looks."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("update", parent)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.name.setText(tr("Updates"))
+        yours = tr("You have Upreel {version}.", version=__version__)
+        never = tr("Upreel looks for a newer version only when you ask here, never by itself.")
+        self.words.setText(f"{yours} {never}")
+        self.button.setText(tr("Look for updates …"))
+
+
+def _headline(state: UpdateState) -> str:
+    """What the page is about."""
+    if state.newer:
+        return tr("Upreel {version} is available", version=state.newer)
+    return tr("Updates")
+
+
+def _about(state: UpdateState) -> str:
+    """Date and size of the newer version, and the version that runs."""
+    if not state.newer:
+        return tr("You have Upreel {version}.", version=state.version)
+    figures = {"date": state.date, "size": bytes_text(state.bytes), "version": state.version}
+    return tr("Published on {date} · {size} · you have Upreel {version}", **figures)
+
+
+def _notes(state: UpdateState) -> str:
+    """What is new in it, as Markdown; English where there is nothing in the language."""
+    language = QCoreApplication.instance().property("language") or "en"
+    return state.notes.get(language) or state.notes.get("en", "")
+
+
+def _instead(state: UpdateState) -> str:
+    """What to do where no setup can update this copy; "" where one can."""
+    return tr(_INSTEAD[state.installed_as]) if state.installed_as in _INSTEAD else ""
+
+
+def _doing(task: TaskState) -> str:
+    """What is being done, with figures where there are some."""
+    if task.phase != "download" or not task.total:
+        return tr(_DOING[task.phase])
+    return figures_of(task)

@@ -10,6 +10,13 @@ from app.theme import tokens
 from app.theme.icons import pixmap
 
 
+def bring_up(window: QWidget) -> None:
+    """Show a window in front of the others, with the keyboard."""
+    window.show()
+    window.raise_()
+    window.activateWindow()
+
+
 class ChoiceBox(QComboBox):
     """A drop-down list; the wheel scrolls the page below it and never changes the choice."""
 

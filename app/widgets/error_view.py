@@ -57,7 +57,7 @@ HELP = {
     "container-mismatch": Help(mark("That kind of file cannot hold this"), "choices", CHOICES),
     "weights-error": Help(mark("The model file cannot be used"), "models", MODELS),
     "weights-missing": Help(
-        mark("The model is not on this machine yet"), "weights", mark("Get the model")
+        mark("The model is not on this machine yet"), "get-model", mark("Get the model")
     ),
     "download-failed": Help(mark("The model could not be fetched"), "models", MODELS),
     "weights-busy": Help(mark("Another program is at this file"), "models", MODELS),

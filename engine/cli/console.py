@@ -1,21 +1,31 @@
-"""Where words go: answers to standard output, talk and errors to standard error."""
+"""Answers go to standard output, remarks and errors to standard error; plain data as JSON."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
+import math
 import sys
+from fractions import Fraction
+from pathlib import Path
 from typing import IO, Any
 
-from engine.cli.json_output import encode
 from engine.core.errors import EngineError, ErrorInfo
-from engine.protocol.plan import Notice
+from engine.core.messages import Message, text_of
+from engine.protocol.events import Picture
+from engine.protocol.media import VideoInfo
+from engine.protocol.plan import Notice, Plan
+from engine.protocol.report import Report
 
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {
     "output-exists": "Here: -o NAME, or --overwrite.",
     "truncated-media": "To take what is there: --set accept_damaged=yes.",
 }
+
+# What readers of the JSON want and the classes work out.
+_WORKED_OUT = {Plan: ("frames", "fits"), Report: ("passed",), VideoInfo: ("seen_size",)}
 
 
 class Console:
@@ -34,7 +44,7 @@ class Console:
         _write(self.err if self.json else self.out, text)
 
     def note(self, text: str) -> None:
-        """Talk beside the answer."""
+        """A remark next to the answer."""
         _write(self.err, text)
 
     def data(self, value: Any, **extra: Any) -> None:
@@ -66,7 +76,7 @@ def standard(*, json: bool = False) -> Console:
 def _utf8(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         return io.StringIO()
-    if isinstance(stream, io.TextIOWrapper):  # another kind where somebody captures the output
+    if isinstance(stream, io.TextIOWrapper):  # another kind where the output is captured
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     return stream
 
@@ -74,3 +84,30 @@ def _utf8(stream: IO[str] | None) -> IO[str]:
 def _write(stream: IO[str], text: str) -> None:
     stream.write(text + "\n")
     stream.flush()
+
+
+def encode(value: Any) -> Any:
+    """The value as JSON knows it: messages as English text; pictures and raw bytes are left out."""
+    if isinstance(value, Message):
+        return text_of(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case Fraction() | Path():
+            return str(value)
+        case dict():
+            return {str(key): encode(entry) for key, entry in value.items()}
+        case tuple() | list() | set() | frozenset():
+            return [encode(entry) for entry in value]
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(value)]
+    names += _WORKED_OUT.get(type(value), ())
+    pairs = ((name, getattr(value, name)) for name in names)
+    return {name: encode(entry) for name, entry in pairs if not isinstance(entry, bytes | Picture)}

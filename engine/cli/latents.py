@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.cli import options, upscale
+from engine.cli import jobs, options
 from engine.cli.context import DONE, Context
 from engine.cli.progress import progress_on
 from engine.core.errors import SettingsError
@@ -79,7 +79,7 @@ def decode(args: argparse.Namespace, context: Context) -> int:
     if args.rate is not None:
         wanted.set.insert(0, f"latent_rate={float(args.rate)}")
     wanted.model = args.upscale or "none"
-    return upscale.run(wanted, context)
+    return jobs.upscale(wanted, context)
 
 
 def encode(args: argparse.Namespace, context: Context) -> int:

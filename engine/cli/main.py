@@ -7,13 +7,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from engine.cli import context, parser
 from engine.cli.code_page import utf8_console
 from engine.cli.console import Console, standard
-from engine.cli.context import Context, Services
+from engine.cli.context import Context
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError
+
+if TYPE_CHECKING:
+    from engine.cli.services import ApiServices
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(sys.argv[1:] if argv is None else argv, _services)
 
 
-def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
+def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     """As `main`, with an engine of the caller's."""
     standard()  # help and usage errors are UTF-8 too
     commands = parser.build()
@@ -49,7 +53,9 @@ def run(argv: Sequence[str], services: Callable[[], Services]) -> int:
         return end.code if isinstance(end.code, int) else context.FAILED
 
 
-def _command(args: argparse.Namespace, console: Console, services: Callable[[], Services]) -> int:
+def _command(
+    args: argparse.Namespace, console: Console, services: Callable[[], ApiServices]
+) -> int:
     try:
         return int(args.run(args, Context(console=console, services=services())))
     except KeyboardInterrupt:
@@ -60,14 +66,16 @@ def _command(args: argparse.Namespace, console: Console, services: Callable[[], 
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
-    except Exception:  # the last net: a mistake of ours becomes a code and a log, never a traceback
-        logger.exception("mistake in a command")
+    except (
+        Exception
+    ):  # the outermost frame: an internal error becomes a code and a log, never a traceback
+        logger.exception("internal error in a command")
         hint = f"The log in {paths.logs_folder()} tells where; please report it."
         return _failed(console, InternalError("Something went wrong inside Upreel.", hint=hint))
 
 
 def _flush() -> None:
-    """Write what waits now: at exit nobody could take the error that the reader has gone."""
+    """Write what waits now: at exit the error of a closed pipe could not be caught."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -86,7 +94,7 @@ def _failed(console: Console, error: EngineError) -> int:
     return context.FAILED
 
 
-def _services() -> Services:
+def _services() -> ApiServices:
     from engine.cli.services import ApiServices
 
     return ApiServices()

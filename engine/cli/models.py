@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.context import CANCELLED, DONE, Context
-from engine.cli.task_session import WeightsTalk, talk
+from engine.cli.options import add_verb
+from engine.cli.tasks import TaskSession, task_session
 from engine.core.units import bytes_text
 from engine.model_files.catalogue import best_vae
 from engine.protocol import commands as c
+from engine.protocol import events as e
 from engine.protocol.model_file_state import ImportMode, PublishedState
+from engine.protocol.tasks import TaskKind
 
 _EXAMPLES = """examples:
   python -m engine models list
@@ -32,41 +35,32 @@ def register(add: Callable[..., Any]) -> None:
     """Put `models` with its verbs on the command line."""
     command = add("models", run, "list, download, check, import or remove model files", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "list", _list, "tell which model files are here")
-    verb = _verb(verbs, "download", _download, "download files, or all files of a model")
+    add_verb(verbs, "list", _list, "tell which model files are here")
+    verb = add_verb(verbs, "download", _download, "download files, or all files of a model")
     verb.add_argument("ids", nargs="+", metavar="ID", help="as `models list` names them")
     verb.add_argument(
         "--only", action="store_true", help="not also the VAE and the text embedding it needs"
     )
-    verb = _verb(verbs, "verify", _verify, "read files and compare them with what was published")
+    verb = add_verb(verbs, "verify", _verify, "read files and compare them with what was published")
     verb.add_argument("id", nargs="?", metavar="ID|PATH", help="default: all that are here")
-    verb = _verb(verbs, "import", _import, "take files that you have already")
+    verb = add_verb(verbs, "import", _import, "take files that you have already")
     verb.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     how = verb.add_mutually_exclusive_group()
     how.add_argument("--copy", action="store_true", help="copy them to our folder (default)")
     how.add_argument("--link", action="store_true", help="read them where they lie")
-    verb = _verb(verbs, "remove", _remove, "delete our copy of a file, whole or in part")
+    verb = add_verb(verbs, "remove", _remove, "delete our copy of a file, whole or in part")
     verb.add_argument("id", metavar="ID")
     verb.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _verb(verbs: Any, name: str, do: Callable[..., int], help: str) -> Any:
-    verb = verbs.add_parser(
-        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
-    )
-    verb.set_defaults(verb=do, usage_error=verb.error)
-    verb.add_argument("--json", action="store_true", help="print JSON")
-    return verb
-
-
 def run(args: argparse.Namespace, context: Context) -> int:
     """Do one verb."""
-    with talk(context) as weights:
-        return int(args.verb(args, context, weights))
+    with task_session(context, TaskKind.MODEL_FILE) as tasks:
+        return int(args.verb(args, context, tasks))
 
 
-def _list(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
-    listed = weights.listed()
+def _list(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+    listed = tasks.ask(c.ListModelFiles(), e.ModelFilesListed)
     if context.console.json:
         context.console.data({"files": list(listed.files), "free_mb": listed.free_mb})
         return DONE
@@ -77,31 +71,35 @@ def _list(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> i
     return DONE
 
 
-def _download(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
-    files = _wanted(args.ids, weights.listed().files, with_needs=not args.only)
-    return weights.run([(file.id, c.GetWeights(file=file.id)) for file in files])
+def _download(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+    files = _wanted(args.ids, _files(tasks), with_needs=not args.only)
+    return tasks.run(*(c.DownloadModelFile(file=file.id) for file in files))
 
 
-def _verify(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+def _verify(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
     files = [args.id]
     if args.id is None:
-        files = [file.id for file in weights.listed().files if file.is_here]
+        files = [file.id for file in _files(tasks) if file.is_here]
     if not files:
         context.console.note("No model file is here.")
-    return weights.run([(file, c.VerifyWeights(file=file)) for file in files])
+    return tasks.run(*(c.VerifyModelFile(file=file) for file in files))
 
 
-def _import(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
+def _import(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
     mode: ImportMode = "link" if args.link else "copy"
     paths = dict.fromkeys(args.paths)
-    return weights.run([(str(path), c.ImportWeights(path=path, mode=mode)) for path in paths])
+    return tasks.run(*(c.ImportModelFile(path=path, mode=mode) for path in paths))
 
 
-def _remove(args: argparse.Namespace, context: Context, weights: WeightsTalk) -> int:
-    file = _known(args.id, [f for f in weights.listed().files if f.id == args.id])
+def _remove(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+    file = _known(args.id, [f for f in _files(tasks) if f.id == args.id])
     if not args.yes and not _agreed(args, file, context):
         return CANCELLED
-    return weights.run([(file.id, c.RemoveWeights(file=file.id))])
+    return tasks.run(c.RemoveModelFile(file=file.id))
+
+
+def _files(tasks: TaskSession) -> tuple[PublishedState, ...]:
+    return tasks.ask(c.ListModelFiles(), e.ModelFilesListed).files
 
 
 def _agreed(args: argparse.Namespace, file: PublishedState, context: Context) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 import glob
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ from engine.planner import preset_choice
 from engine.settings.optimisations import choices, switches
 from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
 from engine.settings.store import load_engine_settings
+
+
+def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any:
+    """A verb of a command, as `models list`; `do` carries it out."""
+    verb = verbs.add_parser(
+        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
+    )
+    verb.set_defaults(verb=do, usage_error=verb.error)
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    return verb
 
 
 def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSettings:
@@ -50,7 +61,7 @@ def _preset(args: argparse.Namespace, pretend: Card | None) -> JobSettings:
 
 
 def engine_settings(args: argparse.Namespace) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`; nobody looks at tile pictures here.
+    """This user's settings of the engine with those of `--set`; tile pictures are not shown here.
 
     Raises:
         SettingsError: A value, or the file, that cannot be.

@@ -11,20 +11,7 @@ from typing import Any
 from engine import __version__
 from engine.bench.cases.vae_models import MODELS
 from engine.bench.options import DEVICES, DTYPES
-from engine.cli import (
-    bench,
-    doctor,
-    latents,
-    models,
-    plan,
-    presets,
-    probe,
-    resume,
-    runtime,
-    update,
-    upscale,
-    verify,
-)
+from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
 from engine.cli.context import Context
 from engine.cli.options import settings_help
 from engine.settings.optimisations import switch_names
@@ -83,7 +70,7 @@ def _upscale(add: Any) -> None:
     settings = f"settings of --set, with their defaults:\n{settings_help()}\n"
     command = add(
         "upscale",
-        upscale.run,
+        jobs.upscale,
         "make films or pictures larger",
         "examples:\n"
         "  python -m engine upscale holiday.mp4 --scale 4\n"
@@ -93,7 +80,7 @@ def _upscale(add: Any) -> None:
     )
     command.add_argument("inputs", nargs="+", metavar="IN", help="film, picture or folder of them")
     _job_options(command)
-    command = add("plan", plan.run, "tell what upscale would do, without doing it", settings)
+    command = add("plan", inspection.plan, "tell what upscale would do, without doing it", settings)
     command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
     command.add_argument(
         "--pretend-gpu", metavar="NAME", help='plan for another card, as "RTX 5070 Ti"'
@@ -149,12 +136,12 @@ def _job_options(command: Any) -> None:
 
 
 def _questions(add: Any) -> None:
-    command = add("probe", probe.run, "tell what a file is")
+    command = add("probe", inspection.probe, "tell what a file is")
     command.add_argument("input", metavar="IN")
     _json(command)
     command = add(
         "verify",
-        verify.run,
+        inspection.verify,
         "compare a result with its source: frames, times, tracks, colours",
     )
     command.add_argument("source", metavar="SOURCE")
@@ -163,7 +150,7 @@ def _questions(add: Any) -> None:
 
 
 def _resume(add: Any) -> None:
-    command = add("resume", resume.run, "list interrupted jobs, or continue them")
+    command = add("resume", jobs.resume, "list interrupted jobs, or continue them")
     command.add_argument("job", nargs="?", metavar="JOB", help="name, or how it begins")
     command.add_argument("--all", action="store_true", help="continue all, one after the other")
     _json(command)
@@ -253,7 +240,7 @@ def _video_models(group: Any) -> None:
 
 def _machine(add: Any) -> None:
     _bench(add)
-    command = add("doctor", doctor.run, "look whether everything works on this machine")
+    command = add("doctor", inspection.doctor, "look whether everything works on this machine")
     _json(command)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.context import DONE, Context
+from engine.cli.options import add_verb
 from engine.core.errors import OutputExists
 from engine.hardware.pretended_gpu import from_environment
 from engine.planner import preset_choice
@@ -28,8 +29,8 @@ def register(add: Callable[..., Any]) -> None:
     """Put `presets` with its verbs on the command line."""
     command = add("presets", run, "list, save, export, import or remove presets", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "list", _list, "tell which presets there are for this machine")
-    verb = _verb(verbs, "save", _save, "keep settings under a title")
+    add_verb(verbs, "list", _list, "tell which presets there are for this machine")
+    verb = add_verb(verbs, "save", _save, "keep settings under a title")
     verb.add_argument("title", metavar="TITLE")
     verb.add_argument(
         "--set",
@@ -39,13 +40,13 @@ def register(add: Callable[..., Any]) -> None:
         help="as for `upscale`; may be given several times",
     )
     verb.add_argument("--preset", metavar="NAME", help="begin with the settings of this one")
-    verb = _verb(verbs, "export", _export, "write a preset to a file")
+    verb = add_verb(verbs, "export", _export, "write a preset to a file")
     verb.add_argument("name", metavar="NAME")
     verb.add_argument("path", type=Path, metavar="FILE")
     verb.add_argument("--overwrite", action="store_true", help="replace a file of that name")
-    verb = _verb(verbs, "import", _import, "take a preset from a file")
+    verb = add_verb(verbs, "import", _import, "take a preset from a file")
     verb.add_argument("path", type=Path, metavar="FILE")
-    verb = _verb(verbs, "remove", _remove, "delete a preset of your own")
+    verb = add_verb(verbs, "remove", _remove, "delete a preset of your own")
     verb.add_argument("name", metavar="NAME")
 
 
@@ -53,15 +54,6 @@ def run(args: argparse.Namespace, context: Context) -> int:
     """Do one verb."""
     args.verb(args, context)
     return DONE
-
-
-def _verb(verbs: Any, name: str, do: Callable[..., None], help: str) -> Any:
-    verb = verbs.add_parser(
-        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
-    )
-    verb.set_defaults(verb=do, usage_error=verb.error)
-    verb.add_argument("--json", action="store_true", help="print one JSON object")
-    return verb
 
 
 def _list(args: argparse.Namespace, context: Context) -> None:

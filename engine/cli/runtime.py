@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import CANCELLED, DONE, FAILED, Context
-from engine.cli.inbox import Interrupted
-from engine.cli.session import Session, session
-from engine.cli.task_line import WeightsLine, line_on
-from engine.core.errors import RuntimeBroken, RuntimePackError
+from engine.cli.context import DONE, Context
+from engine.cli.options import add_verb
+from engine.cli.tasks import TaskSession, task_session
+from engine.core.errors import RuntimeBroken
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import TaskKind
 from engine.runtimes import start
 
 _EXAMPLES = """examples:
@@ -41,16 +41,16 @@ def register(add: Callable[..., Any]) -> None:
     text = "list, get, import, choose or remove NVIDIA builds of torch"
     command = add("runtime", run, text, _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "list", _list, "tell which are here, which is used, and why")
-    verb = _verb(verbs, "install", _install, "download one, try it and use it from now on")
+    add_verb(verbs, "list", _list, "tell which are here, which is used, and why")
+    verb = add_verb(verbs, "install", _install, "download one, try it and use it from now on")
     verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the card")
-    verb = _verb(verbs, "import", _import, "the same with official wheels that you have already")
+    verb = add_verb(verbs, "import", _import, "the same with official wheels that you have already")
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
-    verb = _verb(verbs, "use", _use, "let the next start take an installed one")
+    verb = add_verb(verbs, "use", _use, "let the next start take an installed one")
     verb.add_argument("id", metavar=f"ID|{BUNDLED}")
-    verb = _verb(verbs, "remove", _remove, "delete one")
+    verb = add_verb(verbs, "remove", _remove, "delete one")
     verb.add_argument("id", metavar="ID")
-    verb = _verb(verbs, "try", _try, "load the one of this process and compute with it")
+    verb = add_verb(verbs, "try", _try, "load the one of this process and compute with it")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write what was seen as JSON")
 
 
@@ -59,18 +59,9 @@ def run(args: argparse.Namespace, context: Context) -> int:
     return int(args.verb(args, context))
 
 
-def _verb(verbs: Any, name: str, do: Callable[..., int], help: str) -> Any:
-    verb = verbs.add_parser(
-        name, help=help, description=help[0].upper() + help[1:] + ".", allow_abbrev=False
-    )
-    verb.set_defaults(verb=do, usage_error=verb.error)
-    verb.add_argument("--json", action="store_true", help="print JSON")
-    return verb
-
-
 def _list(args: argparse.Namespace, context: Context) -> int:
-    with _talk(context) as talk:
-        listed = talk.listed()
+    with _tasks(context) as tasks:
+        listed = _listed(tasks)
     console = context.console
     if console.json:
         console.data(to_plain(listed))
@@ -83,30 +74,38 @@ def _list(args: argparse.Namespace, context: Context) -> int:
     return DONE
 
 
+def _tasks(context: Context) -> AbstractContextManager[TaskSession]:
+    return task_session(context, TaskKind.RUNTIME)
+
+
+def _listed(tasks: TaskSession) -> e.RuntimesListed:
+    return tasks.ask(c.ListRuntimes(), e.RuntimesListed)
+
+
 def _install(args: argparse.Namespace, context: Context) -> int:
-    with _talk(context) as talk:
+    with _tasks(context) as tasks:
         name = args.id
         if name is None:
-            listed = talk.listed()
+            listed = _listed(tasks)
             name = listed.suited
             if not name:
                 args.usage_error(f"{listed.advice} Name one to install it all the same.")
-        return talk.run(c.InstallRuntime(runtime=name))
+        return tasks.run(c.InstallRuntime(runtime=name))
 
 
 def _import(args: argparse.Namespace, context: Context) -> int:
-    with _talk(context) as talk:
-        return talk.run(c.ImportRuntime(paths=tuple(args.paths)))
+    with _tasks(context) as tasks:
+        return tasks.run(c.ImportRuntime(paths=tuple(args.paths)))
 
 
 def _use(args: argparse.Namespace, context: Context) -> int:
-    with _talk(context) as talk:
-        return talk.run(c.UseRuntime(runtime="" if args.id == BUNDLED else args.id))
+    with _tasks(context) as tasks:
+        return tasks.run(c.UseRuntime(runtime="" if args.id == BUNDLED else args.id))
 
 
 def _remove(args: argparse.Namespace, context: Context) -> int:
-    with _talk(context) as talk:
-        return talk.run(c.RemoveRuntime(runtime=args.id))
+    with _tasks(context) as tasks:
+        return tasks.run(c.RemoveRuntime(runtime=args.id))
 
 
 def _try(args: argparse.Namespace, context: Context) -> int:
@@ -160,65 +159,3 @@ def _line(state: RuntimeState, suited: str) -> str:
     words += ["used now"] if state.is_used else []
     words += ["chosen for the next start"] if state.is_chosen else []
     return "  ".join(words)
-
-
-class _Talk:
-    """An engine that is asked about runtimes only."""
-
-    def __init__(self, context: Context, engine: Session) -> None:
-        self._console = context.console
-        self._engine = engine
-        self._line: WeightsLine = line_on(context.console.err)
-
-    def listed(self) -> e.RuntimesListed:
-        """Where every runtime stands."""
-        self._engine.send(c.ListRuntimes())
-        while True:
-            event = self._engine.next()
-            if isinstance(event, e.RuntimesListed):
-                return event
-            if isinstance(event, e.RuntimeFailed):
-                raise RuntimePackError(event.error.message, hint=event.error.hint)
-            if isinstance(event, Interrupted):
-                raise KeyboardInterrupt
-
-    def run(self, command: c.RuntimeCommand) -> int:
-        """Send a command and show how it goes; the exit status."""
-        self._engine.send(command)
-        try:
-            while True:
-                event = self._engine.next()
-                if isinstance(event, Interrupted):
-                    self._engine.send(c.StopRuntime())
-                status = self._heard(event) if isinstance(event, e.RuntimeEvent) else None
-                if status is not None:
-                    return status
-        finally:
-            self._line.clear()
-
-    def _heard(self, event: e.RuntimeEvent) -> int | None:
-        """Show an event; an exit status with the last one."""
-        if self._console.json:
-            self._console.data(event, event=type(event).__name__)
-        match event:
-            case e.RuntimeProgress():
-                self._line.show(event)
-                return None
-            case e.RuntimeDone():
-                self._line.clear()
-                self._console.say(event.message)
-                return DONE
-            case e.RuntimeFailed():
-                self._line.clear()
-                self._console.error(event.error)
-                return FAILED
-        self._line.clear()
-        self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
-        return CANCELLED
-
-
-@contextlib.contextmanager
-def _talk(context: Context) -> Iterator[_Talk]:
-    """An engine for runtime commands, closed at the end."""
-    with session(context) as engine:
-        yield _Talk(context, engine)

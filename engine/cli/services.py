@@ -1,4 +1,4 @@
-"""The real engine behind the commands; loaded when the command is known: help is instant."""
+"""The engine as the commands see it; loaded when the command is known: help is instant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from engine import api
 from engine.bench.options import BenchOptions
-from engine.cli.context import Front, Unfinished
 from engine.hardware.gpu_table import Card
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
@@ -20,7 +19,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 class ApiServices:
     """`engine.api` as the commands see it."""
 
-    def open(self, sink: EventSink, settings: EngineSettings) -> Front:
+    def open(self, sink: EventSink, settings: EngineSettings) -> api.Engine:
         """An engine that is not started yet."""
         return api.Engine(sink, settings=settings)
 
@@ -55,7 +54,7 @@ class ApiServices:
         """Write a film as a file of latents."""
         return api.encode_latents(source, output, model, job, engine_settings=settings, tell=tell)
 
-    def unfinished(self) -> Sequence[Unfinished]:
+    def unfinished(self) -> Sequence[api.UnfinishedJob]:
         """Jobs that can be resumed."""
         return api.unfinished()
 

@@ -1,11 +1,13 @@
 """Errors that reach a user: one hierarchy, a stable code each; the catalogue has the words.
 
-A foreign exception is translated once, where it enters. ValueError and TypeError are mistakes of
-ours and never part of this hierarchy.
+A foreign exception is translated once, where it enters. ValueError and TypeError are programming
+errors and never part of this hierarchy; `reported` turns them into InternalError at the top of a
+thread.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -26,6 +28,9 @@ class EngineError(Exception):
     """
 
     code: ClassVar[str] = "engine-error"
+
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.code = code or cls.code
 
     def __init__(self, case: str = "", /, *, hint: str = "", **params: object) -> None:
         super().__init__(case)
@@ -67,323 +72,272 @@ class ErrorInfo:
         return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
 
 
-class InputError(EngineError):
+class InputError(EngineError, code="input-error"):
     """The source cannot be used."""
 
-    code = "input-error"
 
-
-class SourceMissing(InputError):
+class SourceMissing(InputError, code="source-missing"):
     """There is no such file."""
 
-    code = "source-missing"
 
-
-class SourceUnreadable(InputError):
+class SourceUnreadable(InputError, code="source-unreadable"):
     """The file is there but this user may not read it, or the disk fails."""
 
-    code = "source-unreadable"
 
-
-class UnreadableMedia(InputError):
+class UnreadableMedia(InputError, code="unreadable-media"):
     """The file is no video or picture, is empty, or is damaged beyond use."""
 
-    code = "unreadable-media"
 
-
-class TruncatedMedia(InputError):
+class TruncatedMedia(InputError, code="truncated-media"):
     """The file ends, or is damaged, before its time is over."""
 
-    code = "truncated-media"
 
-
-class UnsupportedMedia(InputError):
+class UnsupportedMedia(InputError, code="unsupported-media"):
     """A file we can read but not use: no picture, unknown codec, impossible size."""
 
-    code = "unsupported-media"
 
-
-class OutputError(EngineError):
+class OutputError(EngineError, code="output-error"):
     """The result cannot be written."""
 
-    code = "output-error"
 
-
-class OutputExists(OutputError):
+class OutputExists(OutputError, code="output-exists"):
     """A file of that name is already there."""
 
-    code = "output-exists"
 
-
-class OutputIsInput(OutputError):
+class OutputIsInput(OutputError, code="output-is-input"):
     """The result would replace its own source."""
 
-    code = "output-is-input"
 
-
-class OutputUnwritable(OutputError):
+class OutputUnwritable(OutputError, code="output-unwritable"):
     """The folder is missing, read-only or not ours."""
 
-    code = "output-unwritable"
 
-
-class OutputNameUnusable(OutputError):
+class OutputNameUnusable(OutputError, code="output-name"):
     """The system knows no files of that name."""
 
-    code = "output-name"
 
-
-class DiskFull(OutputError):
+class DiskFull(OutputError, code="disk-full"):
     """No space left while writing, or too little before the start."""
 
-    code = "disk-full"
 
-
-class EncoderMissing(OutputError):
+class EncoderMissing(OutputError, code="encoder-missing"):
     """This machine has no encoder for the wanted codec."""
 
-    code = "encoder-missing"
 
-
-class ContainerMismatch(OutputError):
+class ContainerMismatch(OutputError, code="container-mismatch"):
     """The container cannot take the wanted codec or one of the streams."""
 
-    code = "container-mismatch"
+
+class WeightsError(EngineError, code="weights-error"):
+    """Model files are missing or wrong."""
 
 
-class WeightsError(EngineError):
-    """Files with numbers of a model are missing or wrong."""
-
-    code = "weights-error"
-
-
-class WeightsMissing(WeightsError):
+class WeightsMissing(WeightsError, code="weights-missing"):
     """The file is not on this machine."""
 
-    code = "weights-missing"
 
-
-class UnknownWeights(WeightsError):
+class UnknownWeights(WeightsError, code="unknown-weights"):
     """The catalogue has no such file."""
 
-    code = "unknown-weights"
 
-
-class WeightsBusy(WeightsError):
+class WeightsBusy(WeightsError, code="weights-busy"):
     """Another program, or another part of this one, is at the file."""
 
-    code = "weights-busy"
 
-
-class DownloadFailed(WeightsError):
+class DownloadFailed(WeightsError, code="download-failed"):
     """The server, or the way to it, does not give the file."""
 
-    code = "download-failed"
 
-
-class HashMismatch(WeightsError):
+class HashMismatch(WeightsError, code="hash-mismatch"):
     """The file is not the published one."""
 
-    code = "hash-mismatch"
 
-
-class WeightsUnreadable(WeightsError):
+class WeightsUnreadable(WeightsError, code="weights-unreadable"):
     """The file is there but this user may not read it, or the disk fails."""
 
-    code = "weights-unreadable"
 
-
-class NotSafetensors(WeightsError):
+class NotSafetensors(WeightsError, code="not-safetensors"):
     """The file is of another kind: an archive, a pickle, GGUF, a web page, a folder."""
 
-    code = "not-safetensors"
 
-
-class NotGguf(WeightsError):
+class NotGguf(WeightsError, code="not-gguf"):
     """The file is no GGUF file, or of a version or byte order that we cannot read."""
 
-    code = "not-gguf"
 
-
-class WeightsTruncated(WeightsError):
+class WeightsTruncated(WeightsError, code="weights-truncated"):
     """The file is shorter than its head says: a download or a copy that was cut off."""
 
-    code = "weights-truncated"
 
-
-class WeightsDamaged(WeightsError):
+class WeightsDamaged(WeightsError, code="weights-damaged"):
     """The head of the file contradicts itself or what follows it."""
 
-    code = "weights-damaged"
 
-
-class UnsafeWeights(WeightsError):
+class UnsafeWeights(WeightsError, code="unsafe-weights"):
     """A pickle that holds more than tensors: reading it could run a program."""
 
-    code = "unsafe-weights"
 
-
-class WrongModel(WeightsError):
+class WrongModel(WeightsError, code="wrong-model"):
     """The file is whole but holds another model than the wanted one."""
 
-    code = "wrong-model"
 
-
-class WrongNumbers(WeightsError):
+class WrongNumbers(WeightsError, code="wrong-numbers"):
     """Tensors are stored in a format that these weights cannot have (whole numbers)."""
 
-    code = "wrong-numbers"
 
-
-class UnknownKeys(WeightsError):
+class UnknownKeys(WeightsError, code="unknown-keys"):
     """Tensors are missing, left over or misshapen."""
 
-    code = "unknown-keys"
 
-
-class MissingKeys(UnknownKeys):
+class MissingKeys(UnknownKeys, code="missing-keys"):
     """Tensors that the model needs are not in the file."""
 
-    code = "missing-keys"
 
-
-class ExtraKeys(UnknownKeys):
+class ExtraKeys(UnknownKeys, code="extra-keys"):
     """The file has tensors that the model has no place for."""
 
-    code = "extra-keys"
 
-
-class WrongShapes(UnknownKeys):
+class WrongShapes(UnknownKeys, code="wrong-shapes"):
     """Tensors have other shapes than the model."""
 
-    code = "wrong-shapes"
+
+class RuntimePackError(EngineError, code="runtime-error"):
+    """Something about an NVIDIA runtime, a build of torch other than that of the program."""
 
 
-class RuntimePackError(EngineError):
-    """Something about an NVIDIA runtime, a build of torch beside the one of the program."""
-
-    code = "runtime-error"
-
-
-class UnknownRuntime(RuntimePackError):
+class UnknownRuntime(RuntimePackError, code="unknown-runtime"):
     """There is no such runtime."""
 
-    code = "unknown-runtime"
 
-
-class RuntimeNotInBuild(RuntimePackError):
+class RuntimeNotInBuild(RuntimePackError, code="runtime-not-in-build"):
     """This build of the program does not know the files of it, and takes no others."""
 
-    code = "runtime-not-in-build"
 
-
-class RuntimeBusy(RuntimePackError):
+class RuntimeBusy(RuntimePackError, code="runtime-busy"):
     """It is being installed, or a program uses it."""
 
-    code = "runtime-busy"
 
-
-class RuntimeBroken(RuntimePackError):
+class RuntimeBroken(RuntimePackError, code="runtime-broken"):
     """It is installed but does not work here."""
 
-    code = "runtime-broken"
 
-
-class UnsafeArchive(RuntimePackError):
+class UnsafeArchive(RuntimePackError, code="unsafe-archive"):
     """A wheel that is damaged, or that would write outside its folder or without end."""
 
-    code = "unsafe-archive"
+
+class UpdateError(EngineError, code="update-error"):
+    """Something about an update of the program."""
 
 
-class HardwareError(EngineError):
+class UpdateNotInBuild(UpdateError, code="update-not-in-build"):
+    """This build does not know where updates are published, or by whose key they are signed."""
+
+
+class UpdateUnreachable(UpdateError, code="update-unreachable"):
+    """The place where updates are published does not answer, or with something else."""
+
+
+class UpdateUntrusted(UpdateError, code="update-untrusted"):
+    """The answer was not signed by us, or describes something else."""
+
+
+class UpdateTooNew(UpdateError, code="update-too-new"):
+    """The description of the update is written in a way that this version cannot read."""
+
+
+class UpdateDamaged(UpdateError, code="update-damaged"):
+    """The setup is not the one that was published."""
+
+
+class UpdateMissing(UpdateError, code="update-missing"):
+    """There is no update, or its setup was not downloaded."""
+
+
+class UpdateBusy(UpdateError, code="update-busy"):
+    """Another task or program works on it already."""
+
+
+class UpdateNotInstallable(UpdateError, code="update-not-installable"):
+    """This copy of the program was not installed by a setup, or the setup does not start."""
+
+
+class HardwareError(EngineError, code="hardware-error"):
     """The machine lacks something."""
 
-    code = "hardware-error"
 
-
-class NoUsableGpu(HardwareError):
+class NoUsableGpu(HardwareError, code="no-usable-gpu"):
     """No card, or none that can do this."""
 
-    code = "no-usable-gpu"
 
-
-class PretendedCard(HardwareError):
+class PretendedCard(HardwareError, code="pretended-card"):
     """The plan was made for a card that is not in this machine."""
 
-    code = "pretended-card"
 
-
-class FeatureMissing(HardwareError):
+class FeatureMissing(HardwareError, code="feature-missing"):
     """This device, or this build of torch, cannot do what was chosen; the hint names what can."""
 
-    code = "feature-missing"
 
-
-class CapacityError(EngineError):
+class CapacityError(EngineError, code="capacity-error"):
     """Too little memory."""
 
-    code = "capacity-error"
 
-
-class PlanDoesNotFit(CapacityError):
+class PlanDoesNotFit(CapacityError, code="plan-does-not-fit"):
     """Not even the smallest plan fits."""
 
-    code = "plan-does-not-fit"
 
-
-class OutOfMemory(CapacityError):
+class OutOfMemory(CapacityError, code="out-of-memory"):
     """The device or the machine refused memory while running."""
 
-    code = "out-of-memory"
 
-
-class NumericOverflow(CapacityError):
+class NumericOverflow(CapacityError, code="numeric-overflow"):
     """The device computed values that are not finite: its number format is too narrow."""
 
-    code = "numeric-overflow"
 
-
-class SettingsError(EngineError):
+class SettingsError(EngineError, code="settings-error"):
     """A setting has an impossible value or an unknown name."""
 
-    code = "settings-error"
 
-
-class JobError(EngineError):
+class JobError(EngineError, code="job-error"):
     """Something about a job."""
 
-    code = "job-error"
 
-
-class UnknownJob(JobError):
+class UnknownJob(JobError, code="unknown-job"):
     """There is no job of that name."""
 
-    code = "unknown-job"
 
-
-class JobBusy(JobError):
+class JobBusy(JobError, code="job-busy"):
     """Another program is at this job."""
 
-    code = "job-busy"
 
-
-class CheckpointMismatch(JobError):
+class CheckpointMismatch(JobError, code="checkpoint-mismatch"):
     """Source, settings or weights changed since the job was interrupted."""
 
-    code = "checkpoint-mismatch"
 
-
-class EngineStopped(JobError):
+class EngineStopped(JobError, code="engine-stopped"):
     """The engine thread has ended."""
 
-    code = "engine-stopped"
 
-
-class InternalError(EngineError):
-    """A mistake of ours; the log has the traceback."""
-
-    code = "internal-error"
+class InternalError(EngineError, code="internal-error"):
+    """A programming error; the log has the traceback."""
 
 
 class Cancelled(Exception):
     """The user asked to stop; not an error."""
+
+
+def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError:
+    """Log what ended a piece of work; the error as the user gets it.
+
+    Args:
+        error: Any; one outside of the hierarchy is logged with its traceback.
+        what: Name of the work, for the log.
+        logger: Of the module that did it.
+    """
+    if isinstance(error, EngineError):
+        logger.warning("%s: %s", what, error.message, exc_info=error)
+        return error
+    logger.error("%s", what, exc_info=error)
+    return InternalError(
+        f"Something went wrong inside Upreel ({type(error).__name__}).",
+        hint="Please report it with the log file.",
+        kind=type(error).__name__,
+    )

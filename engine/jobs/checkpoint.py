@@ -1,4 +1,4 @@
-"""Finished segments in a job's folder: one small note beside each file."""
+"""Finished segments in a job's folder: one small record next to each file."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""A job: source, settings, output and state; and which state may follow which."""
+"""A job: source, settings, output and state; which state may follow which; jobs in their order."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from engine.core.control import Control
-from engine.core.errors import EngineError, JobError
+from engine.core.errors import EngineError, JobError, UnknownJob
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
@@ -47,7 +48,7 @@ class Job:
     id: str
     media: MediaInfo
     settings: JobSettings
-    output: Path | None  # as the user named it; None: beside the source
+    output: Path | None  # as the user named it; None: next to the source
     plan: Plan
     state: JobState = JobState.WAITING
     plan_error: EngineError | None = None  # the present settings cannot be planned
@@ -71,3 +72,47 @@ class Job:
     def is_active(self) -> bool:
         """True while its threads exist."""
         return self.state in (JobState.RUNNING, JobState.PAUSED)
+
+
+class JobQueue:
+    """Jobs in the order in which they run; used by the engine thread only."""
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(tuple(self._jobs))
+
+    def add(self, job: Job) -> None:
+        """Put a job at the end."""
+        self._jobs.append(job)
+
+    def get(self, job_id: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            UnknownJob: There is none.
+        """
+        for job in self._jobs:
+            if job.id == job_id:
+                return job
+        raise UnknownJob(f"There is no job {job_id}.", job=job_id)
+
+    def remove(self, job: Job) -> None:
+        """Take a job out."""
+        self._jobs.remove(job)
+
+    def move(self, job: Job, position: int) -> None:
+        """Put a job to another place, counted from 0; beyond the ends means the end."""
+        self._jobs.remove(job)
+        self._jobs.insert(max(0, min(position, len(self._jobs))), job)
+
+    @property
+    def active(self) -> Job | None:
+        """The job whose threads exist, if any."""
+        return next((job for job in self._jobs if job.is_active), None)
+
+    @property
+    def next_waiting(self) -> Job | None:
+        """The job to run next."""
+        return next((job for job in self._jobs if job.state is JobState.WAITING), None)

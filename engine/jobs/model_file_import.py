@@ -83,7 +83,7 @@ def _published(digest: str, store: Store) -> PublishedFile | None:
 
 @contextlib.contextmanager
 def _copied(path: Path, store: Store, listener: Listener) -> Iterator[tuple[Path, str]]:
-    """A copy in our folder under a name that nobody looks at, and its SHA-256; gone afterwards."""
+    """A copy in our folder under a temporary name, and its SHA-256; deleted afterwards."""
     store.need(path.stat().st_size)
     part = store.target(f".import-{_plain(path.name)}.part")
     with store.held(part.name):

@@ -1,8 +1,10 @@
-"""What can be done with model files, one thing at a time; nobody else needs to know the store."""
+"""Answers commands about model files: a list at once, everything else as a task."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from engine.core.errors import HashMismatch, UnknownWeights
@@ -11,58 +13,63 @@ from engine.downloads.transfer import Listener
 from engine.jobs.model_file_import import take
 from engine.model_files.download import download
 from engine.model_files.store import Store
-from engine.protocol.events import WeightsListed
-from engine.protocol.model_file_state import ImportMode, PublishedState
-from engine.protocol.plan import Notice
+from engine.protocol import commands as c
+from engine.protocol.events import ModelFilesListed
+from engine.protocol.model_file_state import PublishedState
+from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
 
-Answer = tuple[PublishedState, Notice | None]
 
+class ModelFileService:
+    """Makes tasks of commands: they wait for each other, only removal does not."""
 
-class WeightsDesk:
-    """Each of its verbs does one thing in the calling thread, and returns how the file stands."""
+    kind = TaskKind.MODEL_FILE
+    commands = c.ModelFileCommand
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store or Store()
 
-    def listed(self) -> WeightsListed:
-        """Where every file stands; only looks, reads none."""
-        return WeightsListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
+    def answer(self, command: c.ModelFileCommand) -> Task | tuple[ModelFilesListed]:
+        """The list, or a task."""
+        match command:
+            case c.DownloadModelFile(file=file):
+                return self._task(file, "download", partial(self._download, file))
+            case c.VerifyModelFile(file=file):
+                return self._task(file, "verify", partial(self._verify, file))
+            case c.ImportModelFile(path=path):
+                return self._task(str(path), "import", partial(self._import, command))
+            case c.RemoveModelFile(file=file):
+                task = self._task(file, "remove", lambda _: self._remove(file))
+                return dataclasses.replace(task, turn="at-once")
+        return (self._listed(),)
 
-    def get(self, file: str, listener: Listener) -> Answer:
-        """Download a file; see `engine.model_files.download`."""
-        download(self._store.catalogue.file(file), self._store, listener)
-        return self._store.standing_of(file), None
+    def _task(self, subject: str, phase: Phase, do: Callable[[RunningTask], Outcome]) -> Task:
+        return Task(kind=self.kind, subject=subject, phase=phase, do=do, state=self._listed)
 
-    def verify(self, file: str, listener: Listener) -> Answer:
+    def _listed(self) -> ModelFilesListed:
+        """How every file stands; only looks, reads none."""
+        return ModelFilesListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
+
+    def _download(self, file: str, work: RunningTask) -> Outcome:
+        download(self._store.catalogue.file(file), self._store, _listener(work))
+        return Outcome(result=self._store.standing_of(file))
+
+    def _verify(self, file: str, work: RunningTask) -> Outcome:
         """Read a file again whatever is known of it; `file` may also be a path to any file.
 
         Raises:
             UnknownWeights: There is neither such a file nor such a path.
             HashMismatch: It is not the published one, or none of them.
-            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: As the store says.
+            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: As the store reports.
         """
         if Path(file).is_file():
-            return self._verify_path(Path(file), listener), None
+            return Outcome(result=self._verified_path(Path(file), work))
         self._store.standing_of(file)
         with self._store.held(file):
-            self._store.check(file, on_progress=listener.on_progress, control=listener.control)
-        return self._store.standing_of(file), None
+            self._store.check(file, on_progress=work.progress, control=work.control)
+        return Outcome(result=self._store.standing_of(file))
 
-    def take(self, path: Path, mode: ImportMode, listener: Listener) -> Answer:
-        """Import a file; see `engine.jobs.model_file_import`."""
-        return take(path, mode, self._store, listener)
-
-    def remove(self, file: str) -> Answer:
-        """Delete what is ours of a file; see `Store.remove`."""
-        before = self._store.standing_of(file)
-        self._store.remove(file)
-        try:
-            return self._store.standing_of(file), None
-        except UnknownWeights:  # a file of the user's own is forgotten altogether
-            return dataclasses.replace(before, state="missing", path=None, done_bytes=0), None
-
-    def _verify_path(self, path: Path, listener: Listener) -> PublishedState:
-        digest = sha256_of(path, listener.on_progress, listener.control)
+    def _verified_path(self, path: Path, work: RunningTask) -> PublishedState:
+        digest = sha256_of(path, work.progress, work.control)
         for known in self._store.states():
             if known.sha256 == digest:
                 return dataclasses.replace(known, state="here", path=path)
@@ -72,3 +79,20 @@ class WeightsDesk:
             path=str(path),
             sha256=digest,
         )
+
+    def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
+        result, notice = take(command.path, command.mode, self._store, _listener(work))
+        return Outcome(result=result, notice=notice)
+
+    def _remove(self, file: str) -> Outcome:
+        before = self._store.standing_of(file)
+        self._store.remove(file)
+        try:
+            return Outcome(result=self._store.standing_of(file))
+        except UnknownWeights:  # a file of the user's own is forgotten altogether
+            gone = dataclasses.replace(before, state="missing", path=None, done_bytes=0)
+            return Outcome(result=gone)
+
+
+def _listener(work: RunningTask) -> Listener:
+    return Listener(on_progress=work.progress, control=work.control)

@@ -1,115 +1,226 @@
-"""One task at a time, in a thread of its own; how far it is and how it ended become events."""
+"""Runs tasks in the background: a lane for each kind, and one task of a lane at a time."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from abc import ABC, abstractmethod
+import time
+from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, EngineError
-from engine.downloads.transfer import Listener
-from engine.jobs.internal_error import internal
-from engine.jobs.progress_meter import Amount, Meter
-from engine.protocol.events import Event, EventSink
+from engine.core.errors import Cancelled, reported
+from engine.protocol import events as e
+from engine.protocol.tasks import Outcome, Phase, Task, TaskKind
 
+E = TypeVar("E", bound=e.TaskEvent)
 logger = logging.getLogger(__name__)
 
-End = EngineError | Cancelled | None
-"""Why a task ended; None when it was done."""
+_PROGRESS_EVERY_S = 0.25
+_SPEED_OVER_S = 5.0
+_MB = 1e6
 
 
-class Task(ABC):
-    """Something that takes a while; its text is what the log calls it.
+class TaskRunner:
+    """Starts, stops and reports tasks of all kinds.
+
+    Memory: one task of each kind runs; those that wait are a few names each.
 
     Args:
         sink: Gets the events.
+        ended: Called whenever a task has ended, before its last event is emitted.
     """
 
-    def __init__(self, sink: EventSink) -> None:
-        self.control = Control()
-        self._sink = sink
+    def __init__(self, sink: e.EventSink, ended: Callable[[], None] = lambda: None) -> None:
+        self._sink, self._ended = sink, ended
+        self._lanes = {kind: _Lane(kind, self._run) for kind in TaskKind}
 
-    @property
-    def listener(self) -> Listener:
-        """For the work: says how far it is, and is told to stop."""
-        return Listener(on_progress=Meter(self.say), control=self.control)
+    def start(self, task: Task) -> None:
+        """Run a task when it has its turn; returns at once, except for a task "at-once"."""
+        lane, run = self._lanes[task.kind], _Run(task, self._sink)
+        first = lane.first
+        if task.turn == "at-once":
+            self._run(run)
+        elif task.busy is not None and first is not None:
+            error = reported(task.busy(first.subject), _name(task), logger)
+            self._sink.emit(run.event(e.TaskFailed, error=error.info()))
+        else:
+            if task.turn == "waits" and task.busy is None:
+                run.report()  # it waits
+            lane.put(run)
 
-    def say(self, amount: Amount) -> None:
-        """Say how far it is."""
-        self._sink.emit(self.progress(amount))
+    def stop(self, kind: TaskKind, subject: str = "") -> None:
+        """Cancel what runs and drop what waits, of one subject or all; events tell the end."""
+        for run in self._lanes[kind].stop(subject):
+            self._end(run, run.event(e.TaskStopped))
 
-    def end(self, why: End) -> None:
-        """Say how it ended."""
-        if isinstance(why, EngineError):
-            logger.warning("%s: %s", self, why.message)
-        self._sink.emit(self.last_word(why))
-
-    @abstractmethod
-    def progress(self, amount: Amount) -> Event:
-        """The event that says how far it is."""
-
-    @abstractmethod
-    def last_word(self, why: End) -> Event:
-        """The event that says how it ended."""
-
-
-T = TypeVar("T", bound=Task)
-
-
-class OneTask(Generic[T]):
-    """Where at most one task runs.
-
-    Args:
-        name: Of the threads.
-        afterwards: Called in the thread when a task has ended and that was said.
-    """
-
-    def __init__(self, name: str, afterwards: Callable[[], None] = lambda: None) -> None:
-        self._name = name
-        self._afterwards = afterwards
-        self._running: T | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def running(self) -> T | None:
-        """The task that has not ended."""
-        return self._running
-
-    def begin(self, task: T, do: Callable[[T], None]) -> None:
-        """Do it; returns at once. Whoever calls this knows that nothing runs."""
-        self._running = task
-        before = self._thread
-        self._thread = threading.Thread(
-            target=self._work, args=(task, do, before), name=self._name, daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let the task end soon; nothing happens where none runs."""
-        task = self._running
-        if task is not None:
-            task.control.cancel()
+    def runs(self, kind: TaskKind) -> bool:
+        """Whether a task of that kind runs or waits."""
+        return self._lanes[kind].first is not None
 
     def close(self, timeout_s: float) -> None:
-        """Stop, and wait that long for the thread."""
-        self.stop()
+        """Cancel everything and wait for each thread; what was downloaded stays."""
+        for lane in self._lanes.values():
+            lane.close()
+        for lane in self._lanes.values():
+            lane.join(timeout_s)
+
+    def _run(self, run: _Run) -> None:
+        """Do a task and emit how it ended."""
+        end = _done(run)
+        self._lanes[run.task.kind].clear(run)  # first: the answer to the end may be the next task
+        self._end(run, end)
+
+    def _end(self, run: _Run, end: e.TaskEvent) -> None:
+        self._ended()
+        if run.task.state is not None:
+            try:
+                self._sink.emit(run.task.state())
+            except Exception as err:  # noqa: BLE001 - logged; the end is reported all the same
+                reported(err, f"state after {_name(run.task)}", logger)
+        self._sink.emit(end)
+
+
+def _done(run: _Run) -> e.TaskEvent:
+    """Do a task in this thread; how it ended."""
+    try:
+        outcome = run.task.do(run) or Outcome()
+        return run.event(e.TaskDone, result=outcome.result, notice=outcome.notice)
+    except Cancelled:
+        return run.event(e.TaskStopped)
+    except Exception as err:  # noqa: BLE001 - logged; it becomes an event
+        error = reported(err, _name(run.task), logger)
+        return run.event(e.TaskFailed, error=error.info())
+
+
+def _name(task: Task) -> str:
+    return f"{task.kind} {task.phase} {task.subject}".strip()
+
+
+class _Lane:
+    """What waits and runs of one kind, and its thread."""
+
+    def __init__(self, name: str, run: Callable[[_Run], None]) -> None:
+        self._name, self._do = name, run
+        self._bell = threading.Condition()
+        self._waiting: deque[_Run] = deque()
+        self._thread: threading.Thread | None = None
+        self._is_open = True
+        self._running: _Run | None = None
+
+    @property
+    def first(self) -> _Run | None:
+        """The one that runs, or will run next."""
+        return next(iter(self._all()), None)
+
+    def has(self, task: Task) -> bool:
+        about = (task.subject, task.phase)
+        return any((run.task.subject, run.task.phase) == about for run in self._all())
+
+    def put(self, run: _Run) -> None:
+        with self._bell:
+            if run.task.turn == "replaces":
+                self._waiting.clear()
+            self._waiting.append(run)
+            self._bell.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+
+    def stop(self, subject: str) -> list[_Run]:
+        """Cancel the one that runs; those that waited are returned, and wait no more."""
+        with self._bell:
+            dropped = [run for run in self._waiting if subject in ("", run.subject)]
+            self._waiting = deque(run for run in self._waiting if run not in dropped)
+            if self._running is not None and subject in ("", self._running.subject):
+                self._running.control.cancel()
+        return dropped
+
+    def clear(self, run: _Run) -> None:
+        """A task has ended."""
+        with self._bell:
+            if self._running is run:
+                self._running = None
+
+    def close(self) -> None:
+        with self._bell:
+            self._is_open = False
+            self._waiting.clear()
+            self._bell.notify()
+            if self._running is not None:
+                self._running.control.cancel()
+
+    def join(self, timeout_s: float) -> None:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _work(self, task: T, do: Callable[[T], None], before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()  # its task has ended, but for what is done afterwards
-        why: End = None
-        try:
-            do(task)
-        except (EngineError, Cancelled) as err:
-            why = err
-        except Exception as err:  # nobody is above a thread who could tell the window
-            logger.exception("%s", task)
-            why = internal(err)
-        self._running = None  # before it is said: the answer to it may be the next wish
-        task.end(why)
-        self._afterwards()
+    def _all(self) -> list[_Run]:
+        with self._bell:
+            return [*([self._running] if self._running else []), *self._waiting]
+
+    def _work(self) -> None:
+        while (run := self._next()) is not None:
+            self._do(run)
+
+    def _next(self) -> _Run | None:
+        with self._bell:
+            self._bell.wait_for(lambda: self._waiting or not self._is_open)
+            self._running = self._waiting.popleft() if self._waiting else None
+            return self._running
+
+
+class _Run:
+    """A task on its way; implements `engine.protocol.tasks.RunningTask`."""
+
+    def __init__(self, task: Task, sink: e.EventSink) -> None:
+        self.task = task
+        self.control = Control()
+        self.subject, self._phase = task.subject, task.phase
+        self._sink = sink
+        self._due = 0.0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def emit(self, event: e.Event) -> None:
+        self._sink.emit(event)
+
+    def begin(self, phase: Phase, subject: str = "") -> None:
+        self._phase, self.subject = phase, subject or self.subject
+        self._seen.clear()
+        self._due = 0.0
+        self.report()
+
+    def step(self, done: int, total: int, name: str) -> None:
+        self._sink.emit(self.event(e.TaskProgress, done=done, total=total, step=name))
+
+    def progress(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now < self._due and done != total:
+            return
+        self._due = now + _PROGRESS_EVERY_S
+        self.report(done, total, self._speed(now, done))
+
+    def report(self, done: int = 0, total: int = 0, speed: float = 0.0) -> None:
+        """Emit bytes and bytes a second."""
+        event = self.event(
+            e.TaskProgress,
+            done=done / _MB,
+            total=total / _MB,
+            per_second=speed / _MB,
+            seconds_left=(total - done) / speed if speed and total else 0.0,
+        )
+        self._sink.emit(event)
+
+    def event(self, make: type[E], **values: Any) -> E:
+        """An event about this task as it is now."""
+        return make(kind=self.task.kind, subject=self.subject, phase=self._phase, **values)
+
+    def _speed(self, now: float, done: int) -> float:
+        """Bytes a second; 0 while unknown."""
+        if self._seen and done < self._seen[-1][1]:
+            self._seen.clear()  # it starts again
+        self._seen.append((now, done))
+        while now - self._seen[0][0] > _SPEED_OVER_S and len(self._seen) > 2:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return (done - before) / (now - since) if now > since else 0.0

@@ -1,4 +1,4 @@
-"""What the engine is told: frozen, picklable dataclasses."""
+"""Commands to the engine: frozen, picklable dataclasses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.protocol.model_file_state import ImportMode
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 
 
@@ -26,7 +27,7 @@ class AddJob(Command):
     job_id: str
     source: Path
     settings: JobSettings = field(default_factory=JobSettings)
-    output: Path | None = None  # None: beside the source, named by the target
+    output: Path | None = None  # None: next to the source, named by the target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +113,9 @@ class ShowFrame(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLatent(Command):
-    """What is in a .latent file, for people who are to choose how it is meant; no job comes of it.
+    """Show what is in a .latent file, for a user who is to choose its reading; creates no job.
 
-    Answered by LatentRead and LatentShown, or by LatentRefused in the place of either. A later
-    one takes the place of one that waits.
+    A task that emits LatentRead and LatentShown. A later one replaces one that waits.
     """
 
     path: Path
@@ -124,36 +124,41 @@ class ShowLatent(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListPresets(Command):
+class PresetCommand(Command):
+    """Something about presets; answered at once, with TaskFailed where it fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPresets(PresetCommand):
     """Answered by PresetsListed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavePreset(Command):
-    """Keep settings under a name; answered by PresetsListed or PresetFailed."""
+class SavePreset(PresetCommand):
+    """Keep settings under a name; answered by PresetsListed."""
 
     title: str
     settings: JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovePreset(Command):
-    """Delete one of the user's own; answered by PresetsListed or PresetFailed."""
+class RemovePreset(PresetCommand):
+    """Delete one of the user's own; answered by PresetsListed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportPreset(Command):
-    """Write a preset to a file; only a failure is answered, by PresetFailed."""
+class ExportPreset(PresetCommand):
+    """Write a preset to a file; only a failure is answered."""
 
     name: str
     path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportPreset(Command):
-    """Take a preset from a file; answered by PresetsListed or PresetFailed."""
+class ImportPreset(PresetCommand):
+    """Take a preset from a file; answered by PresetsListed."""
 
     path: Path
 
@@ -166,49 +171,41 @@ class ChangeEngine(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunBench(Command):
-    """Measure this machine; answered by BenchProgress, then BenchDone or BenchFailed.
+class RunBenchmark(Command):
+    """Measure this machine; a task of the kind "benchmark".
 
-    Refused while a job runs: both would be wrong about the time.
+    Refused while a job runs: the times of both would be wrong.
     """
 
     quick: bool = True  # calibration alone, at most a minute; else every optimisation too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopBench(Command):
-    """End the benchmark at the next step; answered by BenchFailed."""
+class ModelFileCommand(Command):
+    """Something about model files; jobs go on meanwhile. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsCommand(Command):
-    """Something about files with numbers of models; jobs go on meanwhile.
-
-    Answered by WeightsDone, WeightsFailed or WeightsStopped, with WeightsProgress before.
-    """
+class ListModelFiles(ModelFileCommand):
+    """Answered by ModelFilesListed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListWeights(WeightsCommand):
-    """Answered by WeightsListed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetWeights(WeightsCommand):
-    """Download a file of the catalogue, or go on where its download ended."""
+class DownloadModelFile(ModelFileCommand):
+    """Download a file of the catalogue, or resume its download."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyWeights(WeightsCommand):
+class VerifyModelFile(ModelFileCommand):
     """Read a file that is here and compare its SHA-256 with the published one."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportWeights(WeightsCommand):
+class ImportModelFile(ModelFileCommand):
     """Take a file of the user's: copy it to ours, or remember where it lies."""
 
     path: Path
@@ -216,15 +213,8 @@ class ImportWeights(WeightsCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveWeights(WeightsCommand):
-    """Delete our own copy of a file, whole or in part; a borrowed file is only forgotten."""
-
-    file: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopWeights(WeightsCommand):
-    """End what runs or waits for a file (for an import: its path as text); parts stay."""
+class RemoveModelFile(ModelFileCommand):
+    """Delete our own copy of a file, whole or in part; an external file is only forgotten."""
 
     file: str
 
@@ -233,7 +223,7 @@ class StopWeights(WeightsCommand):
 class RuntimeCommand(Command):
     """Something about NVIDIA runtimes, builds of torch; jobs go on meanwhile.
 
-    Answered by RuntimeDone, RuntimeFailed or RuntimeStopped, with RuntimeProgress before.
+    All but the list are tasks.
     """
 
 
@@ -244,7 +234,7 @@ class ListRuntimes(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRuntime(RuntimeCommand):
-    """Download a runtime, or go on where that ended; unpack it, try it, take it from now on."""
+    """Download a runtime, or resume that; unpack it, try it, use it from the next start on."""
 
     runtime: str
 
@@ -265,14 +255,45 @@ class UseRuntime(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRuntime(RuntimeCommand):
-    """Delete a runtime with all that was loaded of it."""
+    """Delete a runtime with all that was downloaded of it."""
 
     runtime: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRuntime(RuntimeCommand):
-    """End what runs; what was loaded stays."""
+class UpdateCommand(Command):
+    """Something about updates of the program; jobs go on meanwhile. All but `ShowUpdate` are tasks.
+
+    A task emits UpdateKnown before it ends.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowUpdate(UpdateCommand):
+    """Answered by UpdateKnown with what is known, without a request to the network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckUpdate(UpdateCommand):
+    """Ask the place where updates are published whether there is a newer version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadUpdate(UpdateCommand):
+    """Download the setup of the newer version that is known, or resume that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallUpdate(UpdateCommand):
+    """Check that the setup may be started; after TaskDone the sender ends, and starts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTask(Command):
+    """Stop tasks that run or wait; what was downloaded stays. Each answers with TaskStopped."""
+
+    kind: TaskKind
+    subject: str = ""  # "": all of that kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the engine says: frozen, picklable dataclasses without tensors; the union is `Event`."""
+"""Events of the engine: frozen, picklable dataclasses without tensors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
-from engine.protocol.model_file_state import Phase, PublishedState
+from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice, Plan
-from engine.protocol.report import BenchReport, Report
-from engine.protocol.runtime_state import Phase as RuntimePhase
+from engine.protocol.report import Report
 from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import Phase, Result, TaskKind
+from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth saying."""
+    """Something that happened."""
 
     at: float = field(default_factory=time.monotonic)  # s
 
@@ -126,7 +127,7 @@ class TileDone(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReady(JobEvent):
-    """Source beside result of one frame; `result` is None where it is not made yet.
+    """Source and result of one frame; `result` is None where it is not made yet.
 
     `source` is None where latents are not decoded yet, or the decoded ones have gone with the job.
     """
@@ -196,10 +197,10 @@ class Telemetry(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentRead(Event):
-    """What a .latent file says of itself; its first picture follows with LatentShown."""
+    """The header of a .latent file; its first picture follows with LatentShown."""
 
     path: Path
-    model: str  # "wan21-vae" or "wan22-vae", told by its channels
+    model: str  # "wan21-vae" or "wan22-vae", recognised by its channels
     channels: int
     size: Size  # of the decoded pictures
     frames: int  # of the film
@@ -219,60 +220,11 @@ class LatentShown(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatentRefused(Event):
-    """A .latent file cannot be used, or not be shown yet; after LatentRead the file itself is good.
-
-    The error "weights-missing" names the missing file of the catalogue in its param `file`.
-    """
-
-    path: Path
-    error: ErrorInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsListed(Event):
-    """Where every published file stands; said when asked, and again whenever one has changed."""
+class ModelFilesListed(Event):
+    """Where every model file stands; emitted on request, and whenever a task has changed one."""
 
     files: tuple[PublishedState, ...]
     free_mb: float  # on the disk of our own folder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsEvent(Event):
-    """Something about one file with numbers of a model; MB are 10**6 bytes."""
-
-    file: str  # its id; the path as given while it is imported
-    phase: Phase
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsProgress(WeightsEvent):
-    """How far a download, a check or an import is; all zero while it waits for its turn."""
-
-    done_mb: float
-    total_mb: float  # 0 while unknown
-    mb_per_second: float = 0.0
-    seconds_left: float = 0.0  # 0 while unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsDone(WeightsEvent):
-    """The file is there and right; WeightsListed follows."""
-
-    result: PublishedState
-    notice: Notice | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsFailed(WeightsEvent):
-    """The file is not there or not right; what was loaded of it stays. WeightsListed follows."""
-
-    error: ErrorInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsStopped(WeightsEvent):
-    """The user stopped it; what was loaded of it stays. WeightsListed follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,40 +243,10 @@ class RuntimesListed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeEvent(Event):
-    """Something about one NVIDIA runtime; MB are 10**6 bytes."""
+class UpdateKnown(Event):
+    """Where an update stands; emitted on request, and whenever a task may have changed it."""
 
-    runtime: str  # its id; the file's name until an imported one is known
-    phase: RuntimePhase
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeProgress(RuntimeEvent):
-    """How far one of the phases is; all zero where nothing can be counted."""
-
-    done_mb: float = 0.0
-    total_mb: float = 0.0
-    mb_per_second: float = 0.0
-    seconds_left: float = 0.0  # 0 while unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeDone(RuntimeEvent):
-    """It went well; the next start of the program follows. RuntimesListed comes next."""
-
-    message: str  # a sentence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeFailed(RuntimeEvent):
-    """It did not; what was loaded stays, and the program keeps the torch it has."""
-
-    error: ErrorInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeStopped(RuntimeEvent):
-    """The user stopped it; what was loaded stays."""
+    state: UpdateState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,33 +258,50 @@ class PresetsListed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PresetFailed(Event):
-    """A preset could not be kept, read or written."""
+class TaskEvent(Event):
+    """Something about one task in the background, as `engine.protocol.tasks` describes it."""
+
+    kind: TaskKind
+    subject: str = ""  # of that kind: the id of a file or runtime, the path of an import
+    phase: Phase = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProgress(TaskEvent):
+    """How far a task is; all zero while it waits, or where nothing can be counted.
+
+    MB of 10**6 bytes; a benchmark counts its steps.
+    """
+
+    done: float = 0.0
+    total: float = 0.0  # 0 while unknown
+    per_second: float = 0.0
+    seconds_left: float = 0.0  # 0 while unknown
+    step: str = ""  # of a benchmark: what is measured now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDone(TaskEvent):
+    """The task ended well; what it changed was emitted before."""
+
+    result: Result | None = None  # of a model file how it stands, of a benchmark its report
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed(TaskEvent):
+    """The task was refused, or ended with an error; what was downloaded stays.
+
+    Also a command of that kind that is answered at once. Of a latent: after LatentRead the file
+    itself is good; "weights-missing" names the missing file of the catalogue in the param `file`.
+    """
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchProgress(Event):
-    """How far the benchmark is."""
-
-    done: int
-    total: int  # steps; 0 while unknown
-    doing: str  # in words
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchDone(Event):
-    """The benchmark has ended; plans use what it measured from now on."""
-
-    report: BenchReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchFailed(Event):
-    """The benchmark ended with an error, or was stopped."""
-
-    error: ErrorInfo
+class TaskStopped(TaskEvent):
+    """The user stopped the task; what was downloaded stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +317,7 @@ class EngineClosed(Event):
 
 
 class EventSink(Protocol):
-    """Whoever takes events; called from any thread, returns at once."""
+    """Takes events; called from any thread, returns at once."""
 
     def emit(self, event: Event) -> None:
         """Take one event."""

@@ -1,4 +1,4 @@
-"""Published files with the numbers of a model, and where each of them stands: plain data."""
+"""Published model files, and how each of them stands: plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 
 Kind = Literal["dit", "vae", "text"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
-Phase = Literal["download", "verify", "import", "remove"]
 ImportMode = Literal["copy", "link"]
 
 
@@ -17,7 +16,7 @@ class PublishedState:
     """One file of the catalogue, or a file of the user's own, and what of it is on this machine.
 
     `state` is "here" only while the file has the SHA-256 of the catalogue and was not touched
-    since that was read; "unverified" is a whole file that nobody has read yet; "busy" is a file
+    since that was read; "unverified" is a whole file that was not read yet; "busy" is a file
     that a program is downloading, checking or importing right now.
     """
 
@@ -37,7 +36,9 @@ class PublishedState:
     state: State = "missing"
     path: Path | None = None  # where it lies, also a part of it or a damaged one
     done_bytes: int = 0  # what is there of it
-    borrowed: bool = False  # lies in a folder of ComfyUI, Hugging Face or the user: only read
+    borrowed: bool = (
+        False  # external: lies in a folder of ComfyUI, Hugging Face or the user: only read
+    )
 
     @property
     def is_here(self) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 State = Literal["not-in-build", "missing", "partial", "here", "broken", "busy"]
-Phase = Literal["download", "import", "unpack", "try", "remove", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

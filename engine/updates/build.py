@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engine.core.errors import UpdateNotInBuild
 from engine.core.paths import resource
 from engine.core.serialization import from_plain
-from engine.core.update_errors import UpdateNotInBuild
-from engine.protocol.update_messages import Install
+from engine.protocol.update_state import Install
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 

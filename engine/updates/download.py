@@ -5,9 +5,14 @@ from __future__ import annotations
 from urllib.parse import urljoin
 
 from engine.core.control import Control
-from engine.core.errors import DiskFull, EngineError, OutputUnwritable
+from engine.core.errors import (
+    DiskFull,
+    EngineError,
+    OutputUnwritable,
+    UpdateBusy,
+    UpdateUnreachable,
+)
 from engine.core.units import bytes_text
-from engine.core.update_errors import UpdateBusy, UpdateUnreachable
 from engine.downloads import http_client
 from engine.downloads.folder import DownloadFolder
 from engine.downloads.transfer import RemoteFile, host
@@ -39,10 +44,7 @@ class SetupFolder(DownloadFolder):
 
     def busy(self, name: str) -> EngineError:
         """Another thread or process is downloading the setup."""
-        return UpdateBusy(
-            "Upreel is at work on the update already.",
-            hint="Wait until that has finished, or stop it.",
-        )
+        return busy()
 
     def too_small(self, free: int, needed: int) -> DiskFull:
         """The disk has too little space for the setup and what it unpacks."""
@@ -62,6 +64,14 @@ class SetupFolder(DownloadFolder):
             hint="Another program may hold the file; or name another folder with UPREEL_CACHE.",
             path=self.folder,
         )
+
+
+def busy(_running: str = "") -> UpdateBusy:
+    """The error while a task of this program, or another program, works on the update."""
+    return UpdateBusy(
+        "Upreel is at work on the update already.",
+        hint="Wait until that has finished, or stop it.",
+    )
 
 
 def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from engine.core import windows_paths
-from engine.core.update_errors import UpdateNotInstallable
+from engine.core.errors import UpdateNotInstallable
 from engine.hardware.process import NO_CONSOLE
-from engine.protocol.update_messages import Install
+from engine.protocol.update_state import Install
 from engine.updates.build import installed_as
 from engine.updates.store import UpdateStore
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from engine.core.errors import UpdateTooNew, UpdateUntrusted
 from engine.core.serialization import from_plain
-from engine.core.update_errors import UpdateTooNew, UpdateUntrusted
 
 PRODUCT, FORMAT = "upreel", 1
 NAME, SIGNATURE = "update.json", "update.json.sig"

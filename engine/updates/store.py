@@ -15,19 +15,21 @@ from pathlib import Path
 from engine import __version__
 from engine.core import atomic_file, windows_paths
 from engine.core.control import Control
-from engine.core.errors import DownloadFailed, HashMismatch, WeightsError
-from engine.core.paths import cache_folder
-from engine.core.update_errors import (
+from engine.core.errors import (
+    DownloadFailed,
+    HashMismatch,
     UpdateDamaged,
     UpdateError,
     UpdateMissing,
     UpdateNotInBuild,
     UpdateUnreachable,
+    WeightsError,
 )
+from engine.core.paths import cache_folder
 from engine.downloads.download import ensure
 from engine.downloads.hashing import sha256_of
 from engine.downloads.transfer import Listener
-from engine.protocol.update_messages import UpdateState
+from engine.protocol.update_state import UpdateState
 from engine.updates import build, manifest
 from engine.updates.build import UpdateSource
 from engine.updates.download import SetupFolder, description, remote_setup

@@ -15,8 +15,8 @@ from app.state.runtime_status import Situation
 from app.ui_state import UiState
 from engine.api import Engine
 from engine.core import paths
-from engine.jobs import runtime_service
 from engine.runtimes import installation as folders
+from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
@@ -56,7 +56,7 @@ def program(
     (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
-    monkeypatch.setattr(runtime_service, "detected_gpu", lambda: MACHINE)
+    monkeypatch.setattr(service, "detected_gpu", lambda: MACHINE)
     catalogue.cache_clear()
     ui_state = UiState(tmp_path / "window.ini")
     ui_state.language = "en"
@@ -80,7 +80,7 @@ def until(qtbot: QtBot, program: Program, situation: Situation) -> None:
 
 def is_coming(program: Program) -> bool:
     task = program.runtime_model.task
-    return task is not None and task.done_mb > 0
+    return task is not None and task.done > 0
 
 
 def press(program: Program, name: str) -> None:
@@ -121,7 +121,7 @@ def test_a_wheel_from_a_file_then_back_and_away(
     until(qtbot, program, Situation.READY)
     program.runtime.act_on("use", "")
     until(qtbot, program, Situation.BUSY)
-    qtbot.waitUntil(lambda: not program.runtime_model.is_busy, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not program.runtime_model.is_running, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: not program.runtime.bar.isVisible(), timeout=PATIENCE_MS)
     assert folders.chosen() == "", "here, and not wanted: nothing to offer"
     program.runtime.act_on("remove", "cu999")

@@ -16,6 +16,8 @@ from app.state.job_row import JobState
 from engine.api import probe
 from engine.model_files import catalogue
 from engine.models.seedvr2.upscaler import SeedVr2
+from engine.protocol import events
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
@@ -81,14 +83,14 @@ def test_a_film_gets_its_model_and_runs(
     source = make_clip(tmp_path / "film.mp4", Clip(frames=3, size=(48, 32)))
     row = program.queue.find(program.controller.add_file(source))
     assert row is not None
-    wait(qtbot, lambda: row.plan is not None and program.weights.is_known)
+    wait(qtbot, lambda: row.plan is not None and program.model_files.is_known)
     program.window.choices.choose({"model": "seedvr2-3b"})
     wait(qtbot, lambda: "weights-missing" in row.refusals)
     helps = program.window.findChild(QPushButton, "planHelp")
     assert helps is not None
     helps.click()
     wait(qtbot, lambda: row.plan is not None and row.plan.fits)
-    assert {file.state for file in program.weights.files} == {"here"}
+    assert {file.state for file in program.model_files.files} == {"here"}
     assert len(server.asked) == 5  # three files, and one more time after each cut
     program.window.do("start")
     wait(qtbot, lambda: row.state is JobState.DONE)
@@ -97,16 +99,15 @@ def test_a_film_gets_its_model_and_runs(
 def test_a_model_that_is_not_the_published_one_is_never_used(
     server: FaultyServer, program: Program, qtbot: QtBot
 ) -> None:
-    wait(qtbot, lambda: program.weights.is_known)
+    wait(qtbot, lambda: program.model_files.is_known)
     server.files = {path: b"x" * len(content) for path, content in server.files.items()}
     program.models.open_view()
     program.models.view.act("get", "tiny-dit")
-    wait(qtbot, lambda: not program.weights.running)
-    assert {t.error.code for t in program.weights.transfers.values() if t.error is not None} == {
-        "hash-mismatch"
-    }
-    assert not any(file.is_here for file in program.weights.files)
-    row = program.models.view.findChild(QWidget, "weights-tiny-dit")
+    wait(qtbot, lambda: not program.model_files.running)
+    tasks = program.model_files.tasks.of(TaskKind.MODEL_FILE).values()
+    assert {task.error.code for task in tasks if task.error is not None} == {"hash-mismatch"}
+    assert not any(file.is_here for file in program.model_files.files)
+    row = program.models.view.findChild(QWidget, "model-file-tiny-dit")
     assert row is not None
     words = [label.text() for label in row.findChildren(QLabel)]
     assert "This is not the file that was published" in words
@@ -126,7 +127,7 @@ def test_a_film_goes_through_seedvr2(program: Program, qtbot: QtBot, tmp_path: P
     )
     wait(qtbot, lambda: row.plan is not None and row.plan.model.model == "seedvr2-3b")
     tiles: list[object] = []
-    program.bridge.tile_done.connect(lambda event: tiles.append(event.picture))
+    program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
     program.window.do("start")
     wait(qtbot, lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
     assert (row.state, row.error) == (JobState.DONE, None)
@@ -153,8 +154,8 @@ def test_without_its_files_a_film_offers_to_fetch_them(
     assert helps is not None
     assert helps.text() == "Get the model"
     named = next(n for n in row.plan.notices if n.code == "weights-missing").params["files"]
-    transformer = program.weights.find(named.split(",")[0])
+    transformer = program.model_files.find(named.split(",")[0])
     assert transformer is not None
     assert transformer.precision == "q4"  # there is no card: the smallest
-    package = program.weights.package(transformer)
+    package = program.model_files.package(transformer)
     assert {file.id for file in package.lacking} == set(named.split(","))

@@ -18,6 +18,7 @@ from app.state.job_row import JobRow, JobState
 from engine.api import probe
 from engine.core.geometry import Size
 from engine.models.wan.latents.writer import LatentWriter
+from engine.protocol import events
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 
@@ -82,7 +83,7 @@ def test_a_film_goes_through_wan_2x(program: Program, qtbot: QtBot, tmp_path: Pa
     assert program.window.choices.choose({"vae": str(vae)})
     wait(qtbot, lambda: row.plan is not None and row.plan.fits and row.plan.model.wan is not None)
     tiles: list[object] = []
-    program.bridge.tile_done.connect(lambda event: tiles.append(event.picture))
+    program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
     program.window.do("start")
     wait(qtbot, lambda: ended(row))
     assert (row.state, row.error) == (JobState.DONE, None)

@@ -25,14 +25,9 @@ from engine.protocol.plan import (
     StagePlan,
 )
 from engine.protocol.report import Check, Report
-from engine.protocol.update_messages import UpdateCommand
 from engine.settings.schema import JobSettings
-from tests.helpers.fake_bench import FakeBench
-from tests.helpers.fake_latents import FakeLatents, as_latent
-from tests.helpers.fake_presets import FakePresets
-from tests.helpers.fake_runtimes import FakeRuntimes
-from tests.helpers.fake_updates import FakeUpdates
-from tests.helpers.fake_weights import FakeWeights
+from tests.helpers.fake_states import as_latent
+from tests.helpers.fake_tasks import FakeTasks
 
 GIB = 2**30
 
@@ -192,12 +187,7 @@ class FakeEngine:
         self.plans: dict[str, Plan] = {}
         self.queue: list[str] = []
         self.running: str | None = None
-        self.weights = FakeWeights(sink)
-        self.updates = FakeUpdates(sink)
-        self.latents = FakeLatents(sink)
-        self.presets = FakePresets(sink)
-        self.bench = FakeBench(sink)
-        self.runtimes = FakeRuntimes(sink)
+        self.tasks = FakeTasks(sink)
         self.is_started = self.is_closed = False
 
     # The face of Engine
@@ -220,20 +210,9 @@ class FakeEngine:
         if self.is_closed:
             raise EngineStopped("The engine has ended.")
         self.commands.append(command)
-        if self.presets.answer(command) or self.bench.answer(command):
-            return
         match command:
             case commands.Prepare():
                 self.sink.emit(events.EngineReady(seconds=0.4))
-            case commands.WeightsCommand():
-                self.weights.answer(command)
-            case UpdateCommand():
-                self.updates.answer(command)
-            case commands.RuntimeCommand():
-                self.runtimes.answer(command)
-            case commands.ShowLatent():
-                here = {file.id for file in self.weights.files.values() if file.is_here}
-                self.latents.answer(command, here)
             case commands.AddJob():
                 self._add(command)
             case commands.ChangeJob():
@@ -254,6 +233,8 @@ class FakeEngine:
             case commands.CancelJob(job_id=job_id):
                 self._forget(job_id)
                 self.sink.emit(events.JobCancelled(job_id=job_id))
+            case _:
+                self.tasks.answer(command)
 
     # What a test makes happen
 

@@ -16,11 +16,15 @@ from engine.protocol.events import (
     JobFailed,
     JobFinished,
     JobRejected,
+    TaskDone,
+    TaskFailed,
+    TaskStopped,
 )
 from engine.settings.schema import EngineSettings
 
 E = TypeVar("E", bound=Event)
 ENDS = (JobFinished, JobFailed, JobCancelled, JobRejected)
+TASK_ENDS = (TaskDone, TaskFailed, TaskStopped)
 
 
 class Listener:

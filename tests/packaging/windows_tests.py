@@ -31,15 +31,15 @@ FILES: Final = (
     "tests/engine/settings",
     "tests/engine/jobs/test_job_store.py",
     "tests/engine/runtimes",
-    "tests/engine/jobs/test_preset_service.py",
+    "tests/engine/jobs/test_presets.py",
     # downloads
     "tests/engine/model_files/test_catalogue.py",
     "tests/engine/model_files/test_download.py",
     "tests/engine/downloads",
     "tests/engine/model_files/test_store.py",
     "tests/engine/updates",
-    "tests/engine/jobs/test_runtime_service.py",
-    "tests/engine/jobs/test_model_file_worker.py",
+    "tests/engine/jobs/test_task_runner.py",
+    "tests/engine/jobs/test_model_file_service.py",
 )
 
 DESELECTED: Final[dict[str, str]] = {}

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
 from engine.protocol.report import BenchReport, MeasuredSwitch
+from engine.protocol.tasks import TaskKind
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
+BENCHMARK = TaskKind.BENCHMARK
 _NO_CARD = "needs an NVIDIA card"
 
 
@@ -109,12 +111,13 @@ def _empty(player: Player) -> None:
 def _running(player: Player) -> None:
     _empty(player)
     player.program.bench.view.run_wanted.emit(False)
-    player.say([events.BenchProgress(done=7, total=31, doing="norm and activation in one pass")])
+    step = "norm and activation in one pass"
+    player.say([events.TaskProgress(kind=BENCHMARK, done=7, total=31, step=step)])
 
 
 def _done(player: Player) -> None:
     _empty(player)
-    player.say([events.BenchDone(report=_REPORT)])
+    player.say([events.TaskDone(kind=BENCHMARK, result=_REPORT)])
 
 
 def _failed(player: Player) -> None:
@@ -124,7 +127,7 @@ def _failed(player: Player) -> None:
         message="Memory ran out.",
         hint="Close other programs, then try again.",
     )
-    player.say([events.BenchFailed(error=error)])
+    player.say([events.TaskFailed(kind=BENCHMARK, error=error)])
 
 
 def _busy(player: Player) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
 from engine.protocol.media import LATENT
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
@@ -102,14 +103,19 @@ def _reading(player: Player) -> None:
 
 
 def _missing(player: Player) -> None:
-    player.say([player.weights])
+    player.say([player.model_files])
     path = _open(player)
-    player.say([_read(player, path), events.LatentRefused(path=path, error=_MISSING)])
+    player.say(
+        [
+            _read(player, path),
+            events.TaskFailed(kind=TaskKind.LATENT, subject=str(path), error=_MISSING),
+        ]
+    )
 
 
 def _refused(player: Player) -> None:
     path = _open(player, "ComfyUI_00002_.latent")
-    player.say([events.LatentRefused(path=path, error=_REFUSED)])
+    player.say([events.TaskFailed(kind=TaskKind.LATENT, subject=str(path), error=_REFUSED)])
 
 
 def _queued(player: Player) -> None:

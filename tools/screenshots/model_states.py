@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState, State
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2, JobSettings
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
 DIT, LARGE = "seedvr2-3b-fp16", "seedvr2-7b-fp8"
+FILE = TaskKind.MODEL_FILE
 _FREE_MB = 212_000.0
 
 
@@ -27,9 +29,9 @@ def _list(player: Player, **states: State) -> None:
     """Say where files stand; names have "_" for "-", all others are missing."""
     files = [
         _standing(file, states.get(file.id.replace("-", "_"), "missing"))
-        for file in player.weights.files
+        for file in player.model_files.files
     ]
-    player.say([events.WeightsListed(files=tuple(files), free_mb=_FREE_MB)])
+    player.say([events.ModelFilesListed(files=tuple(files), free_mb=_FREE_MB)])
 
 
 def _standing(file: PublishedState, state: State) -> PublishedState:
@@ -49,7 +51,7 @@ def _standing(file: PublishedState, state: State) -> PublishedState:
 def _companions(player: Player) -> list[PublishedState]:
     """VAE and text embedding of SeedVR2."""
     ours = set(SEEDVR2)
-    return [f for f in player.weights.files if f.kind != "dit" and ours.intersection(f.models)]
+    return [f for f in player.model_files.files if f.kind != "dit" and ours.intersection(f.models)]
 
 
 def _shared(player: Player) -> dict[str, State]:
@@ -68,20 +70,21 @@ def _fetching(player: Player) -> None:
     view.get_wanted.emit(DIT)
     _list(player, **_shared(player))
     for file in _companions(player):
-        player.say([events.WeightsDone(file=file.id, phase="download", result=file)])
+        player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([_progress(DIT, done, 6780.0)])
     view.get_wanted.emit(LARGE)
     player.settle()
 
 
-def _progress(file: str, done: float, total: float) -> events.WeightsProgress:
-    return events.WeightsProgress(
-        file=file,
+def _progress(file: str, done: float, total: float) -> events.TaskProgress:
+    return events.TaskProgress(
+        kind=FILE,
+        subject=file,
         phase="download",
-        done_mb=done,
-        total_mb=total,
-        mb_per_second=11.3,
+        done=done,
+        total=total,
+        per_second=11.3,
         seconds_left=(total - done) / 11.3,
     )
 
@@ -94,7 +97,7 @@ def _failed(player: Player) -> None:
         message="huggingface.co does not give seedvr2_ema_3b_fp16.safetensors: it fell silent.",
         hint="Check the connection, then try again: it goes on where it ended.",
     )
-    player.say([events.WeightsFailed(file=DIT, phase="download", error=error)])
+    player.say([events.TaskFailed(kind=FILE, subject=DIT, phase="download", error=error)])
 
 
 def _complete(player: Player) -> None:

@@ -75,9 +75,10 @@ class Player:
             QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
 
     @property
-    def weights(self) -> events.WeightsListed:
-        """The list of model files, as the engine said it."""
-        return next(e for e in self._recording.weights if isinstance(e, events.WeightsListed))
+    def model_files(self) -> events.ModelFilesListed:
+        """The list of model files, as the engine reported it."""
+        listed = events.ModelFilesListed
+        return next(e for e in self._recording.model_files if isinstance(e, listed))
 
     @property
     def dialog(self) -> QWidget | None:

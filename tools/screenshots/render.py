@@ -63,7 +63,7 @@ class Recording:
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
-    weights: list[events.Event] = field(default_factory=list)
+    model_files: list[events.Event] = field(default_factory=list)
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
@@ -148,8 +148,8 @@ def record(folder: Path) -> Recording:
         raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     _listen(sink, recording.frame, (events.PreviewReady,))
-    engine.send(commands.ListWeights())
-    _listen(sink, recording.weights, (events.WeightsListed,))
+    engine.send(commands.ListModelFiles())
+    _listen(sink, recording.model_files, (events.ModelFilesListed,))
     engine.send(commands.ListPresets())
     _listen(sink, recording.presets, (events.PresetsListed,))
     engine.send(commands.StopQueue())
@@ -229,7 +229,7 @@ def _render(options: argparse.Namespace) -> int:
             percent = f"_{round(100 * scale)}" if scale != 1 else ""
             name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
             player.picture().save(str(options.out / name))
-            program.queue.on_event(events.JobCancelled(job_id="sample"))
+            program.bridge.deliver(events.JobCancelled(job_id="sample"))
             program.window.close()
             program.languages.use("en")  # its catalogue must not speak in the next window
             program.window.deleteLater()

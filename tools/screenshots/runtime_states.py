@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuReading
-from engine.protocol.runtime_state import Phase, RuntimeState
+from engine.protocol.plan import Notice
+from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import Phase, TaskKind
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
+RUNTIME = TaskKind.RUNTIME
 CARD, DRIVER = "NVIDIA GeForce RTX 5070 Ti", "581.29"
 _CU130 = RuntimeState(
     id="cu130",
@@ -90,19 +93,20 @@ def _telemetry(card: str) -> events.Telemetry:
 
 def _progress(player: Player, phase: Phase, done: float = 0.0, total: float = 0.0) -> None:
     speed = 11.3 if phase == "download" else 148.0
-    event = events.RuntimeProgress(
-        runtime="cu130",
+    event = events.TaskProgress(
+        kind=RUNTIME,
+        subject="cu130",
         phase=phase,
-        done_mb=done,
-        total_mb=total,
-        mb_per_second=speed if total else 0.0,
+        done=done,
+        total=total,
+        per_second=speed if total else 0.0,
         seconds_left=(total - done) / speed if total else 0.0,
     )
     player.say([event])
 
 
 def _failed(player: Player, phase: Phase, error: ErrorInfo) -> None:
-    player.say([events.RuntimeFailed(runtime="cu130", phase=phase, error=error)])
+    player.say([events.TaskFailed(kind=RUNTIME, subject="cu130", phase=phase, error=error)])
 
 
 def _offer(player: Player) -> None:
@@ -161,12 +165,13 @@ def _wrong_file(player: Player) -> None:
         message=f"{name} is none of the wheels that this build of Upreel knows.",
         hint="It takes torch-2.13.0+cu130-cp312-cp312-win_amd64.whl, as officially published.",
     )
-    player.say([events.RuntimeFailed(runtime=name, phase="import", error=error)])
+    player.say([events.TaskFailed(kind=RUNTIME, subject=name, phase="import", error=error)])
 
 
 def _ready(player: Player) -> None:
     _say(player, _HERE | {"is_chosen": True})
-    player.say([events.RuntimeDone(runtime="cu130", phase="use", message=_DONE)])
+    notice = Notice(code="runtime-changed", severity="info", message=_DONE)
+    player.say([events.TaskDone(kind=RUNTIME, subject="cu130", phase="use", notice=notice)])
 
 
 def _restarting(player: Player) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine import __version__
-from engine.core.errors import EngineError
-from engine.core.update_errors import UpdateUnreachable, UpdateUntrusted
-from engine.protocol import update_messages as m
+from engine.core.errors import EngineError, UpdateUnreachable, UpdateUntrusted
+from engine.protocol import events
+from engine.protocol.tasks import Phase, TaskKind
+from engine.protocol.update_state import UpdateState
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
+UPDATE = TaskKind.UPDATE
 _NOTES = {
     "en": """### Added
 - **SeedVR2 7B in 8 GB**: weights stream from main memory while the card computes.
@@ -45,31 +47,26 @@ def _known(player: Player, **changes: Any) -> None:
     """Open the page, and let the engine say where the update stands."""
     player.program.updates.open_view()
     values = {"version": __version__, "is_in_build": True, "installed_as": "setup"}
-    state = m.UpdateState(**(values | changes))
-    player.say([m.UpdateKnown(state=state)])
+    state = UpdateState(**(values | changes))
+    player.say([events.UpdateKnown(state=state)])
 
 
 def _checked(player: Player, **changes: Any) -> None:
     _known(player, **changes)
-    player.say([m.UpdateDone(phase="check")])
+    player.say([events.TaskDone(kind=UPDATE, phase="check")])
 
 
 def _downloading(player: Player) -> None:
     _checked(player, **_NEWER)
-    player.program.update_model.begin("download")
-    said = m.UpdateProgress(
-        phase="download",
-        done_mb=61.3,
-        total_mb=182.4,
-        mb_per_second=11.8,
-        seconds_left=10.3,
+    said = events.TaskProgress(
+        kind=UPDATE, phase="download", done=61.3, total=182.4, per_second=11.8, seconds_left=10.3
     )
     player.say([said])
 
 
-def _failed(player: Player, phase: m.Phase, error: EngineError, **changes: Any) -> None:
+def _failed(player: Player, phase: Phase, error: EngineError, **changes: Any) -> None:
     _known(player, **changes)
-    player.say([m.UpdateFailed(phase=phase, error=error.info())])
+    player.say([events.TaskFailed(kind=UPDATE, phase=phase, error=error.info())])
 
 
 def _untrusted() -> UpdateUntrusted:

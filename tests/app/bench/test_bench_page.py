@@ -11,7 +11,8 @@ from app.widgets.controls import ElidedLabel
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
 from tests.app.conftest import Bench
-from tests.helpers.fake_bench import SWITCHES, make_report
+from tests.helpers.fake_states import SWITCHES, make_report
+from tests.helpers.fake_tasks import BENCHMARK
 
 
 def page(bench: Bench) -> BenchView:
@@ -51,12 +52,12 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench: Bench) -> Non
     assert "Nothing was measured" in texts(bench)
     assert not button(bench, "benchCopy").isEnabled()
     click(bench, "benchQuick")
-    assert [c.quick for c in bench.engine.asked(commands.RunBench)] == [True]
+    assert [c.quick for c in bench.engine.asked(commands.RunBenchmark)] == [True]
     assert not button(bench, "benchQuick").isVisible()
-    bench.engine.bench.advance(3)
+    bench.engine.tasks.advance(BENCHMARK, 3)
     bench.hear()
     assert "Convolutions · 4 of 12" in texts(bench)
-    bench.engine.bench.finish()
+    bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     shown = texts(bench)
     for text in ("65.2 million px/s", "0.283 s", "41200 GFLOP/s", "7 of it"):
@@ -70,7 +71,7 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench: Bench) -> Non
 
 def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
     click(bench, "benchFull")
-    bench.engine.bench.finish()
+    bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     model = table(bench).model()
     assert table(bench).isVisible()
@@ -95,7 +96,7 @@ def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
 
 def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
     click(bench, "benchFull")
-    bench.engine.bench.finish()
+    bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     click(bench, "benchCopy")
     assert QGuiApplication.clipboard().text() == make_report(quick=False).markdown
@@ -105,14 +106,15 @@ def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
 def test_it_can_be_stopped_and_says_so_calmly(bench: Bench) -> None:
     click(bench, "benchFull")
     click(bench, "benchStop")
-    assert bench.engine.asked(commands.StopBench)
+    assert bench.engine.asked(commands.StopTask)
     assert "The benchmark was stopped." in texts(bench)
     assert button(bench, "benchFull").isEnabled()
 
 
 def test_what_went_wrong_is_said(bench: Bench) -> None:
     click(bench, "benchQuick")
-    bench.engine.bench.fail(ErrorInfo(code="out-of-memory", message="Memory ran out.", hint="Hm."))
+    error = ErrorInfo(code="out-of-memory", message="Memory ran out.", hint="Hm.")
+    bench.engine.tasks.fail(BENCHMARK, error)
     bench.hear()
     assert "Memory ran out." in texts(bench)
 
@@ -136,7 +138,7 @@ def test_no_film_starts_while_it_is_measured_and_plans_are_made_anew(bench: Benc
     assert "The benchmark runs" in start.toolTip()
     assert not bench.window.actions_["start"].isEnabled()
     before = len(bench.engine.asked(commands.ChangeJob))
-    bench.engine.bench.finish()
+    bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     assert start.isEnabled()
     assert [c.job_id for c in bench.engine.asked(commands.ChangeJob)[before:]] == [job_id]
@@ -144,7 +146,7 @@ def test_no_film_starts_while_it_is_measured_and_plans_are_made_anew(bench: Benc
 
 def test_the_open_page_changes_its_language(bench: Bench) -> None:
     click(bench, "benchFull")
-    bench.engine.bench.finish()
+    bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     bench.program.use_language("zh_CN")
     bench.hear()

@@ -7,6 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bridge.engine_bridge import EngineBridge, without_superseded
 from engine.protocol import events
+from engine.protocol.tasks import TaskKind
 from tests.helpers.fakes import make_media
 
 
@@ -27,45 +28,51 @@ def test_progress_of_another_job_is_kept() -> None:
     assert without_superseded(said) == said
 
 
-def test_an_event_from_another_thread_becomes_its_signal(qtbot: QtBot) -> None:
-    bridge = EngineBridge()
-    event = events.JobQueued(job_id="a", media=make_media(Path("film.mp4")))
-    with qtbot.waitSignal(bridge.job_queued, timeout=2000) as heard:
-        threading.Thread(target=bridge.emit, args=(event,)).start()
-    assert heard.args == [event]
-
-
-def test_every_event_of_the_engine_has_a_signal(qtbot: QtBot) -> None:
-    bridge = EngineBridge()
-    kinds = [
-        kind
-        for kind in vars(events).values()
-        if isinstance(kind, type)
-        and issubclass(kind, events.Event)
-        and kind not in (events.Event, events.JobEvent, events.WeightsEvent, events.RuntimeEvent)
-    ]
-    for kind in kinds:
-        words = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__)
-        heard: list[object] = []
-        getattr(bridge, words.strip("_")).connect(heard.append)
-        event = object.__new__(kind)  # what it says does not matter here
-        bridge._announce(event)
-        assert len(heard) == 1, kind.__name__
-        assert heard[0] is event
-
-
-def test_of_the_progress_of_a_runtime_the_last_is_left() -> None:
+def test_of_the_progress_of_a_task_the_last_of_a_phase_is_left() -> None:
     said = [
-        events.RuntimeProgress(runtime="cu130", phase=phase, done_mb=done)
+        events.TaskProgress(kind=TaskKind.RUNTIME, subject="cu130", phase=phase, done=done)
         for phase, done in (("download", 1.0), ("download", 2.0), ("unpack", 1.0))
     ]
+    said.append(events.TaskProgress(kind=TaskKind.MODEL_FILE, subject="cu130", phase="download"))
     assert without_superseded(said) == said[1:]
 
 
-def test_models_hear_an_event_before_those_who_ask_the_models(qtbot: QtBot) -> None:
+def test_an_event_from_another_thread_is_delivered_in_the_windows_thread(qtbot: QtBot) -> None:
+    bridge, heard = EngineBridge(), []
+    bridge.subscribe(
+        events.JobQueued, lambda event: heard.append((event, threading.current_thread()))
+    )
+    event = events.JobQueued(job_id="a", media=make_media(Path("film.mp4")))
+    threading.Thread(target=bridge.emit, args=(event,)).start()
+    qtbot.waitUntil(lambda: bool(heard), timeout=2000)
+    ((came, thread),) = heard
+    assert came is event
+    assert thread is threading.main_thread()
+
+
+def test_a_base_class_brings_all_its_events_in_the_order_of_subscriptions(qtbot: QtBot) -> None:
     bridge, order = EngineBridge(), []
-    bridge.job_paused.connect(lambda _: order.append("typed"))
-    bridge.event_seen.connect(lambda _: order.append("model"))
-    bridge.emit(events.JobPaused(job_id="a"))
+    bridge.subscribe(events.JobEvent, lambda event: order.append(("model", type(event))))
+    bridge.subscribe(events.JobPaused, lambda event: order.append(("view", type(event))))
+    for event in (
+        events.JobPaused(job_id="a"),
+        events.EngineReady(seconds=1.0),
+        events.JobResumed(job_id="a"),
+    ):
+        bridge.emit(event)
     bridge.drain()
-    assert order == ["model", "typed"]
+    assert order == [
+        ("model", events.JobPaused),
+        ("view", events.JobPaused),
+        ("model", events.JobResumed),
+    ]
+
+
+def test_a_slot_that_fails_keeps_no_event_from_the_others(qtbot: QtBot) -> None:
+    bridge, heard = EngineBridge(), []
+    bridge.subscribe(events.JobPaused, lambda event: 1 / 0)
+    bridge.subscribe(events.JobPaused, heard.append)
+    with qtbot.captureExceptions() as errors:
+        bridge.emit(events.JobPaused(job_id="a"))
+        bridge.drain()
+    assert len(heard) == len(errors) == 1

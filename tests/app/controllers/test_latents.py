@@ -13,9 +13,11 @@ from app.preview.scene import Mode
 from app.ui_state import UiState
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
-from tests.helpers.fake_latents import flat
+from tests.helpers.fake_states import flat
+from tests.helpers.fake_tasks import FILE
 from tests.helpers.fakes import grey
 
 VAE = "wan21-vae-fp32"
@@ -104,7 +106,7 @@ def test_more_files_that_are_dropped_meanwhile_wait_for_their_turn(bench: Bench)
 
 
 def test_a_file_that_is_no_latent_says_so_and_the_next_one_follows(bench: Bench) -> None:
-    bench.engine.latents.refuse["a.latent"] = ErrorInfo(
+    bench.engine.tasks.latents.refuse["a.latent"] = ErrorInfo(
         code="unreadable-media", message="a.latent is empty.", hint="Save it again."
     )
     sheet = drop(bench, "a.latent", "b.latent")
@@ -116,15 +118,15 @@ def test_a_file_that_is_no_latent_says_so_and_the_next_one_follows(bench: Bench)
 
 
 def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench: Bench) -> None:
-    bench.engine.latents.needs = VAE
+    bench.engine.tasks.latents.needs = VAE
     sheet = drop(bench, "a.latent")
     assert "The model is not on this machine yet" in texts(sheet)
     press(bench, "getLatentVae")
-    assert [c.file for c in bench.engine.asked(commands.GetWeights)] == [VAE]
-    bench.engine.weights.advance(100)
+    assert [c.file for c in bench.engine.asked(commands.DownloadModelFile)] == [VAE]
+    bench.engine.tasks.advance(FILE, 100)
     bench.hear()
     assert "100 of 507 MB" in texts(sheet)
-    bench.engine.weights.finish()
+    bench.engine.tasks.finish(FILE)
     bench.hear()
     bench.hear()
     assert len(bench.engine.asked(commands.ShowLatent)) == 2
@@ -133,33 +135,35 @@ def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench: Bench)
 
 
 def test_a_download_that_fails_can_be_tried_again(bench: Bench) -> None:
-    bench.engine.latents.needs = VAE
+    bench.engine.tasks.latents.needs = VAE
     sheet = drop(bench, "a.latent")
     press(bench, "getLatentVae")
-    bench.engine.weights.fail()
+    bench.engine.tasks.fail(FILE)
     bench.hear()
     assert "The server cannot be reached." in texts(sheet)
     assert bench.button("getLatentVae").text() == "Try again"
     press(bench, "getLatentVae")
-    assert len(bench.engine.asked(commands.GetWeights)) == 2
+    assert len(bench.engine.asked(commands.DownloadModelFile)) == 2
 
 
 def test_a_vae_that_is_here_and_refused_all_the_same_is_not_asked_for_for_ever(
     bench: Bench,
 ) -> None:
-    bench.engine.weights.put(VAE, "here")
-    bench.engine.weights.say_list()
-    bench.engine.latents.needs = "something-else"
+    bench.engine.tasks.put(VAE, "here")
+    bench.engine.tasks.list(FILE)
+    bench.engine.tasks.latents.needs = "something-else"
     drop(bench, "a.latent")
-    bench.engine.weights.say_list()
+    bench.engine.tasks.list(FILE)
     bench.hear()
     assert len(bench.engine.asked(commands.ShowLatent)) == 1
 
 
 def test_answers_about_a_file_that_was_left_change_nothing(bench: Bench) -> None:
-    bench.engine.latents.is_silent = True
+    bench.engine.tasks.latents.is_silent = True
     sheet = drop(bench, "a.latent", "b.latent")
-    late = events.LatentRefused(path=Path("/b.latent"), error=ErrorInfo(code="x", message="No."))
+    late = events.TaskFailed(
+        kind=TaskKind.LATENT, subject="/b.latent", error=ErrorInfo(code="x", message="No.")
+    )
     bench.engine.sink.emit(late)
     bench.hear()
     assert "No." not in texts(sheet)

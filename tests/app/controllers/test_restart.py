@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.controllers import restart
-from app.controllers.restart import Restart, Waiting, WaitingFilm
+from app.controllers.restart import RestartController, Waiting, WaitingFilm
 from engine.core import paths
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
@@ -17,7 +17,7 @@ from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
 
 
-def again(bench: Bench) -> Restart:
+def again(bench: Bench) -> RestartController:
     return bench.program.restart
 
 

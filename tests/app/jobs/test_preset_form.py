@@ -7,13 +7,14 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
-from app.controllers.presets import PresetsLink, file_name
+from app.controllers.settings import PresetsController, file_name
 from app.jobs.preset_form import PresetForm
 from engine.protocol import commands
+from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
-from tests.helpers.fake_presets import CARD, make_presets
+from tests.helpers.fake_states import PRESET_CARD, make_presets
 
 
 def box(bench: Bench) -> QComboBox:
@@ -38,15 +39,15 @@ def order(bench: Bench, what: str) -> None:
     bench.hear()
 
 
-def link(bench: Bench) -> PresetsLink:
-    found = bench.window.findChild(PresetsLink)
+def link(bench: Bench) -> PresetsController:
+    found = bench.window.findChild(PresetsController)
     assert found is not None
     return found
 
 
 def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench: Bench) -> None:
     assert bench.engine.asked(commands.ListPresets)
-    assert bench.find("presetFor").whole == f"for {CARD}"
+    assert bench.find("presetFor").whole == f"for {PRESET_CARD}"
     shown = [box(bench).itemText(at) for at in range(box(bench).count())]
     assert shown == ["Own choice", "Fast", "Balanced", "Best"]
 
@@ -88,7 +89,7 @@ def test_no_presets_no_selector(qtbot: QtBot) -> None:
 
 
 def test_choices_are_kept_under_a_title(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PresetsLink, "ask_title", lambda *_: "Tapes")
+    monkeypatch.setattr(PresetsController, "ask_title", lambda *_: "Tapes")
     bench.window.choices.choose({"crf": 20})
     order(bench, "save")
     (saved,) = bench.engine.asked(commands.SavePreset)
@@ -99,12 +100,12 @@ def test_choices_are_kept_under_a_title(bench: Bench, monkeypatch: pytest.Monkey
 def test_a_title_that_is_taken_is_replaced_only_when_asked(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PresetsLink, "ask_title", lambda *_: "Tapes")
+    monkeypatch.setattr(PresetsController, "ask_title", lambda *_: "Tapes")
     order(bench, "save")
-    monkeypatch.setattr(PresetsLink, "confirm", lambda *_: False)
+    monkeypatch.setattr(PresetsController, "confirm", lambda *_: False)
     order(bench, "save")
     assert len(bench.engine.asked(commands.SavePreset)) == 1
-    monkeypatch.setattr(PresetsLink, "confirm", lambda *_: True)
+    monkeypatch.setattr(PresetsController, "confirm", lambda *_: True)
     order(bench, "save")
     assert [c.name for c in bench.engine.asked(commands.RemovePreset)] == ["tapes"]
     assert len(bench.engine.asked(commands.SavePreset)) == 2
@@ -117,11 +118,11 @@ def test_only_presets_of_ones_own_can_be_deleted(
     choose(bench, "Best")
     remove = bench.window.findChild(QAction, "preset-remove")
     assert not remove.isEnabled()
-    monkeypatch.setattr(PresetsLink, "ask_title", lambda *_: "Tapes")
+    monkeypatch.setattr(PresetsController, "ask_title", lambda *_: "Tapes")
     bench.window.choices.choose({"crf": 21})
     order(bench, "save")
     assert remove.isEnabled()
-    monkeypatch.setattr(PresetsLink, "confirm", lambda *_: True)
+    monkeypatch.setattr(PresetsController, "confirm", lambda *_: True)
     order(bench, "remove")
     assert box(bench).findText("Tapes") < 0
 
@@ -131,7 +132,7 @@ def test_a_preset_is_given_away_and_a_bad_one_is_refused_in_words(
 ) -> None:
     bench.add()
     choose(bench, "Fast")
-    monkeypatch.setattr(PresetsLink, "ask_file", lambda *_: tmp_path / "p.toml")
+    monkeypatch.setattr(PresetsController, "ask_file", lambda *_: tmp_path / "p.toml")
     order(bench, "export")
     (told,) = bench.engine.asked(commands.ExportPreset)
     assert (told.name, told.path) == ("fast", tmp_path / "p.toml")
@@ -144,8 +145,8 @@ def test_a_preset_is_given_away_and_a_bad_one_is_refused_in_words(
 def test_a_preset_of_another_version_is_not_taken_in_part(bench: Bench) -> None:
     bench.add()
     old = Preset(name="old", title="Old", changes={"crf": 20, "gone": 1}, is_own=True)
-    bench.engine.presets.presets = (*make_presets(), old)
-    bench.engine.presets.say_list()
+    bench.engine.tasks.presets = (*make_presets(), old)
+    bench.engine.tasks.list(TaskKind.PRESET)
     bench.hear()
     choose(bench, "Old")
     assert bench.find("presetProblem").isVisible()

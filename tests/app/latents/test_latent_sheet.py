@@ -13,7 +13,7 @@ from app.latents.latent_sheet import Decision, LatentSheet
 from app.latents.reading_card import ReadingCard
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import LatentShown
-from tests.helpers.fake_latents import MISSING, flat, made_read
+from tests.helpers.fake_states import MISSING, flat, made_read
 
 FILE = Path("ComfyUI_00001_.latent")
 READ = made_read(FILE)

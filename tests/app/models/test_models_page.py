@@ -19,15 +19,17 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app import desktop
-from app.models.models_page import ManagerView
-from app.state.model_files_model import WeightsModel
+from app.bridge.engine_bridge import EventHub
+from app.models.models_page import ModelsPage
+from app.state.model_files_model import ModelFilesModel
+from app.state.tasks_model import TasksModel
 from app.state.telemetry_model import TelemetryModel
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
-from tests.helpers.fake_weights import FakeWeights
+from tests.helpers.fake_tasks import FILE, FakeTasks
 
 DIT, VAE = "seedvr2-3b-fp8", "seedvr2-vae"
 
@@ -36,9 +38,9 @@ class Open:
     """The list of models over a window."""
 
     def __init__(self, bench: Bench) -> None:
-        self.bench, self.engine = bench, bench.engine.weights
+        self.bench, self.engine = bench, bench.engine.tasks
         bench.do("models")
-        self.view: ManagerView = bench.program.models.view
+        self.view: ModelsPage = bench.program.models.view
 
     def part(self, name: str) -> QWidget:
         found = self.view.findChild(QWidget, name)
@@ -67,10 +69,10 @@ class Open:
         labels = (part or self.view).findChildren(QLabel)
         return "\n".join(label.text() for label in labels if label.isVisible())
 
-    def put(self, *files: str, state: str = "here") -> FakeWeights:
+    def put(self, *files: str, state: str = "here") -> FakeTasks:
         for file in files:
             self.engine.put(file, state)
-        self.engine.say_list()
+        self.engine.list(FILE)
         self.bench.hear()
         return self.engine
 
@@ -88,6 +90,10 @@ def asked(bench: Bench, kind: type[commands.Command]) -> list[str]:
     return [command.file for command in bench.engine.asked(kind)]
 
 
+def stopped(bench: Bench) -> list[str]:
+    return [command.subject for command in bench.engine.asked(commands.StopTask)]
+
+
 def test_the_list_opens_by_key_and_by_the_button_on_top(bench: Bench, qtbot: QtBot) -> None:
     qtbot.keyClick(bench.window, Qt.Key.Key_M, Qt.KeyboardModifier.ControlModifier)
     assert bench.program.models.view.isVisible()
@@ -99,18 +105,19 @@ def test_the_list_opens_by_key_and_by_the_button_on_top(bench: Bench, qtbot: QtB
 
 
 def test_before_the_engine_answers_the_list_says_so(qtbot: QtBot) -> None:
-    model = WeightsModel()
-    view = ManagerView(model, TelemetryModel())
+    hub = EventHub()
+    model = ModelFilesModel(hub, TasksModel(hub))
+    view = ModelsPage(model, TelemetryModel(hub))
     qtbot.addWidget(view)
     nothing = view.findChild(QLabel, "noModels")
     assert nothing is not None
     assert nothing.text() == "Looking at what is here …"
-    model.on_event(events.WeightsListed(files=(), free_mb=1.0))
+    hub.deliver(events.ModelFilesListed(files=(), free_mb=1.0))
     assert nothing.text() == "The list of models cannot be read. Look at the log."
 
 
 def test_every_file_has_its_words_size_licence_and_button(models: Open) -> None:
-    said = models.texts(models.part(f"weights-{DIT}"))
+    said = models.texts(models.part(f"model-file-{DIT}"))
     assert said.split("\n") == [
         "FP8",
         "Half the size, a little less exact",
@@ -126,7 +133,7 @@ def test_every_file_has_its_words_size_licence_and_button(models: Open) -> None:
 
 def test_get_brings_vae_and_text_embedding_along(models: Open) -> None:
     models.press(DIT)
-    assert asked(models.bench, commands.GetWeights) == ["seedvr2-text", VAE, DIT]
+    assert asked(models.bench, commands.DownloadModelFile) == ["seedvr2-text", VAE, DIT]
     assert models.button(DIT).text() == "Stop"
 
 
@@ -134,15 +141,15 @@ def test_progress_comes_in_megabytes_with_speed_and_time_left(models: Open) -> N
     models.engine.put(VAE, "here")
     models.put("seedvr2-text")
     models.press(DIT)
-    models.engine.advance(1204)
-    models.engine.advance(1400)
+    models.engine.advance(FILE, 1204)
+    models.engine.advance(FILE, 1400)
     models.bench.hear()
-    said = models.texts(models.part(f"weights-{DIT}"))
+    said = models.texts(models.part(f"model-file-{DIT}"))
     assert "1,400 of 3,400 MB · 12.5 MB/s · 2 min 40 s left" in said
     top = models.bench.find("modelsButton")
     assert isinstance(top, QToolButton)
     assert top.text() == "Models · 41 %"
-    models.engine.finish()
+    models.engine.finish(FILE)
     models.bench.hear()
     assert top.text() == "Models"
     assert models.button(DIT).text() == "Use"
@@ -152,28 +159,28 @@ def test_a_double_click_on_get_does_not_stop_again(models: Open) -> None:
     QApplication.setDoubleClickInterval(10_000)
     models.press(DIT)
     models.press(DIT)
-    assert asked(models.bench, commands.StopWeights) == []
+    assert stopped(models.bench) == []
     assert models.button(DIT).text() == "Stop"
 
 
 def test_stop_leaves_the_part_and_offers_to_continue(models: Open) -> None:
     models.press(DIT)
     models.press(DIT)
-    assert set(asked(models.bench, commands.StopWeights)) == {"seedvr2-text", VAE, DIT}
+    assert set(stopped(models.bench)) == {"seedvr2-text", VAE, DIT}
     models.engine.put(DIT, "partial", megabytes=1700)
-    models.engine.say_list()
+    models.engine.list(FILE)
     models.bench.hear()
     assert models.button(DIT).text() == "Continue"
-    assert "50 % here" in models.texts(models.part(f"weights-{DIT}"))
+    assert "50 % here" in models.texts(models.part(f"model-file-{DIT}"))
 
 
 def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models: Open) -> None:
     models.put(VAE, "seedvr2-text")
     models.press(DIT)
     error = ErrorInfo(code="disk-full", message="No room for 3.4 GB.", hint="Free some space.")
-    models.engine.fail(error)
+    models.engine.fail(FILE, error)
     models.bench.hear()
-    row = models.part(f"weights-{DIT}")
+    row = models.part(f"model-file-{DIT}")
     said = models.texts(row)
     assert "The disk is full" in said
     assert "No room for 3.4 GB.\nFree some space." in said
@@ -181,14 +188,14 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models: Open) ->
     models.press(DIT)
     assert models.button(DIT).text() == "Stop"
     assert "The disk is full" not in models.texts(row)
-    assert asked(models.bench, commands.GetWeights)[-1] == DIT
+    assert asked(models.bench, commands.DownloadModelFile)[-1] == DIT
 
 
 def test_a_damaged_file_can_be_fetched_again(models: Open) -> None:
     models.put(DIT, state="damaged")
     assert models.button(DIT).text() == "Get again"
     models.press(DIT)
-    assert DIT in asked(models.bench, commands.GetWeights)
+    assert DIT in asked(models.bench, commands.DownloadModelFile)
 
 
 def test_a_borrowed_file_says_where_it_lies_and_is_used(models: Open, tmp_path: Path) -> None:
@@ -201,7 +208,7 @@ def test_a_borrowed_file_says_where_it_lies_and_is_used(models: Open, tmp_path: 
     models.put()
     places = [label.toolTip() for label in models.view.findChildren(QLabel)]
     assert f"Read where it lies: {folder}" in places  # elided in the row itself
-    assert "Here, not checked" in models.texts(models.part(f"weights-{DIT}"))
+    assert "Here, not checked" in models.texts(models.part(f"model-file-{DIT}"))
     models.bench.add()
     models.press(DIT)
     settings = models.bench.engine.asked(commands.ChangeJob)[-1].settings
@@ -233,7 +240,7 @@ def test_a_transformer_of_the_users_own_is_used_as_a_file(models: Open, tmp_path
     )
     models.engine.files[own.id] = own
     models.put()
-    assert "A file of your own" in models.texts(models.part("weights-own-1"))
+    assert "A file of your own" in models.texts(models.part("model-file-own-1"))
     models.press("own-1")
     settings = models.bench.program.controller.settings
     assert (settings.model, settings.precision) == ("seedvr2-3b", "auto")
@@ -247,7 +254,7 @@ def test_verify_and_show_in_folder_are_in_the_menu(
     monkeypatch.setattr(desktop, "show_in_folder", lambda path: shown.append(path) or True)
     models.put(DIT)
     models.entry(DIT, "Check")
-    assert asked(models.bench, commands.VerifyWeights) == [DIT]
+    assert asked(models.bench, commands.VerifyModelFile) == [DIT]
     models.entry(DIT, "Show in folder")
     assert shown == [models.engine.files[DIT].path]
 
@@ -257,9 +264,9 @@ def test_remove_asks_first(models: Open, monkeypatch: pytest.MonkeyPatch) -> Non
     answers = [False, True]
     monkeypatch.setattr(models.view, "confirm_remove", lambda _package: answers.pop(0))
     models.entry(DIT, "Remove …")
-    assert asked(models.bench, commands.RemoveWeights) == []
+    assert asked(models.bench, commands.RemoveModelFile) == []
     models.entry(DIT, "Remove …")
-    assert asked(models.bench, commands.RemoveWeights) == [DIT]
+    assert asked(models.bench, commands.RemoveModelFile) == [DIT]
     assert models.button(DIT).text() == "Get"
 
 
@@ -268,23 +275,25 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(
 ) -> None:
     models.put(DIT, VAE, "seedvr2-text")
     error = ErrorInfo(code="weights-busy", message="Another program is at it.")
-    models.bench.engine.sink.emit(events.WeightsFailed(file=DIT, phase="remove", error=error))
+    failed = events.TaskFailed(kind=FILE, subject=DIT, phase="remove", error=error)
+    models.bench.engine.sink.emit(failed)
     models.bench.hear()
     monkeypatch.setattr(models.view, "confirm_remove", lambda _package: True)
     models.press(DIT)
-    assert asked(models.bench, commands.RemoveWeights) == [DIT]
-    assert asked(models.bench, commands.GetWeights) == []
+    assert asked(models.bench, commands.RemoveModelFile) == [DIT]
+    assert asked(models.bench, commands.DownloadModelFile) == []
 
 
 def test_an_import_shows_its_name_and_its_error(models: Open, tmp_path: Path) -> None:
     file = tmp_path / "holiday.ckpt"
     models.view.import_wanted.emit(file, "link")
     models.bench.hear()
-    asked_for = models.bench.engine.asked(commands.ImportWeights)[0]
+    asked_for = models.bench.engine.asked(commands.ImportModelFile)[0]
     assert (asked_for.path, asked_for.mode) == (file, "link")
     assert "Importing holiday.ckpt" in models.texts()
     error = ErrorInfo(code="not-safetensors", message="holiday.ckpt is a pickle.")
-    models.bench.engine.sink.emit(events.WeightsFailed(file=str(file), phase="import", error=error))
+    failed = events.TaskFailed(kind=FILE, subject=str(file), phase="import", error=error)
+    models.bench.engine.sink.emit(failed)
     models.bench.hear()
     assert "holiday.ckpt is a pickle." in models.texts()
     close = models.part("importButton")
@@ -295,35 +304,39 @@ def test_an_import_shows_its_name_and_its_error(models: Open, tmp_path: Path) ->
 
 def test_what_was_taken_with_a_warning_keeps_it(models: Open) -> None:
     notice = Notice(code="own-file", severity="warning", message="Nobody published this file.")
-    done = events.WeightsDone(
-        file="/x.safetensors", phase="import", result=models.engine.files[VAE], notice=notice
+    done = events.TaskDone(
+        kind=FILE,
+        subject="/x.safetensors",
+        phase="import",
+        result=models.engine.files[VAE],
+        notice=notice,
     )
     models.bench.engine.sink.emit(done)
     models.bench.hear()
-    assert "Nobody published this file." in models.texts(models.part(f"weights-{VAE}"))
+    assert "Nobody published this file." in models.texts(models.part(f"model-file-{VAE}"))
 
 
 def test_another_program_at_a_file_leaves_nothing_to_press(models: Open) -> None:
     models.put(VAE, state="busy")
     assert not models.button(VAE).isEnabled()
-    assert "Another program is at it" in models.texts(models.part(f"weights-{VAE}"))
+    assert "Another program is at it" in models.texts(models.part(f"model-file-{VAE}"))
 
 
 def test_rows_stay_while_figures_change(models: Open) -> None:
-    row = models.part(f"weights-{DIT}")
+    row = models.part(f"model-file-{DIT}")
     models.press(DIT)
     models.button(DIT).setFocus()
-    models.engine.advance(0.5)
+    models.engine.advance(FILE, 0.5)
     models.bench.hear()
-    assert models.part(f"weights-{DIT}") is row
+    assert models.part(f"model-file-{DIT}") is row
     models.put(VAE)
-    assert models.part(f"weights-{DIT}") is row
+    assert models.part(f"model-file-{DIT}") is row
 
 
 def test_the_open_list_changes_its_language(models: Open) -> None:
     models.put(VAE, "seedvr2-text")
     models.press(DIT)
-    models.engine.fail(ErrorInfo(code="disk-full", message="x", hint=""))
+    models.engine.fail(FILE, ErrorInfo(code="disk-full", message="x", hint=""))
     models.bench.hear()
     models.bench.program.use_language("zh_CN")
     models.bench.hear()
@@ -356,12 +369,12 @@ def test_a_file_to_import_is_chosen_and_how_it_is_taken(
     answers = ["", "copy"]
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(file), ""))
     monkeypatch.setattr(models.view, "ask_mode", lambda _file: answers.pop(0))
-    button = models.part("importWeights")
+    button = models.part("importModelFile")
     assert isinstance(button, QAbstractButton)
     button.click()
-    assert models.bench.engine.asked(commands.ImportWeights) == []
+    assert models.bench.engine.asked(commands.ImportModelFile) == []
     button.click()
-    assert [c.path for c in models.bench.engine.asked(commands.ImportWeights)] == [file]
+    assert [c.path for c in models.bench.engine.asked(commands.ImportModelFile)] == [file]
 
 
 def test_a_file_of_another_program_cannot_be_removed(models: Open) -> None:
@@ -383,7 +396,7 @@ def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: Q
     models.button(DIT).setFocus()
     qtbot.keyClick(models.button(DIT), Qt.Key.Key_Return)
     models.bench.hear()
-    assert asked(models.bench, commands.GetWeights)[-1] == DIT
+    assert asked(models.bench, commands.DownloadModelFile)[-1] == DIT
     before = len(models.bench.engine.commands)
     models.view.findChild(QScrollArea).setFocus()
     assert [b.objectName() for b in models.view.findChildren(QPushButton) if b.isDefault()] == [
@@ -410,10 +423,10 @@ def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: O
 def test_a_vae_of_wan_stands_alone_and_is_one_of_several(models: Open) -> None:
     said = models.texts().split("\n")
     assert said.index("Used by all of SeedVR2") < said.index("Wan 2x") < said.index("Wan 2.1 VAE")
-    row = models.texts(models.part("weights-wan21-vae-16bit"))
+    row = models.texts(models.part("model-file-wan21-vae-16bit"))
     assert row.startswith("16 bit\n")
     models.press("wan21-vae-16bit")
-    assert asked(models.bench, commands.GetWeights) == ["wan21-vae-16bit"]
+    assert asked(models.bench, commands.DownloadModelFile) == ["wan21-vae-16bit"]
 
 
 def test_wan_2x_can_be_used_for_a_film_and_a_plain_vae_cannot(models: Open) -> None:

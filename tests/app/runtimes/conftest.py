@@ -12,15 +12,17 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QW
 from pytestqt.qtbot import QtBot
 
 from app.bridge.engine_bridge import EngineBridge
-from app.controllers.queue import Controller
-from app.controllers.restart import Restart
-from app.controllers.runtimes import RuntimeLink
+from app.controllers.queue import QueueController
+from app.controllers.restart import RestartController
+from app.controllers.runtimes import RuntimesController
 from app.state.queue_model import QueueModel
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TasksModel
 from app.ui_state import UiState
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
-from tests.helpers.fake_runtimes import FakeRuntimes, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import make_listed, make_older, make_runtime
+from tests.helpers.fake_tasks import RUNTIME, FakeTasks
 from tests.helpers.fakes import FakeEngine
 
 
@@ -44,15 +46,14 @@ class Program:
         self.ui_state, self.window = ui_state, window
         self.bridge = EngineBridge(window)
         self.engine = FakeEngine(self.bridge)
-        self.queue, self.runtime_model = QueueModel(window), RuntimeModel(window)
-        for model in (self.queue, self.runtime_model):
-            self.bridge.event_seen.connect(model.on_event)
-        self.controller = Controller(self.bridge, self.queue, window)
-        self.restart = Restart(window, self.controller, self.queue)
-        self.runtime = RuntimeLink(
-            window, self.controller, self.runtime_model, self.restart, ui_state
+        hub = self.bridge
+        self.queue = QueueModel(hub, window)
+        self.runtime_model = RuntimesModel(hub, TasksModel(hub, window), window)
+        self.controller = QueueController(hub, self.queue, window)
+        self.restart = RestartController(window, self.controller, self.queue)
+        self.runtime = RuntimesController(
+            window, self.controller, self.runtime_model, self.restart, ui_state, hub
         )
-        self.runtime.listen(self.bridge)
         self.controller.attach(self.engine)
         self.runtime.look()
 
@@ -66,12 +67,13 @@ class Over:
 
     def __init__(self, program: Any, engine: FakeEngine, hear: Any) -> None:
         self.program, self.commands, self.hear = program, engine, hear
-        self.engine: FakeRuntimes = engine.runtimes
+        self.engine: FakeTasks = engine.tasks
         self.link, self.bar = program.runtime, program.runtime.bar
         self.say()
 
     def say(self, listed: events.RuntimesListed | None = None) -> None:
-        self.engine.say(listed or make_listed())
+        self.engine.runtimes = listed or make_listed()
+        self.engine.list(RUNTIME)
         self.hear()
 
     def put(self, **changes: Any) -> None:

@@ -18,13 +18,14 @@ from tests.app.conftest import Bench
 from tests.app.monitor.test_gauges import GPU
 from tests.app.runtimes.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_runtimes import (
+from tests.helpers.fake_states import (
     NO_CARD,
     OFFLINE,
     make_listed,
     make_older,
     make_runtime,
 )
+from tests.helpers.fake_tasks import RUNTIME
 
 DISK_FULL = ErrorInfo(code="disk-full", message="The disk is full.", hint="Free some space.")
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
@@ -60,15 +61,15 @@ def test_from_download_to_the_next_start(over: Over) -> None:
     over.press("download")
     assert [c.runtime for c in over.asked(commands.InstallRuntime)] == ["cu130"]
     assert over.offered() == ["pause", "cancel"]
-    over.engine.advance(684.0)
+    over.engine.advance(RUNTIME, 684.0)
     over.hear()
     assert "684 of 1,900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
     assert over.bar.findChild(type(over.bar._bar), "runtimeShare").isVisible()
-    over.engine.begin("try", "cu130")
+    over.engine.begin(RUNTIME, "cu130", "try")
     over.hear()
     assert "virus scanners" in over.texts()
     assert over.offered() == ["cancel"]
-    over.engine.finish()
+    over.engine.finish(RUNTIME)
     over.hear()
     assert "used from the next start on" in over.texts()
     assert "takes torch 2.13.0+cu130" in over.texts()
@@ -82,7 +83,7 @@ def test_a_film_runs_while_the_runtime_comes(whole: Over, bench: Bench) -> None:
     bench.do("start")
     whole.press("download")
     bench.engine.advance(80)
-    whole.engine.advance(10.0)
+    whole.engine.advance(RUNTIME, 10.0)
     bench.hear()
     assert bench.program.queue.active is not None
     bench.engine.finish()
@@ -92,7 +93,7 @@ def test_a_film_runs_while_the_runtime_comes(whole: Over, bench: Bench) -> None:
 
 def test_pause_keeps_what_came_and_it_goes_on(over: Over) -> None:
     over.press("download")
-    over.engine.advance(684.0)
+    over.engine.advance(RUNTIME, 684.0)
     over.hear()
     over.press("pause")
     assert over.texts().startswith("684 MB of 1.9 GB of the NVIDIA runtime are here")
@@ -107,13 +108,13 @@ def test_cancel_asks_and_deletes_what_came(
 ) -> None:
     questions = over.answer(monkeypatch, is_sure)
     over.press("download")
-    over.engine.advance(684.0)
+    over.engine.advance(RUNTIME, 684.0)
     over.hear()
     over.press("cancel")
     over.hear()
     assert len(questions) == 1
     assert "684 MB are here" in questions[0]
-    assert bool(over.asked(commands.StopRuntime)) is is_sure
+    assert bool(over.asked(commands.StopTask)) is is_sure
     assert [c.runtime for c in over.asked(commands.RemoveRuntime)] == ["cu130"] * is_sure
     assert over.offered() == (["download", "file", "hide"] if is_sure else ["pause", "cancel"])
 
@@ -125,7 +126,7 @@ def test_cancel_before_the_first_byte_asks_nothing(
     over.press("download")
     over.press("cancel")
     assert questions == []
-    assert over.asked(commands.StopRuntime)
+    assert over.asked(commands.StopTask)
     assert not over.asked(commands.RemoveRuntime)
 
 
@@ -133,13 +134,13 @@ def test_the_second_half_of_a_double_click_stops_nothing(over: Over) -> None:
     QApplication.setDoubleClickInterval(10_000)
     over.press("download")
     over.press("pause")
-    assert not over.asked(commands.StopRuntime)
+    assert not over.asked(commands.StopTask)
 
 
 @pytest.mark.parametrize("error", [OFFLINE, DISK_FULL])
 def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) -> None:
     over.press("download")
-    over.engine.fail(error)
+    over.engine.fail(RUNTIME, error)
     over.hear()
     assert error.message in over.texts()
     assert error.hint in over.texts()
@@ -147,7 +148,7 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
     assert over.offered() == ["retry", "file", "dismiss"]
     over.press("retry")
     assert len(over.asked(commands.InstallRuntime)) == 2
-    over.engine.fail(error)
+    over.engine.fail(RUNTIME, error)
     over.hear()
     over.press("dismiss")
     assert over.offered() == ["download", "file", "hide"]
@@ -156,11 +157,13 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
 def test_nobody_is_sent_to_the_command_line(over: Over) -> None:
     over.press("download")
     hint = "`python -m engine runtime install cu130` repairs it."
-    over.engine.fail(ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint))
+    error = ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint)
+    over.engine.fail(RUNTIME, error)
     over.hear()
     assert "It is damaged.\nRepair gets it again." in over.texts()
     over.press("retry")
-    over.engine.fail(ErrorInfo(code="weights-error", message="It is damaged.", hint=hint))
+    error = ErrorInfo(code="weights-error", message="It is damaged.", hint=hint)
+    over.engine.fail(RUNTIME, error)
     over.hear()
     assert over.texts().endswith("It is damaged.")
 
@@ -189,7 +192,8 @@ def test_a_file_is_taken_in_the_place_of_a_download(
     over.press("file")
     assert [c.paths for c in over.asked(commands.ImportRuntime)] == [(Path("/disk/torch.whl"),)]
     assert "Checking the file" in over.texts()
-    over.engine.fail(ErrorInfo(code="hash-mismatch", message="torch.whl is none of the wheels."))
+    error = ErrorInfo(code="hash-mismatch", message="torch.whl is none of the wheels.")
+    over.engine.fail(RUNTIME, error)
     over.hear()
     assert "This is not a file that was published" in over.texts()
     assert over.offered() == ["file", "dismiss"]
@@ -258,7 +262,7 @@ def test_after_an_update_the_newer_one_is_offered(over: Over) -> None:
 
 def test_a_list_that_cannot_be_read_is_asked_for_again(over: Over) -> None:
     error = ErrorInfo(code="runtime-error", message="The list cannot be read.")
-    over.engine._sink.emit(events.RuntimeFailed(runtime="", phase="use", error=error))
+    over.engine.sink.emit(events.TaskFailed(kind=RUNTIME, error=error))
     over.hear()
     before = len(over.asked(commands.ListRuntimes))
     over.press("retry")

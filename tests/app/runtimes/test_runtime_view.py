@@ -11,15 +11,18 @@ from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from app import desktop
+from app.bridge.engine_bridge import EventHub
 from app.i18n import Languages
 from app.runtimes.runtime_view import RuntimeView
-from app.state.runtimes_model import RuntimeModel
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TasksModel
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
 from tests.app.conftest import Bench
 from tests.app.runtimes.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_runtimes import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_tasks import RUNTIME
 
 HERE = {"state": "here", "done_bytes": 5_640_000_000, "path": Path("runtimes/cu130")}
 USED = HERE | {"is_chosen": True, "is_used": True}
@@ -139,7 +142,7 @@ def test_its_folder_can_be_looked_at(
 def test_one_wish_at_a_time(over: Over, page: RuntimeView) -> None:
     over.say(make_listed(make_runtime(), make_older(**HERE)))
     button(page, "cu130").click()
-    over.engine.advance(684.0)
+    over.engine.advance(RUNTIME, 684.0)
     over.hear()
     assert button(page, "cu130").text() == "Pause"
     assert not button(page, "cu126").isEnabled()
@@ -147,7 +150,7 @@ def test_one_wish_at_a_time(over: Over, page: RuntimeView) -> None:
     assert any("12.5 MB/s" in text for text in row(over, page, "cu130"))
     over.link.act_on("use", "cu126")
     assert not over.asked(commands.UseRuntime)
-    over.engine.fail(OFFLINE)
+    over.engine.fail(RUNTIME, OFFLINE)
     over.hear()
     assert "The server cannot be reached.\nLook at the network" in over.texts(page)
     assert button(page, "cu126").isEnabled()
@@ -155,10 +158,11 @@ def test_one_wish_at_a_time(over: Over, page: RuntimeView) -> None:
 
 def test_an_import_that_fails_belongs_to_no_row(over: Over, page: RuntimeView) -> None:
     over.link.take_files([Path("/a.whl")])
-    over.engine.advance(3.0, total=9.0)
+    over.engine.advance(RUNTIME, 3.0, total=9.0)
     over.hear()
     assert "Checking the file" in over.texts(page)
-    over.engine.fail(ErrorInfo(code="hash-mismatch", message="a.whl is none of the wheels."))
+    error = ErrorInfo(code="hash-mismatch", message="a.whl is none of the wheels.")
+    over.engine.fail(RUNTIME, error)
     over.hear()
     assert "a.whl is none of the wheels." in over.texts(page)
 
@@ -174,7 +178,8 @@ def test_without_a_card_nothing_is_offered_here_either(over: Over, page: Runtime
 
 
 def test_before_the_engine_answers_the_page_says_so(qtbot: QtBot) -> None:
-    view = RuntimeView(RuntimeModel())
+    hub = EventHub()
+    view = RuntimeView(RuntimesModel(hub, TasksModel(hub)))
     qtbot.addWidget(view)
     texts = [label.text() for label in view.findChildren(QLabel)]
     assert "Looking at this machine …" in texts

@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from app.state.model_file_row import (
-    Package,
-    Standing,
-    Transfer,
-    standing_of,
-)
-from app.state.model_files_model import WeightsModel
+from app.bridge.engine_bridge import EventHub
+from app.state.model_file_row import Package, Standing, standing_of
+from app.state.model_files_model import ModelFilesModel
+from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import commands, events
-from tests.helpers.fake_weights import OFFLINE, FakeWeights
+from tests.helpers.fake_states import OFFLINE
+from tests.helpers.fake_tasks import FILE, FakeTasks
 
 DIT, VAE, TEXT = "seedvr2-3b-fp8", "seedvr2-vae", "seedvr2-text"
 ORDER = (TEXT, VAE, DIT)
@@ -23,32 +21,33 @@ class Both:
     """A model that hears what a pretended engine says, as it would in the window."""
 
     def __init__(self) -> None:
-        self.model = WeightsModel()
-        self.engine = FakeWeights(self)
-        self.engine.say_list()
+        self.hub = EventHub()
+        self.model = ModelFilesModel(self.hub, TasksModel(self.hub))
+        self.engine = FakeTasks(self)
+        self.engine.list(FILE)
 
     def emit(self, event: events.Event) -> None:
-        self.model.on_event(event)
+        self.hub.deliver(event)
 
     def get(self, main: str = DIT) -> None:
         known = self.model.find(main)
         assert known is not None
         lacking = [file.id for file in self.model.package(known).lacking]
         fresh = [file for file in lacking if file not in self.model.running]
-        self.model.ask("download", lacking, main=main)
+        self.model.request("download", lacking, main=main)
         for file in fresh:
-            self.engine.answer(commands.GetWeights(file=file))
+            self.engine.answer(commands.DownloadModelFile(file=file))
 
     def package(self, main: str = DIT) -> Package:
         known = self.model.find(main)
         assert known is not None
         return self.model.package(known)
 
-    def transfer(self, main: str = DIT) -> Transfer | None:
-        return self.model.transfer_of(self.package(main))
+    def task(self, main: str = DIT) -> TaskState | None:
+        return self.model.task_of(self.package(main))
 
     def standing(self, main: str = DIT) -> Standing:
-        return standing_of(self.package(main), self.transfer(main))
+        return standing_of(self.package(main), self.task(main))
 
 
 @pytest.fixture
@@ -67,34 +66,29 @@ def test_groups_are_the_models_in_their_order(both: Both) -> None:
     assert len(both.model.packages("seedvr2-3b")) == 4
 
 
-@pytest.mark.parametrize(
-    ("state", "standing"),
-    [
+def test_a_file_at_rest_stands_as_the_engine_says(both: Both) -> None:
+    for state, standing in (
         ("missing", Standing.MISSING),
         ("partial", Standing.PARTIAL),
         ("damaged", Standing.DAMAGED),
         ("unverified", Standing.UNCHECKED),
         ("here", Standing.HERE),
         ("busy", Standing.ELSEWHERE),
-    ],
-)
-def test_a_file_at_rest_stands_as_the_engine_says(
-    both: Both, state: str, standing: Standing
-) -> None:
-    both.engine.put(VAE, state)
-    both.engine.say_list()
-    assert both.standing(VAE) is standing
+    ):
+        both.engine.put(VAE, state)
+        both.engine.list(FILE)
+        assert both.standing(VAE) is standing, state
 
 
 def test_a_transformer_without_its_vae_cannot_be_used(both: Both) -> None:
     both.engine.put(DIT, "here")
-    both.engine.say_list()
+    both.engine.list(FILE)
     assert both.standing() is Standing.INCOMPLETE
     assert both.package().lacking_mb == 501
 
 
 def test_an_order_shows_before_the_engine_answers(both: Both) -> None:
-    both.model.ask("download", ORDER, main=DIT)
+    both.model.request("download", ORDER, main=DIT)
     assert both.standing() is Standing.WAITING
 
 
@@ -102,30 +96,30 @@ def test_the_bar_of_a_model_never_goes_back(both: Both) -> None:
     both.get()
     shares = []
     for megabytes in (0.5, 1.0):
-        both.engine.advance(megabytes)
-        shares.append(both.transfer())
-    both.engine.finish()
+        both.engine.advance(FILE, megabytes)
+        shares.append(both.task())
+    both.engine.finish(FILE)
     for megabytes in (100, 400):
-        both.engine.advance(megabytes)
-        shares.append(both.transfer())
-    both.engine.finish()
-    shares.append(both.transfer())
-    both.engine.advance(1700)
-    shares.append(both.transfer())
-    values = [transfer.share for transfer in shares if transfer is not None and transfer.total_mb]
+        both.engine.advance(FILE, megabytes)
+        shares.append(both.task())
+    both.engine.finish(FILE)
+    shares.append(both.task())
+    both.engine.advance(FILE, 1700)
+    shares.append(both.task())
+    values = [task.share for task in shares if task is not None and task.total]
     assert values == sorted(values)
     last = shares[-1]
     assert last is not None
-    assert (last.done_mb, last.total_mb) == (1 + 500 + 1700, 3901)
+    assert (last.done, last.total) == (1 + 500 + 1700, 3901)
     assert last.seconds_left == pytest.approx((3901 - 2201) / 12.5)
-    both.engine.finish()
+    both.engine.finish(FILE)
     assert both.standing() is Standing.HERE
-    assert both.transfer() is None
+    assert both.task() is None
 
 
 def test_what_another_row_fetches_does_not_look_like_this_ones_progress(both: Both) -> None:
     both.get()
-    both.engine.advance(0.5)
+    both.engine.advance(FILE, 0.5)
     assert both.standing() is Standing.BUSY
     assert both.standing("seedvr2-7b-fp8") is Standing.MISSING
 
@@ -133,66 +127,66 @@ def test_what_another_row_fetches_does_not_look_like_this_ones_progress(both: Bo
 def test_two_models_share_one_download_of_the_vae(both: Both) -> None:
     both.get()
     both.get("seedvr2-7b-fp8")
-    assert both.engine.waiting == [*ORDER, "seedvr2-7b-fp8"]
+    assert both.engine.waiting(FILE) == [*ORDER, "seedvr2-7b-fp8"]
     assert both.model.stoppable(DIT) == (DIT,)  # the other one still waits for VAE and text
     assert both.model.stoppable(VAE) == (VAE,)
 
 
 def test_another_order_does_not_set_a_running_download_back(both: Both) -> None:
     both.engine.put("seedvr2-text", "here")
-    both.engine.say_list()
+    both.engine.list(FILE)
     both.get()
-    both.engine.advance(300)
+    both.engine.advance(FILE, 300)
     both.get("seedvr2-7b-fp8")
     for main in (DIT, "seedvr2-7b-fp8"):
-        transfer = both.transfer(main)
-        assert transfer is not None
-        assert transfer.done_mb == 300
+        task = both.task(main)
+        assert task is not None
+        assert task.done == 300
 
 
 def test_a_single_order_is_stopped_with_all_its_files(both: Both) -> None:
     both.get()
-    both.engine.advance(0.5)
+    both.engine.advance(FILE, 0.5)
     assert both.model.stoppable(DIT) == ORDER
     for file in ORDER:
-        both.engine.answer(commands.StopWeights(file=file))
+        both.engine.answer(commands.StopTask(kind=FILE, subject=file))
     assert both.standing() is Standing.MISSING
     assert both.model.running == ()
 
 
 def test_an_error_stays_until_it_is_tried_again(both: Both) -> None:
     both.get()
-    both.engine.finish()
-    both.engine.finish()
-    both.engine.fail(megabytes=1204)
+    both.engine.finish(FILE)
+    both.engine.finish(FILE)
+    both.engine.fail(FILE, megabytes=1204)
     assert both.standing() is Standing.FAILED
-    transfer = both.transfer()
-    assert transfer is not None
-    assert transfer.error == OFFLINE
-    both.engine.say_list()
+    task = both.task()
+    assert task is not None
+    assert task.error == OFFLINE
+    both.engine.list(FILE)
     assert both.standing() is Standing.FAILED
     both.get()
     assert both.standing() is Standing.WAITING
-    both.engine.advance(2000)
+    both.engine.advance(FILE, 2000)
     assert both.standing() is Standing.BUSY
 
 
 def test_what_is_there_of_a_file_counts_while_it_waits(both: Both) -> None:
     both.engine.put(DIT, "partial", megabytes=1700)
-    both.engine.say_list()
+    both.engine.list(FILE)
     both.get()
-    both.engine.advance(0.5)
-    transfer = both.transfer()
-    assert transfer is not None
-    assert transfer.done_mb == 1700.5
+    both.engine.advance(FILE, 0.5)
+    task = both.task()
+    assert task is not None
+    assert task.done == 1700.5
 
 
 def test_an_error_of_the_vae_shows_where_a_transformer_needs_it(both: Both) -> None:
     both.engine.put(DIT, "here")
     both.engine.put(TEXT, "here")
-    both.engine.say_list()
+    both.engine.list(FILE)
     both.get()
-    both.engine.fail()
+    both.engine.fail(FILE)
     assert both.standing() is Standing.FAILED
     assert both.standing("seedvr2-7b-fp8") is Standing.MISSING
 
@@ -208,28 +202,28 @@ def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(
     assert best("q4") == "seedvr2-3b-q4"
     assert best("int1") == ""
     both.engine.put("seedvr2-3b-q4", "partial", megabytes=3)
-    both.engine.say_list()
+    both.engine.list(FILE)
     assert best() == "seedvr2-3b-q4"
     both.engine.put("seedvr2-3b-fp8", "unverified")
-    both.engine.say_list()
+    both.engine.list(FILE)
     assert best() == "seedvr2-3b-fp8"
 
 
 def test_a_size_that_nobody_knows_is_no_division_by_zero(both: Both) -> None:
     both.engine.files[VAE] = replace(both.engine.files[VAE], bytes=0)
-    both.engine.say_list()
+    both.engine.list(FILE)
     both.get(VAE)
-    both.emit(events.WeightsProgress(file=VAE, phase="download", done_mb=12.0, total_mb=0.0))
-    transfer = both.transfer(VAE)
-    assert transfer is not None
-    assert (transfer.share, transfer.done_mb) == (0.0, 12.0)
+    both.emit(events.TaskProgress(kind=FILE, subject=VAE, phase="download", done=12.0))
+    task = both.task(VAE)
+    assert task is not None
+    assert (task.share, task.done) == (0.0, 12.0)
 
 
 def test_an_import_is_known_by_its_path_until_it_has_ended(both: Both) -> None:
     path = "/films/my.safetensors"
-    both.model.ask("import", [path])
+    both.model.request("import", [path])
     assert both.model.imports[path].waits
-    both.emit(events.WeightsFailed(file=path, phase="import", error=OFFLINE))
+    both.emit(events.TaskFailed(kind=FILE, subject=path, phase="import", error=OFFLINE))
     assert both.model.imports[path].error == OFFLINE
     assert both.model.running == ()
     both.model.dismiss(path)
@@ -239,17 +233,17 @@ def test_an_import_is_known_by_its_path_until_it_has_ended(both: Both) -> None:
 def test_a_file_larger_than_four_gigabytes_is_counted_right(both: Both) -> None:
     large = "seedvr2-7b-fp16"
     both.engine.put_package("seedvr2-3b-fp8")
-    both.engine.say_list()
+    both.engine.list(FILE)
     both.get(large)
-    both.engine.advance(9000.5)
-    transfer = both.transfer(large)
-    assert transfer is not None
-    assert (transfer.done_mb, transfer.total_mb) == (9000.5, 16400.0)
+    both.engine.advance(FILE, 9000.5)
+    task = both.task(large)
+    assert task is not None
+    assert (task.done, task.total) == (9000.5, 16400.0)
 
 
 def test_a_computed_size_stands_in_for_one_that_was_not_published(both: Both) -> None:
     both.engine.files[VAE] = replace(both.engine.files[VAE], bytes=0, about_bytes=502 * 10**6)
-    both.engine.say_list()
+    both.engine.list(FILE)
     assert both.package(VAE).lacking_mb == 502
 
 
@@ -267,7 +261,7 @@ def test_a_vae_of_wan_is_a_model_of_its_own(both: Both) -> None:
 def test_of_files_with_the_same_numbers_one_that_is_here_will_do(both: Both) -> None:
     first = both.model.best_package("wan21-vae")
     both.engine.put("wan21-vae-16bit", "unverified")
-    both.engine.say_list()
+    both.engine.list(FILE)
     second = both.model.best_package("wan21-vae")
     assert first is not None
     assert second is not None

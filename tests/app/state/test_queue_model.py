@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from app.bridge.engine_bridge import EventHub
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from engine.core.errors import ErrorInfo
@@ -20,7 +21,9 @@ PLAN = make_plan(MEDIA)
 
 @pytest.fixture
 def model(qtbot: QtBot) -> QueueModel:
-    made = QueueModel()
+    hub = EventHub()
+    made = QueueModel(hub)
+    made.hub = hub  # for `play`
     for name in ("a", "b", "c"):
         made.add(name, Path(f"{name}.mp4"), JobSettings())
     return made
@@ -28,7 +31,7 @@ def model(qtbot: QtBot) -> QueueModel:
 
 def play(model: QueueModel, *said: events.Event) -> None:
     for event in said:
-        model.on_event(event)
+        model.hub.deliver(event)
 
 
 def test_a_job_goes_through_its_states(model: QueueModel) -> None:

@@ -3,26 +3,38 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from app.state.runtime_status import (
-    Situation,
-    Task,
-    can_import,
-    standing_of,
-)
-from app.state.runtimes_model import RuntimeModel
+from app.bridge.engine_bridge import EventHub
+from app.state.runtime_status import Situation, can_import, standing_of
+from app.state.runtimes_model import RuntimesModel
+from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import events
-from tests.helpers.fake_runtimes import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from engine.protocol.plan import Notice
+from engine.protocol.tasks import TaskKind
+from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
 
 S = Situation
 HERE = {"state": "here", "done_bytes": 5 * 10**9}
 FOREIGN = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", why="it is old", bytes=0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "situation"),
-    [
+class Known:
+    """A model and the events that it gets."""
+
+    def __init__(self) -> None:
+        self.hub = EventHub()
+        self.model = RuntimesModel(self.hub, TasksModel(self.hub))
+
+    def say(self, event: events.Event) -> RuntimesModel:
+        self.hub.deliver(event)
+        return self.model
+
+
+def about(kind: type[events.TaskEvent], **values: Any) -> events.TaskEvent:
+    return kind(**{"kind": TaskKind.RUNTIME, "subject": "cu130", "phase": "download", **values})
+
+
+def test_one_situation_for_each_state() -> None:
+    for changes, situation in (
         ({}, S.OFFER),
         ({"state": "partial", "done_bytes": 1}, S.PARTIAL),
         ({"state": "not-in-build"}, S.NOT_IN_BUILD),
@@ -35,28 +47,21 @@ FOREIGN = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", why="it i
         ({"state": "broken", "why": "x"}, S.BROKEN),
         ({"state": "broken", "is_chosen": True}, S.BROKEN),
         ({"state": "broken", "is_chosen": True, "is_used": True}, S.BROKEN),
-    ],
-)
-def test_one_situation_for_each_state(changes: dict[str, Any], situation: Situation) -> None:
-    listed = make_listed(make_runtime(**changes), make_older())
-    assert standing_of(listed, None).situation is situation
+    ):
+        listed = make_listed(make_runtime(**changes), make_older())
+        assert standing_of(listed, None).situation is situation, changes
 
 
-@pytest.mark.parametrize(
-    ("listed", "situation"),
-    [
+def test_one_situation_for_each_machine() -> None:
+    for listed, situation in (
         (None, S.QUIET),
         (NO_CARD, S.QUIET),
         (make_listed(suited=""), S.OLD_CARD),
         (make_listed(suited="", driver="560.1", driver_needed="580.0"), S.OLD_DRIVER),
         (make_listed(follows_choice=False), S.QUIET),  # a checkout has its own torch
         (make_listed(make_runtime(), make_older(**HERE, is_chosen=True, is_used=True)), S.QUIET),
-    ],
-)
-def test_one_situation_for_each_machine(
-    listed: events.RuntimesListed | None, situation: Situation
-) -> None:
-    assert standing_of(listed, None).situation is situation
+    ):
+        assert standing_of(listed, None).situation is situation
 
 
 def test_a_runtime_of_another_version_is_offered_anew() -> None:
@@ -69,7 +74,7 @@ def test_a_runtime_of_another_version_is_offered_anew() -> None:
 
 
 def test_what_is_done_comes_before_what_could_be() -> None:
-    task = Task(runtime="cu130", phase="download")
+    task = TaskState(subject="cu130", phase="download")
     assert standing_of(make_listed(), task).situation is S.BUSY
     failed = replace(task, error=OFFLINE)
     assert standing_of(make_listed(), failed).situation is S.FAILED
@@ -85,16 +90,15 @@ def test_files_are_taken_where_one_is_known() -> None:
 
 
 def test_what_was_waved_away_stays_away_until_it_is_something_else() -> None:
-    model = RuntimeModel()
-    model.on_event(make_listed())
+    first, again = Known(), Known()
+    model = first.say(make_listed())
     assert not model.is_hidden
     model.hide(for_good=True)
     assert model.is_hidden
-    later = RuntimeModel()
-    later.restore_hidden(model.hidden)
-    later.on_event(make_listed())
+    again.model.restore_hidden(model.hidden)
+    later = again.say(make_listed())
     assert later.is_hidden
-    later.on_event(make_listed(make_runtime(torch="2.14.0+cu130")))
+    again.say(make_listed(make_runtime(torch="2.14.0+cu130")))
     assert not later.is_hidden
     later.hide(for_good=False)
     assert later.is_hidden
@@ -102,43 +106,30 @@ def test_what_was_waved_away_stays_away_until_it_is_something_else() -> None:
 
 
 def test_the_list_of_what_was_waved_away_stays_short() -> None:
-    model = RuntimeModel()
+    known = Known()
     for number in range(20):
-        model.on_event(make_listed(make_runtime(torch=f"2.{number}.0")))
-        model.hide(for_good=True)
-    assert len(model.hidden) == 8
-    assert "2.19.0" in model.hidden[-1]
-
-
-def test_figures_alone_are_told_apart_from_news() -> None:
-    model, heard = RuntimeModel(), []
-    model.changed.connect(lambda: heard.append("changed"))
-    model.progressed.connect(lambda: heard.append("progressed"))
-    model.ask("download", "cu130")
-    for done in (0.0, 1.0, 2.0):
-        model.on_event(
-            events.RuntimeProgress(runtime="cu130", phase="download", done_mb=done, total_mb=9.0)
-        )
-    model.on_event(events.RuntimeProgress(runtime="cu130", phase="unpack"))
-    assert heard == ["changed", "changed", "progressed", "progressed", "changed"]
+        known.say(make_listed(make_runtime(torch=f"2.{number}.0"))).hide(for_good=True)
+    assert len(known.model.hidden) == 8
+    assert "2.19.0" in known.model.hidden[-1]
 
 
 def test_an_error_stays_until_it_was_read() -> None:
-    model = RuntimeModel()
-    model.on_event(make_listed())
-    model.ask("download", "cu130")
-    assert model.is_busy
-    model.on_event(events.RuntimeFailed(runtime="cu130", phase="download", error=OFFLINE))
-    model.on_event(make_listed())
-    assert not model.is_busy
+    known = Known()
+    model = known.say(make_listed())
+    model.request("download", "cu130")
+    assert model.is_running
+    known.say(about(events.TaskFailed, error=OFFLINE))
+    known.say(make_listed())
+    assert not model.is_running
     assert model.standing.situation is S.FAILED
     model.dismiss()
     assert model.standing.situation is S.OFFER
 
 
-def test_good_news_is_kept_until_the_next_wish() -> None:
-    model = RuntimeModel()
-    model.on_event(events.RuntimeDone(runtime="cu130", phase="use", message="It is chosen."))
+def test_good_news_is_kept_until_the_next_request() -> None:
+    known = Known()
+    notice = Notice(code="runtime-changed", severity="info", message="It is chosen.")
+    model = known.say(about(events.TaskDone, phase="use", notice=notice))
     assert model.done == "It is chosen."
-    model.ask("use", "")
+    model.request("use", "")
     assert model.done == ""

@@ -12,22 +12,25 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QTextBrowser, QW
 from pytestqt.qtbot import QtBot
 
 from app.application import Program, start_next
+from app.bridge.engine_bridge import EventHub
 from app.controllers import restart
-from app.state.update_model import UpdateModel
+from app.state.listings import UpdateModel
+from app.state.tasks_model import TasksModel
 from app.updates.view import UpdateView
 from app.widgets.error_view import HELP
-from engine.core import paths, update_errors
-from engine.core.update_errors import (
+from engine.core import errors, paths
+from engine.core.errors import (
     UpdateDamaged,
     UpdateError,
     UpdateUnreachable,
     UpdateUntrusted,
 )
+from engine.protocol import commands as c
 from engine.protocol import events
-from engine.protocol import update_messages as m
 from engine.updates import installer
 from tests.app.conftest import Bench
-from tests.helpers.fake_updates import NEWER, OWN, FakeUpdates
+from tests.helpers.fake_states import NEWER, OWN
+from tests.helpers.fake_tasks import UPDATE, FakeTasks
 from tests.helpers.faulty_server import faulty_server
 from tests.helpers.updates import Release
 
@@ -65,14 +68,15 @@ class Page:
     """The page without a window around it."""
 
     def __init__(self, qtbot: QtBot) -> None:
-        self.model = UpdateModel()
-        self.updates = FakeUpdates(self)
+        self.hub = EventHub()
+        self.model = UpdateModel(self.hub, TasksModel(self.hub))
+        self.engine = FakeTasks(self)
         self.view = UpdateView(self.model)
         self.view.wanted.connect(self._do)
         qtbot.addWidget(self.view)
 
     def emit(self, event: events.Event) -> None:
-        self.model.on_event(event)
+        self.hub.deliver(event)
 
     def open(self) -> UpdateView:
         self.view.show()
@@ -86,10 +90,11 @@ class Page:
         button.click()
 
     def _do(self, what: str) -> None:
-        kinds = {"check": m.CheckUpdate, "download": m.DownloadUpdate, "stop": m.StopUpdate}
-        if what != "stop":
-            self.model.begin(what)
-        self.updates.answer(kinds[what]())
+        if what == "stop":
+            self.engine.answer(c.StopTask(kind=UPDATE))
+        else:
+            self.model.tasks.request(UPDATE, what, "")
+            self.engine.answer({"check": c.CheckUpdate, "download": c.DownloadUpdate}[what]())
 
 
 @pytest.fixture
@@ -102,11 +107,7 @@ def unreachable() -> UpdateUnreachable:
 
 
 def test_every_error_of_updates_has_a_title_and_a_button() -> None:
-    kinds = [
-        k
-        for k in vars(update_errors).values()
-        if isinstance(k, type) and issubclass(k, UpdateError)
-    ]
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UpdateError)]
     assert len(kinds) > 5
     assert {kind.code for kind in kinds} <= set(HELP)
 
@@ -114,11 +115,11 @@ def test_every_error_of_updates_has_a_title_and_a_button() -> None:
 def test_nothing_is_asked_before_the_button_is_pressed(bench: Bench) -> None:
     bench.do("settings")
     bench.hear()
-    assert bench.engine.asked(m.UpdateCommand) == []
+    assert bench.engine.asked(c.UpdateCommand) == []
     summary = bench.program.settings.dialog.findChild(QLabel, "updateSummary")
     assert "never by itself" in summary.text()
     opened(bench)
-    assert bench.engine.asked(m.UpdateCommand) == [m.CheckUpdate()]
+    assert bench.engine.asked(c.UpdateCommand) == [c.CheckUpdate()]
 
 
 def test_from_the_button_to_the_setup(bench: Bench) -> None:
@@ -130,7 +131,7 @@ def test_from_the_button_to_the_setup(bench: Bench) -> None:
     press(bench, "updateAct")
     assert "61 of 182 MB · 12.0 MB/s · 10 s left" in shown(view)
     assert buttons(view) == ["Stop"]
-    bench.engine.updates.finish("download")
+    bench.engine.tasks.finish(UPDATE)
     bench.hear()
     assert "it is the one that was published" in shown(view)
     assert buttons(view) == ["Look again", "Close Upreel and install"]
@@ -141,19 +142,19 @@ def test_from_the_button_to_the_setup(bench: Bench) -> None:
 
 
 def test_the_newest_version(page: Page) -> None:
-    page.updates.found = replace(OWN, was_checked=True)
+    page.engine.found = replace(OWN, was_checked=True)
     view = page.open()
     assert "Upreel 0.1.0 is the newest version." in shown(view)
     assert buttons(view) == ["Look again"]
 
 
 def test_while_it_looks_and_stop(bench: Bench) -> None:
-    bench.engine.updates.waits = True
+    bench.engine.tasks.check_waits = True
     view = opened(bench)
     assert "Asking which version is the newest" in shown(view)
     assert buttons(view) == ["Stop"]
     bench.program.updates.open_view()  # once more while it runs
-    assert bench.engine.asked(m.CheckUpdate) == [m.CheckUpdate()]
+    assert bench.engine.asked(c.CheckUpdate) == [c.CheckUpdate()]
     press(bench, "updateStop")
     assert buttons(view) == ["Look for updates"]
 
@@ -166,7 +167,7 @@ def test_a_download_that_was_stopped_goes_on(page: Page) -> None:
 
 
 def test_not_in_this_build(page: Page) -> None:
-    page.updates.found = replace(OWN, is_in_build=False)
+    page.engine.found = replace(OWN, is_in_build=False)
     view = page.open()
     assert "This build of Upreel cannot look for updates." in shown(view)
     assert buttons(view) == []
@@ -176,7 +177,7 @@ def test_not_in_this_build(page: Page) -> None:
     ("how", "what"), [("portable", "unpack it in the place"), ("sources", "runs from its sources")]
 )
 def test_copies_that_no_setup_made_are_told_what_to_do(page: Page, how: str, what: str) -> None:
-    page.updates.found = replace(NEWER, installed_as=how)
+    page.engine.found = replace(NEWER, installed_as=how)
     view = page.open()
     assert "Upreel 0.2.0 is available" in shown(view)
     assert what in shown(view)
@@ -184,7 +185,7 @@ def test_copies_that_no_setup_made_are_told_what_to_do(page: Page, how: str, wha
 
 
 def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
-    page.updates.error = unreachable()
+    page.engine.update_error = unreachable().info()
     view = page.open()
     for words in ("The place of the updates does not answer", "example.org does not answer."):
         assert words in shown(view)
@@ -195,23 +196,24 @@ def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
 
 
 def test_what_was_loaded_can_be_installed_without_a_network(page: Page) -> None:
-    page.updates.state = replace(NEWER, is_ready=True)
-    page.updates.error = unreachable()
+    page.engine.update = replace(NEWER, is_ready=True)
+    page.engine.update_error = unreachable().info()
     assert buttons(page.open()) == ["Look again", "Close Upreel and install"]
 
 
 def test_after_a_wrong_signature_nothing_is_offered(page: Page) -> None:
-    page.updates.state = NEWER
-    page.updates.error = UpdateUntrusted("It is not signed.", hint="Try again later.")
+    page.engine.update = NEWER
+    page.engine.update_error = UpdateUntrusted("It is not signed.", hint="Try again later.").info()
     view = page.open()
     assert "This update is not from us" in shown(view)
     assert buttons(view) == ["Look again"]
 
 
 def test_a_setup_that_is_wrong_at_the_last_moment_keeps_the_window(bench: Bench) -> None:
-    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    bench.engine.tasks.found = replace(NEWER, is_ready=True)
     view = opened(bench)
-    bench.engine.updates.error = UpdateDamaged("It was changed.", hint="Download it again.")
+    error = UpdateDamaged("It was changed.", hint="Download it again.")
+    bench.engine.tasks.update_error = error.info()
     press(bench, "updateAct")
     assert "The setup is damaged" in shown(view)
     assert bench.window.isVisible()
@@ -221,7 +223,7 @@ def test_a_setup_that_is_wrong_at_the_last_moment_keeps_the_window(bench: Bench)
 def test_a_queue_that_cannot_be_kept_keeps_window_and_version(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    bench.engine.tasks.found = replace(NEWER, is_ready=True)
     opened(bench)
     monkeypatch.setattr(restart, "write", lambda waiting: "The disk is full.")
     press(bench, "updateAct")
@@ -236,7 +238,7 @@ def test_a_running_film_is_asked_for(
     bench.add()
     bench.do("start")
     bench.add("waits.mp4")
-    bench.engine.updates.found = replace(NEWER, is_ready=True)
+    bench.engine.tasks.found = replace(NEWER, is_ready=True)
     opened(bench)
     monkeypatch.setattr(bench.window, "confirm_close", lambda: leaves)
     press(bench, "updateAct")
@@ -287,7 +289,7 @@ def test_in_chinese(bench: Bench) -> None:
 
 
 def test_every_line_has_room(page: Page) -> None:
-    page.updates.error = UpdateUnreachable("a " * 300, hint="b " * 200)
+    page.engine.update_error = UpdateUnreachable("a " * 300, hint="b " * 200).info()
     view = page.open()
     for label in view.findChildren(QLabel):
         if label.isVisible() and label.wordWrap():

@@ -88,7 +88,7 @@ def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:
 def test_a_mistake_of_ours_has_no_traceback_but_a_log(
     command_line: CommandLine, expected_log_errors: list[str]
 ) -> None:
-    expected_log_errors.append("mistake in a command")
+    expected_log_errors.append("internal error in a command")
     command_line.services.error = KeyError("oops")
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1

@@ -15,9 +15,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from engine.cli.main import main
-from engine.cli.task_line import line_on, progress_words
+from engine.cli.tasks import TaskLine, progress_text
 from engine.model_files.store import Store
-from engine.protocol.events import WeightsProgress
+from engine.protocol.events import TaskProgress
+from engine.protocol.tasks import TaskKind
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 from tests.helpers.published import CONTENT, PLACE, published, store_of
 
@@ -100,8 +101,9 @@ def test_a_failed_download_is_said_and_the_others_come(
         "error[download-failed]: 127.0.0.1 does not give tiny.safetensors: it says 404" in said.err
     )
     events = [json.loads(line) for line in said.out.splitlines()]
-    ends = {e["file"]: e["event"] for e in events if e["event"] != "WeightsProgress"}
-    assert ends == {"tiny": "WeightsFailed", "vae": "WeightsDone", "text": "WeightsDone"}
+    assert {e["kind"] for e in events} == {"model-file"}
+    ends = {e["subject"]: e["event"] for e in events if e["event"] != "TaskProgress"}
+    assert ends == {"tiny": "TaskFailed", "vae": "TaskDone", "text": "TaskDone"}
     assert main(["models", "download", "tiny"]) == 0
 
 
@@ -145,16 +147,17 @@ def test_wrong_usage(words: list[str]) -> None:
     assert main(words) == 2
 
 
-def progress(**values: float) -> WeightsProgress:
-    return WeightsProgress(file="tiny", phase="download", **values)
+def progress(**values: float) -> TaskProgress:
+    kind = TaskKind.MODEL_FILE
+    return TaskProgress(kind=kind, subject="tiny", phase="download", **values)
 
 
 def test_progress_is_in_megabytes() -> None:
-    assert progress_words(progress(done_mb=0, total_mb=0)) == "downloading tiny: waiting"
-    far = progress(done_mb=8192.5, total_mb=16384, mb_per_second=23.44, seconds_left=349)
+    assert progress_text(progress(done=0, total=0)) == "downloading tiny: waiting"
+    far = progress(done=8192.5, total=16384, per_second=23.44, seconds_left=349)
     said = "downloading tiny: 8192 of 16384 MB (50%), 23.4 MB/s, 5 min 49 s left"
-    assert progress_words(far) == said
-    assert progress_words(progress(done_mb=0.25, total_mb=0)) == "downloading tiny: 0.2 MB"
+    assert progress_text(far) == said
+    assert progress_text(progress(done=0.25, total=0)) == "downloading tiny: 0.2 MB"
 
 
 class Terminal(io.StringIO):
@@ -165,9 +168,9 @@ class Terminal(io.StringIO):
 def test_a_line_is_written_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    line = line_on(stream)
-    line.show(progress(done_mb=1, total_mb=100, mb_per_second=2))
-    line.show(progress(done_mb=2, total_mb=100))
+    line = TaskLine(stream)
+    line.show(progress(done=1, total=100, per_second=2))
+    line.show(progress(done=2, total=100))
     line.clear()
     long, short, empty = stream.getvalue().removesuffix("\r").split("\r")[1:]
     assert long == "downloading tiny: 1 of 100 MB (1%), 2.0 MB/s"

@@ -1,8 +1,7 @@
 import pytest
 
 from engine.core.errors import JobError, UnknownJob
-from engine.jobs.job import Job, JobState
-from engine.jobs.job_queue import JobQueue
+from engine.jobs.job import Job, JobQueue, JobState
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media, a_plan
 

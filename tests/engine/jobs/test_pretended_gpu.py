@@ -70,4 +70,4 @@ def test_presets_are_those_of_the_card(engine: Engine, heard: Listener) -> None:
     engine.send(c.SavePreset(title="Mine", settings=JobSettings(crf=20)))
     assert heard.wait(e.PresetsListed).presets[-1].title == "Mine"
     engine.send(c.RemovePreset(name="nobody"))
-    assert heard.wait(e.PresetFailed).error.hint
+    assert heard.wait(e.TaskFailed).error.hint

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,15 +144,31 @@ def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, A
 
 
 def test_a_job_that_ended_while_decoding_begins_that_again(
-    tmp_path: Path, vaes: dict[int, Any]
+    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Cancelled in the middle: a whole film would be kept. Its end waits for a file that closes."""
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
+    cancelled, write, discard = threading.Event(), LosslessWriter.write, LosslessWriter._discard
+
+    def write_later(writer: LosslessWriter, planes: Any) -> None:
+        assert cancelled.wait(60)
+        write(writer, planes)
+
+    def discard_slowly(writer: LosslessWriter) -> None:
+        time.sleep(0.3)
+        discard(writer)
+
+    monkeypatch.setattr(LosslessWriter, "write", write_later)
+    monkeypatch.setattr(LosslessWriter, "_discard", discard_slowly)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
         engine.send(a_job(tmp_path / "a.latent", vaes[16]))
         while heard.wait(e.StageProgress).stage != "decode":
             pass
         engine.send(c.CancelJob(job_id="a"))
+        engine.send(c.ShowFrame(job_id="none", seconds=0))
+        heard.wait(e.Warned)  # the engine has carried out both commands
+        cancelled.set()
         assert isinstance(heard.wait(*ENDS), e.JobCancelled)
         folder = tmp_path / "jobs" / "a"
         assert not list(folder.glob("decoded_*")), "a part is worth nothing"

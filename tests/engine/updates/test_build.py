@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import __version__
-from engine.core.update_errors import UpdateNotInBuild
+from engine.core.errors import UpdateNotInBuild
 from engine.updates import build, manifest
 
 ROOT = Path(__file__).parents[3]

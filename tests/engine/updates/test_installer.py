@@ -11,7 +11,7 @@ import pytest
 
 from engine import api
 from engine.core.control import Control
-from engine.core.update_errors import UpdateDamaged, UpdateMissing, UpdateNotInstallable
+from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallable
 from engine.downloads.transfer import Listener
 from engine.updates import installer
 from engine.updates.store import UpdateStore

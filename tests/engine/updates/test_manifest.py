@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from engine.core.update_errors import UpdateTooNew, UpdateUntrusted
+from engine.core.errors import UpdateTooNew, UpdateUntrusted
 from engine.updates import manifest
 from tests.helpers.updates import NEWER, SETUP, description, signed
 

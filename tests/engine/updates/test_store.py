@@ -17,8 +17,6 @@ from engine.core.errors import (
     DiskFull,
     EngineError,
     OutputUnwritable,
-)
-from engine.core.update_errors import (
     UpdateBusy,
     UpdateDamaged,
     UpdateMissing,

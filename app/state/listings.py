@@ -1,0 +1,107 @@
+"""What the engine listed for the smaller pages: presets, the update, the benchmark's report."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from app.bridge.engine_bridge import EventHub
+from app.state.tasks_model import KindModel, TasksModel
+from engine.core.errors import ErrorInfo
+from engine.protocol import events
+from engine.protocol.report import BenchReport
+from engine.protocol.tasks import Phase, TaskKind
+from engine.protocol.update_state import UpdateState
+from engine.settings.presets import Preset
+
+
+class PresetsModel(QObject):
+    """The last list; `failed` brings what could not be kept, read or written."""
+
+    changed = Signal()
+    failed = Signal(ErrorInfo)
+
+    def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.presets: tuple[Preset, ...] = ()
+        self.card = ""  # "RTX 5070 Ti, 16 GB"; "" without a GPU that can be used
+        hub.subscribe(events.PresetsListed, self._list)
+        hub.subscribe(events.TaskFailed, self._fail)
+
+    def own(self, title: str) -> Preset | None:
+        """The user's preset of that title; case does not count."""
+        plain = title.strip().casefold()
+        own = (preset for preset in self.presets if preset.is_own)
+        return next((preset for preset in own if preset.title.casefold() == plain), None)
+
+    def _list(self, event: events.PresetsListed) -> None:
+        self.presets, self.card = event.presets, event.card
+        self.changed.emit()
+
+    def _fail(self, event: events.TaskFailed) -> None:
+        if event.kind is TaskKind.PRESET:
+            self.failed.emit(event.error)
+
+
+class UpdateModel(KindModel):
+    """How an update stands."""
+
+    installable = Signal()  # the setup may be started: the program has to end
+    kind = TaskKind.UPDATE
+
+    def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
+        super().__init__(tasks, parent)
+        self.state = UpdateState(version="", is_in_build=True)
+        hub.subscribe(events.UpdateKnown, self._know)
+        hub.subscribe(events.TaskDone, self._done)
+
+    @property
+    def phase(self) -> Phase:
+        """What runs; "" at rest."""
+        return self.task.phase if self.task is not None and self.is_running else ""
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        """Of what ran last."""
+        return self.task.error if self.task is not None else None
+
+    @property
+    def share(self) -> float:
+        """Downloaded part of the setup, 0 to 1."""
+        if self.task is not None and self.task.total:
+            return self.task.share
+        return min(1.0, self.state.done_bytes / self.state.bytes) if self.state.bytes else 0.0
+
+    def _know(self, event: events.UpdateKnown) -> None:
+        self.state = event.state
+        self.changed.emit()
+
+    def _done(self, event: events.TaskDone) -> None:
+        if event.kind is self.kind and event.phase == "install":
+            self.installable.emit()
+
+
+class BenchmarkModel(KindModel):
+    """The last report."""
+
+    kind = TaskKind.BENCHMARK
+
+    def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
+        super().__init__(tasks, parent)
+        self.report: BenchReport | None = None
+        self.was_stopped = False  # the one that runs, or the last one
+        hub.subscribe(events.TaskDone, self._done)
+
+    def begin(self) -> None:
+        """The benchmark was requested; the engine's first event follows."""
+        self.was_stopped = False
+        self.tasks.request(self.kind, "", "")
+
+    def end(self) -> None:
+        """The benchmark ends at its next step."""
+        self.was_stopped = True
+        self.changed.emit()
+
+    def _done(self, event: events.TaskDone) -> None:
+        if event.kind is self.kind:
+            self.report, self.was_stopped = event.result, False
+            self.changed.emit()

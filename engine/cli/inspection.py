@@ -1,0 +1,75 @@
+"""`probe`, `plan`, `verify` and `doctor`: commands that look and change nothing."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from engine.cli import formatting, options
+from engine.cli.context import DONE, FAILED, Context
+from engine.hardware.pretended_gpu import pretended
+from engine.protocol.plan import Plan
+
+_MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+
+
+def probe(args: argparse.Namespace, context: Context) -> int:
+    """Show the picture, its times and colours, and all other streams."""
+    media = context.services.probe(Path(args.input))
+    if context.console.json:
+        context.console.data(media)
+    else:
+        context.console.say(formatting.media_words(media))
+    return DONE
+
+
+def plan(args: argparse.Namespace, context: Context) -> int:
+    """Show the plan; the exit status is 1 when it could not be started.
+
+    For a pretended card it is 0 when it would fit there: that it is not here is no news, and
+    files of models need not be loaded for the question.
+    """
+    pretend = pretended(args.pretend_gpu or "", args.pretend_vram or "")
+    output = Path(args.output) if args.output is not None else None
+    settings = options.job_settings(args, pretend)
+    found = context.services.plan(
+        Path(args.input), settings, output, options.engine_settings(args), pretend
+    )
+    if context.console.json:
+        context.console.data(found)
+    else:
+        context.console.say(formatting.plan_words(found))
+    for notice in found.notices:
+        context.console.notice(notice)
+    return DONE if _would_do(found) else FAILED
+
+
+def _would_do(plan: Plan) -> bool:
+    expected = {"pretended-card", "weights-missing"} if plan.is_pretended else set()
+    return all(notice.severity != "refusal" or notice.code in expected for notice in plan.notices)
+
+
+def verify(args: argparse.Namespace, context: Context) -> int:
+    """Show every check; the exit status is 1 when one of them failed."""
+    report = context.services.verify(Path(args.source), Path(args.output))
+    if context.console.json:
+        context.console.data(report)
+    else:
+        context.console.say(formatting.report_words(report))
+    return DONE if report.passed else FAILED
+
+
+def doctor(args: argparse.Namespace, context: Context) -> int:
+    """Show what the self-test found; the exit status is 1 when something is broken."""
+    lines = context.services.doctor()
+    broken = [line for line in lines if line.state == "problem"]
+    if context.console.json:
+        context.console.data({"works": not broken, "lines": list(lines)})
+    else:
+        for line in lines:
+            context.console.say(f"{_MARKS[line.state]:<8} {line.name}: {line.message}")
+            if line.hint:
+                context.console.say(f"{'':<8}   hint: {line.hint}")
+        warnings = sum(line.state == "warning" for line in lines)
+        context.console.say(f"{len(broken)} problems, {warnings} warnings, {len(lines)} looked at")
+    return FAILED if broken else DONE

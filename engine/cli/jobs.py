@@ -1,0 +1,223 @@
+"""`upscale` and `resume`: hand jobs to the engine, show its events until the last job has ended."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli import formatting, options
+from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.progress import Progress, progress_on
+from engine.cli.session import Interrupted, Session, session
+from engine.core.errors import UnknownJob
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.plan import Plan
+from engine.protocol.report import Report
+from engine.runtimes import environment
+from engine.settings.schema import EngineSettings
+from engine.settings.store import load_engine_settings
+
+if TYPE_CHECKING:
+    from engine.api import UnfinishedJob
+
+_GO_ON = "Run `python -m engine resume --all` to go on."
+
+
+def upscale(args: argparse.Namespace, context: Context) -> int:
+    """Upscale every input; the exit status is 1 as soon as one of them failed."""
+    settings = options.job_settings(args)
+    environment.choose(settings.switches)
+    engine_settings = options.engine_settings(args)
+    # absolute: an interrupted job may be resumed from another folder
+    sources = [path.absolute() for path in options.sources(args.inputs)]
+    output = Path(args.output).absolute() if args.output is not None else None
+    if len(sources) > 1 and output is not None and not output.is_dir():
+        args.usage_error("with several inputs -o must be an existing folder")
+    jobs = [
+        c.AddJob(job_id=new_job_id(), source=source, settings=settings, output=output)
+        for source in sources
+    ]
+    return _run_jobs(context, engine_settings, jobs)
+
+
+def new_job_id() -> str:
+    """A name that sorts by time and is never given twice."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def resume(args: argparse.Namespace, context: Context) -> int:
+    """List unfinished jobs, or continue one of them or all."""
+    if args.all and args.job is not None:
+        args.usage_error("give a JOB or --all, not both")
+    waiting = context.services.unfinished()
+    if args.job is not None:
+        chosen = [_named(waiting, args.job)]
+    elif args.all:
+        chosen = [job.job_id for job in waiting]
+    else:
+        _list(waiting, context)
+        return DONE
+    if not chosen:
+        context.console.note("No job is unfinished.")
+        return DONE
+    settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
+    return _run_jobs(context, settings, [c.AdoptJob(job_id=job_id) for job_id in chosen])
+
+
+def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
+    """The one job whose name begins so.
+
+    Raises:
+        UnknownJob: None does, or several do.
+    """
+    found = [job.job_id for job in waiting if job.job_id.startswith(name)]
+    if name in found:
+        return name
+    if len(found) != 1:
+        several = (
+            f"{len(found)} jobs begin with {name!r}." if found else f"No job is called {name!r}."
+        )
+        raise UnknownJob(several, hint="`python -m engine resume` lists them.", job=name)
+    return found[0]
+
+
+def _list(waiting: Sequence[UnfinishedJob], context: Context) -> None:
+    if context.console.json:
+        context.console.data({"unfinished": list(waiting)})
+        return
+    if not waiting:
+        context.console.say("No job is unfinished.")
+    for job in waiting:
+        frames = f"{job.frames_done}/{job.frames_total} frames"
+        context.console.say(f"{job.job_id}  {frames}  {job.source} -> {job.output}")
+
+
+def _run_jobs(
+    context: Context, settings: EngineSettings, jobs: Sequence[c.AddJob | c.AdoptJob]
+) -> int:
+    """Run the jobs one after the other and show what the engine says.
+
+    Returns:
+        Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
+    """
+    with session(context, settings) as engine:
+        listener = _Listener(context, engine, [job.job_id for job in jobs])
+        try:
+            for command in (*jobs, c.StartQueue()):
+                engine.send(command)
+            while listener.is_waiting:
+                listener.hear(engine.next(hint=_GO_ON))
+        finally:
+            listener.progress.clear()
+    return listener.finish()
+
+
+class _Listener:
+    """Shows events until every job has ended."""
+
+    def __init__(self, context: Context, engine: Session, job_ids: list[str]) -> None:
+        self.progress: Progress = progress_on(context.console.err)
+        self._console = context.console
+        self._engine = engine
+        self._open = dict.fromkeys(job_ids)
+        self._plans: dict[str, Plan] = {}
+        self._begun: set[str] = set()
+        self._reports: list[Report] = []
+        self._failed = False
+        self._stopping = False
+        self._cancelled: list[str] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """True until every job has ended."""
+        return bool(self._open)
+
+    def hear(self, event: e.Event) -> None:
+        """Show one event."""
+        if isinstance(event, Interrupted):
+            self._stop()
+            return
+        if self._console.json:
+            self._console.data(event, event=type(event).__name__)
+        match event:
+            case e.StageProgress() if not self._stopping:  # no bar that hides the cursor any more
+                self.progress.show(event)
+            case e.PlanChosen() | e.PlanDowngraded():
+                self._plans[event.job_id] = event.plan
+                if isinstance(event, e.PlanDowngraded) and event.notice is not None:
+                    self.progress.clear()
+                    self._console.notice(event.notice)
+            case e.JobStarted():
+                self._started(event)
+            case e.Warned() if not self._stopping:
+                self.progress.clear()
+                self._console.notice(event.notice)
+            case e.JobFinished() | e.JobFailed() | e.JobCancelled() | e.JobRejected():
+                self._ended(event)
+
+    def finish(self) -> int:
+        """Last words and the exit status."""
+        if self._console.json:
+            for report in self._reports:
+                self._console.data(report, event="Report")
+        if self._stopping:
+            begun = [job_id for job_id in self._cancelled if job_id in self._begun]
+            self._console.note("Cancelled." + " Finished parts are kept." * bool(begun))
+            for job_id in begun:
+                self._console.note(f"  go on with: python -m engine resume {job_id}")
+            return CANCELLED
+        proved = all(report.passed for report in self._reports)
+        return DONE if proved and not self._failed and not self._cancelled else FAILED
+
+    def _stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._note("Stopping; press Ctrl-C again to end at once.")
+        for command in (c.StopQueue(), *(c.CancelJob(job_id=job_id) for job_id in self._open)):
+            self._engine.send(command)
+
+    def _started(self, event: e.JobStarted) -> None:
+        self._begun.add(event.job_id)
+        self.progress.clear()
+        plan = self._plans.get(event.job_id)
+        if plan is not None:
+            self._console.say(formatting.plan_words(plan))
+            for notice in plan.notices:
+                self._console.notice(notice)
+        if event.done:
+            self._console.say(f"Going on after {event.done} of {event.total} frames.")
+
+    def _ended(self, event: e.JobFinished | e.JobFailed | e.JobCancelled | e.JobRejected) -> None:
+        self._open.pop(event.job_id, None)
+        self.progress.clear()
+        match event:
+            case e.JobFinished():
+                self._reports.append(event.report)
+                self._console.say(formatting.summary_words(event.report))
+            case e.JobCancelled():
+                self._cancelled.append(event.job_id)
+            case e.JobFailed():
+                self._fail(event)
+                if event.job_id in self._begun:
+                    self._console.note(f"  then: python -m engine resume {event.job_id}")
+            case e.JobRejected():
+                self._console.note(f"{event.source}:")
+                self._fail(event)
+
+    def _fail(self, event: e.JobFailed | e.JobRejected) -> None:
+        self._failed = True
+        plan = self._plans.get(event.job_id)
+        if plan is not None:
+            self._console.note(f"{plan.source}:")
+        self._console.error(event.error)
+
+    def _note(self, text: str) -> None:
+        self.progress.clear()
+        self._console.note(text)

@@ -1,0 +1,271 @@
+"""Answers commands about jobs: their queue, the one that runs, and frames to look at."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.core.control import Control
+from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob, reported
+from engine.jobs.checkpoint import check_unchanged
+from engine.jobs.job import Job, JobQueue, JobState
+from engine.jobs.job_store import JobStore
+from engine.jobs.runner import run
+from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.sources import decoded, described, probe_source
+from engine.protocol import commands as c
+from engine.protocol import events as e
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended(c.Command):
+    """How a job ended, from its thread."""
+
+    job: Job
+    event: e.JobEvent
+    state: JobState
+
+
+class JobService:
+    """Owns the queue of jobs; runs one at a time in a thread of its own.
+
+    Args:
+        sink: Gets the events.
+        machine: For plans; its settings change with ChangeEngine.
+        send: Brings a command back to `carry_out`, in the thread that calls that.
+        may_run: Whether a job may start now; `run_next` tries again.
+    """
+
+    def __init__(
+        self,
+        sink: e.EventSink,
+        machine: Machine,
+        send: Callable[[c.Command], None],
+        may_run: Callable[[], bool],
+    ) -> None:
+        self._sink, self._machine = sink, machine
+        self._send, self._may_run = send, may_run
+        self._jobs = JobQueue()
+        self._store = JobStore(machine.jobs_folder)
+        self._worker: threading.Thread | None = None
+        self._queue_runs = False
+        self._leaving = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a job has a thread."""
+        return self._worker is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether Shutdown was asked for, and no job runs any more."""
+        return self._leaving and self._worker is None
+
+    def carry_out(self, command: c.Command) -> None:
+        """Do it, and emit what has changed.
+
+        Raises:
+            EngineError: It cannot be done.
+        """
+        match command:
+            case c.AddJob():
+                self._add(command)
+            case c.AdoptJob(job_id=job_id):
+                self._adopt(job_id)
+            case c.ChangeJob():
+                self._change(command)
+            case c.RemoveJob(job_id=job_id):
+                self._remove(job_id)
+            case c.MoveJob(job_id=job_id, position=position):
+                self._jobs.move(self._jobs.get(job_id), position)
+            case c.RetryJob(job_id=job_id):
+                self._retry(job_id)
+            case c.StartQueue():
+                self._queue_runs = True
+                self.run_next()
+            case c.StopQueue():
+                self._queue_runs = False
+            case c.PauseJob(job_id=job_id):
+                self._pause(job_id)
+            case c.ResumeJob(job_id=job_id):
+                self._resume(job_id)
+            case c.CancelJob(job_id=job_id):
+                self._cancel(job_id)
+            case c.ShowFrame():
+                self._show_frame(command)
+            case c.ChangeEngine(settings=settings):
+                self._machine = replace(self._machine, settings=settings)
+            case c.Shutdown():
+                self._shutdown()
+            case _Ended():
+                self._ended(command)
+            case _:
+                raise TypeError(f"no answer to {type(command).__name__}")
+
+    def _add(self, command: c.AddJob) -> None:
+        media = probe_source(command.source, command.settings)
+        plan = make_plan(media, command.settings, command.output, self._machine)
+        job = Job(
+            id=command.job_id,
+            media=media,
+            settings=command.settings,
+            output=command.output,
+            plan=plan,
+        )
+        self._enqueue(job)
+
+    def _adopt(self, job_id: str) -> None:
+        stored = self._store.load(job_id)
+        with self._store.held(job_id):
+            check_unchanged(stored)
+        job = Job(
+            id=stored.id,
+            media=stored.media,
+            settings=stored.settings,
+            output=stored.output,
+            plan=stored.plan,
+        )
+        self._enqueue(job)
+
+    def _enqueue(self, job: Job) -> None:
+        if any(other.id == job.id for other in self._jobs):
+            raise JobError(f"The job {job.id} is in the queue already.", job=job.id)
+        self._jobs.add(job)
+        self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
+        self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+        self.run_next()
+
+    def _change(self, command: c.ChangeJob) -> None:
+        job = self._idle(command.job_id)
+        job.plan_error = None
+        try:
+            media = described(job.media, command.settings)
+            plan = make_plan(media, command.settings, command.output, self._machine)
+        except EngineError as err:
+            job.plan_error = err
+            raise
+        job.media, job.plan = media, plan
+        job.settings, job.output = command.settings, command.output
+        self._store.remove(job.id)  # segments of other settings do not fit
+        self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
+
+    def _remove(self, job_id: str) -> None:
+        if any(job.id == job_id for job in self._jobs):
+            self._jobs.remove(self._idle(job_id))
+        elif job_id not in self._store.ids():
+            raise UnknownJob(f"There is no job {job_id}.", job=job_id)
+        with self._store.held(job_id):
+            pass  # refuses while another program is at it
+        self._store.remove(job_id)
+        self._sink.emit(e.JobRemoved(job_id=job_id))
+
+    def _retry(self, job_id: str) -> None:
+        job = self._idle(job_id)
+        job.move_to(JobState.WAITING)
+        job.control = Control()
+        self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
+        self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+        self.run_next()
+
+    def _idle(self, job_id: str) -> Job:
+        job = self._jobs.get(job_id)
+        if job.is_active:
+            raise JobError("The job is running.", hint="Cancel it first.", job=job_id)
+        return job
+
+    # --- running
+
+    def run_next(self) -> None:
+        """Start the next job that waits, where the queue runs and nothing is in the way."""
+        job = self._jobs.next_waiting
+        is_free = self._queue_runs and self._worker is None and self._may_run()
+        if job is None or not is_free:
+            return
+        job.move_to(JobState.RUNNING)
+        self._worker = threading.Thread(
+            target=self._work, args=(job,), name=f"job {job.id}", daemon=True
+        )
+        self._worker.start()
+
+    def _work(self, job: Job) -> None:
+        """In the job's own thread: run it and tell how it ended."""
+        event: e.JobEvent
+        try:
+            report = run(job, self._store, self._machine, self._sink)
+            state, event = JobState.FINISHED, e.JobFinished(job_id=job.id, report=report)
+        except Cancelled:
+            state, event = JobState.CANCELLED, e.JobCancelled(job_id=job.id)
+        except Exception as err:  # noqa: BLE001 - logged; it becomes an event
+            error = reported(err, f"job {job.id}", logger)
+            state, event = JobState.FAILED, e.JobFailed(job_id=job.id, error=error.info())
+        self._send(_Ended(job=job, event=event, state=state))
+
+    def _ended(self, command: _Ended) -> None:
+        if self._worker is not None:
+            self._worker.join()
+        self._worker = None
+        job = command.job
+        if self._leaving and command.state is JobState.CANCELLED:
+            job.move_to(JobState.WAITING)
+            return
+        job.move_to(command.state)
+        self._sink.emit(command.event)
+        if not self._leaving:
+            self.run_next()
+
+    def _pause(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        job.move_to(JobState.PAUSED)
+        job.control.pause()
+        self._sink.emit(e.JobPaused(job_id=job.id))
+
+    def _resume(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        job.move_to(JobState.RUNNING)
+        job.control.resume()
+        self._sink.emit(e.JobResumed(job_id=job.id))
+
+    def _cancel(self, job_id: str) -> None:
+        job = self._jobs.get(job_id)
+        if job.is_active:
+            job.control.cancel()
+        else:
+            job.move_to(JobState.CANCELLED)
+            self._sink.emit(e.JobCancelled(job_id=job.id))
+
+    def _shutdown(self) -> None:
+        self._leaving = True
+        active = self._jobs.active
+        if active is not None:
+            active.control.cancel()
+
+    # --- looking
+
+    def _show_frame(self, command: c.ShowFrame) -> None:
+        from engine.pipeline.preview import frame_picture
+        from engine.video.read.probe import probe
+
+        job = self._jobs.get(command.job_id)
+        media = decoded(job.media, job.plan, self._store.folder(job.id))
+        source = None
+        if media is not None:
+            source = frame_picture(media, command.seconds, command.longest_side)
+        result = None
+        if job.state is JobState.FINISHED and job.plan.output.exists():
+            made = probe(job.plan.output)
+            shift = float(job.plan.start or 0)
+            result = frame_picture(made, command.seconds - shift, command.longest_side)
+        rate = job.plan.picture.frame_rate
+        self._sink.emit(
+            e.PreviewReady(
+                job_id=job.id,
+                frame=round(command.seconds * rate),
+                seconds=command.seconds,
+                source=source,
+                result=result,
+            )
+        )

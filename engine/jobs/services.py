@@ -1,0 +1,145 @@
+"""Services next to the jobs: each answers a class of commands with events or with a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from engine.core.errors import JobError
+from engine.hardware.gpu_table import Card
+from engine.models.wan.latents.file import LatentFile
+from engine.pipeline.latent_vae import ready_vae
+from engine.planner import preset_choice
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
+from engine.settings import preset_store
+
+
+class Service(Protocol):
+    """Answers the commands of one class."""
+
+    @property
+    def kind(self) -> TaskKind:
+        """Of its tasks, and of the TaskFailed where a command is answered at once."""
+        ...
+
+    @property
+    def commands(self) -> type[c.Command]:
+        """The class of its commands."""
+        ...
+
+    def answer(self, command: Any) -> Task | tuple[e.Event, ...]:
+        """A task that takes a while, or events at once.
+
+        Raises:
+            EngineError: The command cannot be carried out.
+        """
+        ...
+
+
+class BenchmarkService:
+    """Measures this machine while no job runs.
+
+    Args:
+        runs_job: Whether a job runs.
+    """
+
+    kind = TaskKind.BENCHMARK
+    commands = c.RunBenchmark
+
+    def __init__(self, runs_job: Callable[[], bool]) -> None:
+        self._runs_job = runs_job
+
+    def answer(self, command: c.RunBenchmark) -> Task:
+        """A task; one that runs already goes on.
+
+        Raises:
+            JobError: A job runs.
+        """
+        if self._runs_job():
+            raise JobError(
+                "A job is running.", hint="Measure when it has ended, or cancel it first."
+            )
+        return Task(kind=self.kind, do=partial(_measure, command.quick))
+
+
+def _measure(quick: bool, work: RunningTask) -> Outcome:
+    from engine.bench import full_run
+
+    report = full_run.examine(quick=quick, tell=work.step, stop=lambda: work.control.is_cancelled)
+    return Outcome(result=report)
+
+
+class LatentService:
+    """Shows what is in .latent files; only the latest that waits is shown.
+
+    Memory: a Wan VAE while a picture is made, in main memory: GPUs are left to the jobs.
+    """
+
+    kind = TaskKind.LATENT
+    commands = c.ShowLatent
+
+    def answer(self, command: c.ShowLatent) -> Task:
+        """A task that emits LatentRead and LatentShown."""
+        do = partial(_show_latent, command)
+        return Task(kind=self.kind, subject=str(command.path), do=do, turn="replaces")
+
+
+def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
+    with LatentFile(command.path) as file:
+        head, guess = file.head, file.guess()
+        work.emit(
+            e.LatentRead(
+                path=file.path,
+                model=head.space.model,
+                channels=head.space.channels,
+                size=head.film.size,
+                frames=head.film.frames,
+                frame_rate=head.film.rate,
+                guess=guess.reading,
+                is_sure=guess.is_sure,
+            )
+        )
+        vae = ready_vae(head.space.model, command.vae).vae
+        from engine.pipeline.latent_view import first_picture
+
+        raw, normalised, is_whole = first_picture(file, vae, command.longest_side)
+    work.emit(e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole))
+
+
+class PresetService:
+    """Keeps presets: those that suit the GPU, and the user's own. Works at once: small files.
+
+    Args:
+        pretend: A GPU in the place of this machine's own.
+    """
+
+    kind = TaskKind.PRESET
+    commands = c.PresetCommand
+
+    def __init__(self, pretend: Card | None) -> None:
+        self._pretend = pretend
+
+    def answer(self, command: c.PresetCommand) -> tuple[e.Event, ...]:
+        """The presets after every change; with the list also what is wrong with their files.
+
+        Raises:
+            EngineError: A preset could not be kept, read or written.
+        """
+        match command:
+            case c.SavePreset(title=title, settings=settings):
+                preset_store.save(title, settings)
+            case c.RemovePreset(name=name):
+                preset_store.remove(name)
+            case c.ImportPreset(path=path):
+                preset_store.take(path)
+            case c.ExportPreset(name=name, path=path):
+                preset_store.export(preset_choice.named(name, self._pretend), path)
+                return ()
+        found = preset_choice.offered(self._pretend)
+        listed = e.PresetsListed(presets=found.presets, card=found.card)
+        failures = found.failures if isinstance(command, c.ListPresets) else ()
+        failed = (e.TaskFailed(kind=self.kind, error=failure.info()) for failure in failures)
+        return (listed, *failed)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.bench import full_run
+from engine.core.errors import Cancelled, DiskFull
+from engine.jobs import job_service
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.report import BenchReport
+from engine.protocol.tasks import TaskKind
+from engine.settings.schema import JobSettings
+from tests.helpers.clips import make_clip
+from tests.helpers.listening import TASK_ENDS, Listener, running_engine
+
+STOP = c.StopTask(kind=TaskKind.BENCHMARK)
+REPORT = BenchReport(machine={"processor": "A processor"}, markdown="# Measured")
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """A benchmark that says one step, then waits for the gate or for being stopped."""
+    opened = threading.Event()
+
+    def examine(*, quick: bool, tell: Callable[..., None], stop: Callable[[], bool]) -> BenchReport:
+        tell(0, 2, "quick" if quick else "all")
+        while not opened.wait(0.01):
+            if stop():
+                raise Cancelled
+        return REPORT
+
+    monkeypatch.setattr(full_run, "examine", examine)
+    return opened
+
+
+def first_step(heard: Listener) -> e.TaskProgress:
+    while not (progress := heard.wait(e.TaskProgress)).step:
+        pass
+    return progress
+
+
+def test_it_says_how_far_it_is_and_ends_with_the_report(
+    tmp_path: Path, gate: threading.Event
+) -> None:
+    with running_engine(tmp_path) as (engine, heard):
+        engine.send(c.RunBenchmark(quick=False))
+        step = first_step(heard)
+        assert (step.done, step.total, step.step) == (0, 2, "all")
+        gate.set()
+        done = heard.wait(*TASK_ENDS)
+        assert isinstance(done, e.TaskDone)
+        assert done.result == REPORT
+        engine.send(c.RunBenchmark(quick=True))  # asked for at once, and answered
+        assert first_step(heard).step == "quick"
+        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+
+
+def test_it_stops_when_asked_and_can_begin_again(tmp_path: Path, gate: threading.Event) -> None:
+    with running_engine(tmp_path) as (engine, heard):
+        for _ in range(2):
+            engine.send(c.RunBenchmark())
+            first_step(heard)
+            engine.send(c.RunBenchmark())  # one at a time: the first goes on
+            engine.send(STOP)
+            assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
+        assert len([p for p in heard.of(e.TaskProgress) if p.step]) == 2
+
+
+def test_jobs_wait_until_it_has_ended(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = threading.Event()
+
+    def run(*_: Any) -> None:
+        running.set()
+        raise DiskFull("There is no room.")
+
+    monkeypatch.setattr(job_service, "run", run)
+    source = make_clip(tmp_path / "clip.mp4", frames=3)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.RunBenchmark())
+        first_step(heard)
+        settings = JobSettings(model="none", height=96)
+        engine.send(c.AddJob(job_id="a", source=source, settings=settings))
+        engine.send(c.StartQueue())
+        heard.wait(e.PlanChosen)
+        time.sleep(0.1)
+        assert not running.is_set()
+        gate.set()
+        heard.wait(*TASK_ENDS)
+        heard.wait(e.JobFailed)
+        assert running.is_set()
+
+
+def test_it_is_refused_while_a_job_runs(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, go = threading.Event(), threading.Event()
+
+    def run(*_: Any) -> None:
+        running.set()
+        go.wait(30)
+        raise DiskFull("There is no room.")
+
+    monkeypatch.setattr(job_service, "run", run)
+    source = make_clip(tmp_path / "clip.mp4", frames=3)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        settings = JobSettings(model="none", height=96)
+        engine.send(c.AddJob(job_id="a", source=source, settings=settings))
+        engine.send(c.StartQueue())
+        assert running.wait(30)
+        engine.send(c.RunBenchmark())
+        refused = heard.wait(*TASK_ENDS)
+        assert isinstance(refused, e.TaskFailed)
+        assert (refused.error.code, refused.error.message) == ("job-error", "A job is running.")
+        go.set()
+        heard.wait(e.JobFailed)
+        assert not heard.of(e.TaskProgress)
+
+
+def test_closing_the_program_ends_it(tmp_path: Path, gate: threading.Event) -> None:
+    with running_engine(tmp_path) as (engine, heard):
+        engine.send(c.RunBenchmark())
+        first_step(heard)
+    assert "benchmark" not in [thread.name for thread in threading.enumerate()]

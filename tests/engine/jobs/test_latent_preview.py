@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.core.geometry import Size
+from engine.models.wan.latents.spaces import raw
+from engine.pipeline import latent_view
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.listening import Listener, running_engine
+from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+
+ANSWERS = (e.LatentShown, e.TaskFailed)
+
+
+@pytest.fixture(scope="module")
+def vae(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("models") / "wan.safetensors"
+    model = write_wan(path, tiny_wan_config())
+    return path, model
+
+
+def answer(jobs: Path, *commands: c.ShowLatent) -> tuple[e.Event, Listener]:
+    with running_engine(jobs) as (engine, heard):
+        for command in commands:
+            engine.send(command)
+        return heard.wait(*ANSWERS), heard
+
+
+def pixels(picture: e.Picture) -> np.ndarray:
+    shape = (picture.size.height, picture.size.width, 3)
+    return np.frombuffer(picture.rgb, np.uint8).reshape(shape).astype(float)
+
+
+def test_both_readings_of_the_first_picture(tmp_path: Path, vae: Any) -> None:
+    path, model = vae
+    latent = write_latent(tmp_path / "a.latent")
+    command = c.ShowLatent(path=tmp_path / "a.latent", vae=str(path))
+    shown, heard = answer(tmp_path / "jobs", command)
+    assert isinstance(shown, e.LatentShown), shown
+    assert shown.is_whole
+    for picture, numbers in ((shown.raw, latent), (shown.normalised, raw(latent))):
+        assert picture.size == Size(40, 24)
+        truth = model.decode(numbers[:, :, :1].double())[0, :, 0].movedim(0, -1)
+        wanted = ((truth.clamp(-1, 1) + 1) / 2 * 255).numpy()
+        assert abs(pixels(picture) - wanted).max() <= 1
+    (read,) = heard.of(e.LatentRead)
+    assert (read.model, read.channels, read.frames) == ("wan21-vae", 16, 9)
+    assert (read.size, read.frame_rate) == (Size(40, 24), Fraction(16))
+    assert read.guess == "normalised", "as numbers around zero look"
+
+
+def test_of_a_large_picture_the_middle_is_shown(
+    tmp_path: Path, vae: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latent_view, "_MOST_PIXELS", 40 * 24)
+    write_latent(tmp_path / "a.latent", a_latent(16, 1, 12, 20))
+    command = c.ShowLatent(path=tmp_path / "a.latent", vae=str(vae[0]), longest_side=20)
+    shown, heard = answer(tmp_path / "jobs", command)
+    assert isinstance(shown, e.LatentShown), shown
+    assert not shown.is_whole
+    assert shown.raw.size == shown.normalised.size == Size(20, 12)
+    assert heard.of(e.LatentRead)[0].size == Size(160, 96)
+
+
+def test_the_middle_has_the_shape_of_the_whole() -> None:
+    for grid, most, size in (
+        (Size(20, 10), 200, Size(20, 10)),
+        (Size(20, 10), 50, Size(10, 5)),
+        (Size(1, 9), 1, Size(1, 3)),
+        (Size(3, 3), 0, Size(1, 1)),
+    ):
+        box = latent_view.middle(grid, most)
+        assert box.size == size
+        assert box.x == (grid.width - size.width) // 2
+        assert box.bottom <= grid.height
+
+
+def test_a_missing_vae_is_named_after_the_file_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+    write_latent(tmp_path / "a.latent", a_latent(48))
+    refused, heard = answer(tmp_path / "jobs", c.ShowLatent(path=tmp_path / "a.latent"))
+    assert isinstance(refused, e.TaskFailed), refused
+    assert refused.error.code == "weights-missing"
+    assert refused.error.params["file"].startswith("wan22-vae")
+    assert heard.of(e.LatentRead)[0].model == "wan22-vae"
+
+
+def test_a_bad_file_and_a_bad_vae_are_refused(tmp_path: Path) -> None:
+    latent = a_latent()
+    latent[0, 3] = torch.nan
+    write_latent(tmp_path / "nan.latent", latent)
+    refused, heard = answer(tmp_path / "jobs", c.ShowLatent(path=tmp_path / "nan.latent"))
+    assert isinstance(refused, e.TaskFailed)
+    assert (refused.error.code, heard.of(e.LatentRead)) == ("unreadable-media", [])
+    write_latent(tmp_path / "a.latent")
+    (tmp_path / "vae.safetensors").write_bytes(b"no model")
+    command = c.ShowLatent(path=tmp_path / "a.latent", vae=str(tmp_path / "vae.safetensors"))
+    refused, _ = answer(tmp_path / "jobs", command)
+    assert isinstance(refused, e.TaskFailed)
+    assert refused.error.code == "not-safetensors"
+
+
+def test_of_several_that_wait_the_last_one_is_answered(
+    tmp_path: Path, vae: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, real = threading.Event(), latent_view.first_picture
+
+    def slow(*args: Any) -> Any:
+        go.wait(20)
+        return real(*args)
+
+    monkeypatch.setattr(latent_view, "first_picture", slow)
+    for name in "abc":
+        write_latent(tmp_path / f"{name}.latent")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.ShowLatent(path=tmp_path / "a.latent", vae=str(vae[0])))
+        heard.wait(e.LatentRead)
+        for name in "bc":
+            engine.send(c.ShowLatent(path=tmp_path / f"{name}.latent", vae=str(vae[0])))
+        engine.send(c.ShowFrame(job_id="none", seconds=0))
+        heard.wait(e.Warned)  # the engine has taken all commands, and answers meanwhile
+        go.set()
+        shown = [heard.wait(*ANSWERS), heard.wait(*ANSWERS)]
+    assert [event.path.name for event in shown] == ["a.latent", "c.latent"]

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import RuntimeBroken
+from engine.downloads.transfer import Listener as Tells
+from engine.hardware.devices import Gpu
+from engine.jobs.task_runner import TaskRunner
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.report import RuntimeTrial
+from engine.protocol.tasks import Task, TaskKind
+from engine.runtimes import installation as folders
+from engine.runtimes import service as service_module
+from engine.runtimes import trial
+from engine.runtimes.catalogue import catalogue
+from engine.runtimes.service import RuntimeService
+from engine.runtimes.store import RuntimeStore
+from tests.helpers import runtimes
+from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.listening import TASK_ENDS, Listener
+
+Start = Callable[..., None]
+CARD = Gpu(
+    name="NVIDIA GeForce RTX 5070 Ti",
+    total_bytes=2**34,
+    free_bytes=2**34,
+    driver="581.29",
+    capability=(12, 0),
+)
+
+
+def works(folder: Path, control: Control) -> RuntimeTrial:
+    return RuntimeTrial(torch=runtimes.VERSION, cuda="99.9", card="RTX 5070 Ti")
+
+
+def fails(folder: Path, control: Control) -> RuntimeTrial:
+    raise RuntimeBroken("It does not work here.", why="a library is missing")
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    return runtimes.wheel(tmp_path / "published")
+
+
+@pytest.fixture
+def server(wheel: Path) -> Iterator[FaultyServer]:
+    with faulty_server() as server:
+        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
+        yield server
+
+
+@pytest.fixture
+def store(
+    tmp_path: Path, wheel: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RuntimeStore]:
+    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
+    monkeypatch.setenv("UPREEL_RESOURCES", str(folder))  # for processes that are started
+    catalogue.cache_clear()
+    yield RuntimeStore(known)
+    catalogue.cache_clear()
+
+
+@pytest.fixture
+def heard() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def start(store: RuntimeStore, heard: Listener) -> Iterator[Start]:
+    """Starts the task of a command."""
+    runner = TaskRunner(heard)
+
+    def start(command: c.RuntimeCommand, try_: service_module.Try = works) -> None:
+        task = RuntimeService(store, try_).answer(command)
+        assert isinstance(task, Task)
+        runner.start(task)
+
+    start.stop = lambda: runner.stop(TaskKind.RUNTIME)
+    yield start
+    runner.close(10.0)
+
+
+def phases(heard: Listener) -> list[str]:
+    return list(dict.fromkeys(event.phase for event in heard.of(e.TaskProgress)))
+
+
+def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
+    start(c.InstallRuntime(runtime="cu999"))
+    done = heard.wait(*TASK_ENDS)
+    assert isinstance(done, e.TaskDone)
+    assert "computes on RTX 5070 Ti" in done.notice.message
+    assert phases(heard) == ["download", "unpack", "try", "use"]
+    (state,) = heard.of(e.RuntimesListed)[-1].runtimes
+    assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
+
+
+def test_an_import_goes_the_same_way(start: Start, heard: Listener, wheel: Path) -> None:
+    start(c.ImportRuntime(paths=(wheel,)))
+    done = heard.wait(*TASK_ENDS)
+    assert isinstance(done, e.TaskDone)
+    assert done.subject == "cu999"
+    assert phases(heard) == ["import", "unpack", "try", "use"]
+
+
+def test_one_that_fails_its_trial_is_never_chosen(
+    start: Start, store: RuntimeStore, heard: Listener, wheel: Path
+) -> None:
+    start(c.ImportRuntime(paths=(wheel,)), fails)
+    failed = heard.wait(*TASK_ENDS)
+    assert isinstance(failed, e.TaskFailed)
+    assert failed.phase == "try"
+    (state,) = heard.of(e.RuntimesListed)[-1].runtimes
+    assert (state.state, state.why, state.is_chosen) == ("broken", "a library is missing", False)
+    assert folders.chosen() == ""
+    start(c.UseRuntime(runtime="cu999"))  # with a newer driver, say
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    assert folders.chosen() == store.folder_of("cu999").name
+
+
+def test_a_second_command_is_refused_and_a_stopped_download_stays(
+    start: Start, heard: Listener, server: FaultyServer, store: RuntimeStore
+) -> None:
+    server.always = Fault(drip=1000)
+    start(c.InstallRuntime(runtime="cu999"))
+    while not (progress := heard.wait(e.TaskProgress)).done:
+        assert progress.phase == "download"
+    start(c.RemoveRuntime(runtime="cu999"))
+    refused = heard.wait(*TASK_ENDS)
+    assert isinstance(refused, e.TaskFailed)
+    assert (refused.error.code, refused.error.params) == ("runtime-busy", {"runtime": "cu999"})
+    start.stop()
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
+    assert store.state("cu999").state == "partial"
+
+
+def test_back_to_the_programs_own_and_away(start: Start, heard: Listener, wheel: Path) -> None:
+    for command in (
+        c.ImportRuntime(paths=(wheel,)),
+        c.UseRuntime(runtime=""),
+        c.RemoveRuntime(runtime="cu999"),
+    ):
+        start(command)
+        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    assert folders.chosen() == ""
+    start(c.RemoveRuntime(runtime="cu999"))
+    gone = heard.wait(*TASK_ENDS)
+    assert isinstance(gone, e.TaskFailed)
+    assert gone.error.code == "weights-missing"
+
+
+@pytest.mark.parametrize(
+    ("driver", "suited", "words"),
+    [("581.29", "cu999", "suits NVIDIA GeForce RTX"), ("560.1", "", "needs driver 580.0")],
+)
+def test_the_list_says_what_suits_the_card(
+    store: RuntimeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    suited: str,
+    words: str,
+) -> None:
+    card = dataclasses.replace(CARD, driver=driver)
+    monkeypatch.setattr(service_module.devices, "gpus", lambda: (card,))
+    (listed,) = RuntimeService(store).answer(c.ListRuntimes())
+    assert listed.suited == suited
+    assert words in listed.advice
+    assert (listed.card, listed.driver) == (CARD.name, driver)
+    assert listed.driver_needed == ("" if suited else "580.0")
+    assert not listed.follows_choice, "a checkout has its own torch"
+    assert listed.runtimes[0].suits_card is bool(suited)
+
+
+# --- the trial itself
+
+
+def test_a_trial_runs_the_programs_own_command_line(store: RuntimeStore, wheel: Path) -> None:
+    store.install(*store.recognise([wheel], Tells()), Tells())
+    folder = store.folder_of("cu999")
+    found = trial.try_runtime(folder, Control())
+    assert (found.torch, found.cuda, found.card) == (runtimes.VERSION, "99.9", "")
+    module = folder / "torch/__init__.py"
+    module.write_text("raise OSError('no such library')".ljust(module.stat().st_size))
+    with pytest.raises(RuntimeBroken, match="no such library"):
+        trial.try_runtime(folder, Control())
+
+
+@pytest.mark.parametrize(
+    ("executable", "words"),
+    [("upreel", ["--headless"]), ("upreel-cli", [])],
+)
+def test_a_packed_program_tries_with_itself(
+    monkeypatch: pytest.MonkeyPatch, executable: str, words: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", executable)
+    assert trial._program() == [executable, *words]
