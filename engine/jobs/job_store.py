@@ -23,12 +23,14 @@ from engine.core.errors import (
 )
 from engine.core.serialization import from_plain, to_plain
 from engine.jobs.job import Job
+from engine.jobs.job_migration import VERSION, migrated
+from engine.models import registry
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 
-VERSION = 1
 _FILE = "job.json"
+_VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # who only looks whether a job is held holds it for an instant
 
 
@@ -101,7 +103,7 @@ class JobStore:
         """
         try:
             data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
-            stored = from_plain(StoredJob, data)
+            stored = from_plain(StoredJob, migrated(data), _VARIANTS)
         except FileNotFoundError as err:
             raise UnknownJob(
                 f"There is no unfinished job {job_id}.", hint="`resume` lists them.", job=job_id

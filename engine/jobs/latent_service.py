@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from pathlib import Path
 
 from engine.core.errors import EngineError
 from engine.jobs.internal_error import internal
-from engine.models.wan.latents.file import LatentFile
+from engine.models.latents import LatentFormat
 from engine.pipeline.latent_vae import ready_vae
+from engine.pipeline.sources import required_latents
 from engine.protocol import events as e
 from engine.protocol.commands import ShowLatent
 
@@ -61,27 +63,28 @@ class LatentDesk:
         self._sink.emit(e.LatentRefused(path=command.path, error=error.info()))
 
     def _show(self, command: ShowLatent) -> None:
-        with LatentFile(command.path) as file:
-            self._tell(file)
-            vae = ready_vae(file.head.space.model, command.vae).vae
-            from engine.pipeline.latent_view import first_picture
+        latents = required_latents(command.path)
+        vae = ready_vae(self._read(latents, command.path), command.vae)
+        from engine.pipeline.latent_view import first_picture
 
-            raw, normalised, is_whole = first_picture(file, vae, command.longest_side)
+        raw, normalised, is_whole = first_picture(latents, command.path, vae, command.longest_side)
         self._sink.emit(
             e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole)
         )
 
-    def _tell(self, file: LatentFile) -> None:
-        head, guess = file.head, file.guess()
+    def _read(self, latents: LatentFormat, path: Path) -> str:
+        """Emit what the file tells; the id of its VAE."""
+        header, guess = latents.examined(path)
         self._sink.emit(
             e.LatentRead(
-                path=file.path,
-                model=head.space.model,
-                channels=head.space.channels,
-                size=head.film.size,
-                frames=head.film.frames,
-                frame_rate=head.film.rate,
+                path=path,
+                model=header.model,
+                channels=header.channels,
+                size=header.film.size,
+                frames=header.film.frames,
+                frame_rate=header.film.rate,
                 guess=guess.reading,
                 is_sure=guess.is_sure,
             )
         )
+        return header.model

@@ -136,13 +136,5 @@ def appended(frames: int, count: int) -> list[int]:
     mirrored = [frames - 1 - i for i in range(1, frames)]
     if count >= frames:
         mirrored = [frames - i for i in range(1, frames)]
-    return [*range(frames), *_filled(mirrored, count, frames - 1)]
-
-
-def prepended(frames: int, count: int) -> list[int]:
-    """The same with frames in front: mirrored at its start, the last frame first where short."""
-    return [*reversed(_filled([*range(1, frames)], count, frames - 1)), *range(frames)]
-
-
-def _filled(numbers: list[int], count: int, last: int) -> list[int]:
-    return [*numbers, *[last] * count][:count]
+    longer = [*mirrored, *[frames - 1] * count]
+    return [*range(frames), *longer[:count]]

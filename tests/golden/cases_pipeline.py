@@ -13,10 +13,10 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.vae.load import load_vae
-from engine.tiling.slices import prepended
 from tests.golden import files
 from tests.golden.cases_colour import compared_ranked
 from tests.golden.outcome import Outcome, compared
+from tests.reference.frames import prepended
 from tests.reference.seedvr2_film import (
     Draw,
     Models,

@@ -17,18 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import (
-    clip_length,
-    reference_layout,
-    reference_result,
-)
-from engine.models.seedvr2.preprocess import (
-    cut_out,
-    join,
-    place,
-    reference_overlap_weights,
-    resize_as_reference,
-)
+from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.preprocess import cut_out, join, place
 from engine.models.seedvr2.sampler import (
     Predict,
     condition,
@@ -39,7 +29,14 @@ from engine.models.seedvr2.sampler import (
 )
 from engine.models.seedvr2.vae.load import Vae
 from engine.ops.colour.correction import correct_colour
-from engine.tiling.slices import appended, prepended
+from engine.tiling.slices import appended
+from tests.reference.frames import (
+    clip_length,
+    prepended,
+    reference_overlap_weights,
+    reference_result,
+    resize_as_reference,
+)
 
 Trace = Callable[[str, Tensor], None]
 

@@ -26,18 +26,18 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine.bench.cases import dit_runs, vae_runs
-from engine.bench.cases.dit_runs import DitRun
-from engine.bench.cases.vae_models import SeedVr2Run, VaeRun, WanRun
+from engine.bench.cases import vae_runs
+from engine.bench.cases.vae_models import VaeRun, run_of
 from engine.core.errors import InternalError
 from engine.core.serialization import from_plain, to_plain
 from engine.hardware.process import NO_CONSOLE
 from engine.hardware.telemetry import counted_peak_bytes
+from engine.models.seedvr2.dit import random_dit
+from engine.models.seedvr2.dit.random_dit import DitRun
 
 Run = VaeRun | DitRun
 
 _PERIOD_S = 0.005
-_KINDS: dict[str, type[Run]] = {"seedvr2-vae": SeedVr2Run, "wan-vae": WanRun, "dit": DitRun}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def memory_of(run: Run) -> Memory:
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-m", "engine.bench.timing.process_memory"],
-        input=json.dumps({"kind": _kind(run), "run": to_plain(run)}),
+        input=json.dumps({"kind": type(run).__name__, "run": to_plain(run)}),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -96,14 +96,10 @@ def measure_here(run: Run, *, is_alone: bool) -> Memory:
     )
 
 
-def _kind(run: Run) -> str:
-    return next(name for name, kind in _KINDS.items() if isinstance(run, kind))
-
-
 def _work(run: Run) -> Callable[[], Tensor]:
     """A model of its own, and what it does."""
     if isinstance(run, DitRun):
-        return dit_runs.work_of(run, dit_runs.build(run))
+        return random_dit.work_of(run, random_dit.build(run))
     return vae_runs.work_of(run, vae_runs.build(run))
 
 
@@ -187,8 +183,9 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in
 
 def main() -> None:
     """One run from standard input, its memory to standard output."""
-    told = json.load(sys.stdin)
-    run = from_plain(_KINDS[told["kind"]], told["run"])
+    asked = json.load(sys.stdin)
+    is_dit = asked["kind"] == DitRun.__name__
+    run = from_plain(DitRun, asked["run"]) if is_dit else run_of(asked["run"])
     sys.stdout.write(json.dumps(to_plain(measure_here(run, is_alone=True))) + "\n")
 
 

@@ -11,6 +11,7 @@ import torch
 
 from engine.core.geometry import Size
 from engine.models.wan.latents.spaces import raw
+from engine.models.wan.latents.vae import middle
 from engine.pipeline import latent_view
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -81,7 +82,7 @@ def test_of_a_large_picture_the_middle_is_shown(
     ],
 )
 def test_the_middle_has_the_shape_of_the_whole(grid: Size, most: int, size: Size) -> None:
-    box = latent_view.middle(grid, most)
+    box = middle(grid, most)
     assert box.size == size
     assert box.x == (grid.width - size.width) // 2
     assert box.bottom <= grid.height

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.bench.cases import vae
-from engine.bench.cases.vae_models import Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun, run_of
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -22,8 +22,9 @@ from engine.bench.cases.vae_runs import (
 from engine.bench.options import BenchOptions
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import to_plain
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.tiny import tiny_config
@@ -91,7 +92,7 @@ def test_both_forms_of_wan_do_the_same_work(model: str, side: Side) -> None:
     if side == "decode":
         assert plain.shape == (1, 3, 5, 16 * side_px, 32 * side_px)
     assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
-    assert from_plain(type(base), json.loads(json.dumps(to_plain(base)))) == base
+    assert run_of(json.loads(json.dumps(to_plain(base)))) == base
 
 
 def test_weights_and_clips_are_the_same_each_time() -> None:
