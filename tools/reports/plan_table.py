@@ -25,7 +25,7 @@ from engine.hardware.gpu_table import GIB, Card, cards
 from engine.models import registry
 from engine.models.frame_family import FramePlan
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.planner import gpu_presets
+from engine.planner import preset_choice
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo, VideoInfo
@@ -174,7 +174,7 @@ def _tier(some: Sequence[Card]) -> Iterator[str]:
     yield ""
     goals = ", ".join(
         f"{preset.goal.capitalize()}: {_choice(preset)}"
-        for preset in gpu_presets.presets_for(some[0])
+        for preset in preset_choice.presets_for(some[0])
     )
     yield f"{memory_text(budget)} may be used. {goals}."
     yield ""
@@ -190,7 +190,7 @@ def _tier(some: Sequence[Card]) -> Iterator[str]:
 
 def _cases(card: Card) -> list[list[Case]]:
     """Goals of each size and model of a card; first that of the goal in the middle."""
-    found = gpu_presets.presets_for(card)
+    found = preset_choice.presets_for(card)
     return [
         [case_of(card, height, model, preset) for preset in found]
         for height in HEIGHTS

@@ -63,13 +63,16 @@ def files_of(
         WeightsMissing: A file that the user named is not there.
         WeightsError: A file is none of this kind.
     """
-    store = store or Store()
     own = (settings.dit, settings.vae, settings.text_embedding)
-    listed = () if all(own) else _published(model, settings.precision, card_bytes, store)
-    dit, vae, text = (
-        named(Path(path)) if path else planned(listed[place], store)
-        for place, path in enumerate(own)
-    )
+    if all(own):
+        dit, vae, text = (named(Path(path)) for path in own)
+    else:
+        store = store or Store()
+        listed = _published(model, settings.precision, card_bytes, store)
+        dit, vae, text = (
+            named(Path(path)) if path else planned(state, store)
+            for path, state in zip(own, listed, strict=True)
+        )
     return ModelFiles(
         dit=dit,
         vae=vae,

@@ -9,7 +9,9 @@ from engine.core.geometry import Size
 from engine.models.planning.memory import Moment, Needs, Streamed, most_of
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
+from engine.models.seedvr2.dit import memory as dit_memory
 from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.parameter_count import FORMAT_BYTES, parameters
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
@@ -196,14 +198,14 @@ def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
     stored = _bytes_per_weight(dit, plan)
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
     widened = plan.products == "none" and stored < ITEM[plan.dtype]
-    return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
+    return dit_memory.forward_bytes(*asked, widened=widened), dit_memory.kept_bytes(*asked)
 
 
 def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
     """As kept on the device: packed formats stay packed, others take the transformer's type."""
     if plan.products != "none":
-        return dit_cost.FORMAT_BYTES[plan.products]
-    numbers = dit_cost.parameters(dit)
+        return FORMAT_BYTES[plan.products]
+    numbers = parameters(dit)
     stored = plan.dit.bytes / numbers if plan.dit.bytes else 2.0
     wide = ITEM[plan.dtype]
     return stored if stored < 1.6 else wide
