@@ -5,7 +5,7 @@ Loads without torch: options are checked before it is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -100,11 +100,17 @@ class VaeRun:
         load = models()[self.model].variants().load
         return load(path, form=self.form, config=self.config, **self._where())
 
+    def ready(self) -> Callable[[], Tensor]:
+        """The work itself, with random weights."""
+        from engine.bench.cases import vae_runs
+
+        return vae_runs.work_of(self, vae_runs.build(self))
+
+    @classmethod
+    def read(cls, data: Any) -> VaeRun:
+        """A run that was written as plain data."""
+        run = from_plain(cls, data)
+        return replace(run, config=from_plain(type(models()[run.model].config), run.config))
+
     def _where(self) -> dict[str, Any]:
         return {"device": self.device, "dtype": self.torch_dtype, "switches": self.switches}
-
-
-def run_of(data: Any) -> VaeRun:
-    """A run that was written as plain data."""
-    run = from_plain(VaeRun, data)
-    return replace(run, config=from_plain(type(models()[run.model].config), run.config))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.core.serialization import from_plain
 from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
@@ -70,6 +71,15 @@ class DitRun:
         """Of the picture."""
         time, height, width = self.latent_shape
         return time * height * width // 4
+
+    def ready(self) -> Callable[[], Tensor]:
+        """The work itself, on a model of its own."""
+        return work_of(self, build(self))
+
+    @classmethod
+    def read(cls, data: Any) -> DitRun:
+        """A run that was written as plain data."""
+        return from_plain(cls, data)
 
     @property
     def operations(self) -> float:

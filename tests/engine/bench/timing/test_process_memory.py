@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from engine.bench.cases.vae_models import run_of
 from engine.bench.cases.vae_runs import base_run
 from engine.bench.options import BenchOptions
 from engine.bench.timing import process_memory
@@ -89,7 +88,7 @@ def test_another_process_measures() -> None:
 
 
 def test_a_run_survives_the_way_to_another_process() -> None:
-    assert run_of(to_plain(RUN)) == RUN
+    assert type(RUN).read(to_plain(RUN)) == RUN
 
 
 def test_a_packed_program_measures_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
