@@ -7,18 +7,22 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app import labels
-from app.i18n import tr
+from app.engine_messages import said
+from app.i18n import mark, tr
 from app.latents.latent_labels import READINGS
 from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
 from app.widgets.translation import Translated
-from engine.protocol.plan import (
-    DiffusionPlan,
-    LatentPlan,
-    Plan,
-    WanPlan,
-)
+from engine.protocol.plan import LatentPlan, Notice, Plan
+
+_PHRASES = {  # of a plan's summary
+    "tiles": mark("{count} tiles of {size}, overlap {overlap}"),
+    "clips": mark("clips of {count} frames"),
+    "encode-tiles": mark("encoded in tiles of {size}"),
+    "decode-tiles": mark("decoded in tiles of {size}"),
+    "strength": mark("strength {percent} %"),
+}
 
 
 class FootStrip(Translated, QWidget):
@@ -63,48 +67,21 @@ class FootStrip(Translated, QWidget):
 
 def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
-    model, picture = plan.model, plan.picture
+    picture = plan.picture
     parts = latent_words(plan.latent) if plan.latent is not None else []
-    parts.append(choice_of(model.model, "model"))
-    if model.form:
-        parts.append(choice_of(model.form))
-    if model.diffusion is not None:
-        parts += diffusion_words(model.diffusion)
-    elif model.wan is not None:
-        parts += wan_words(model.wan)
-    elif model.tiles > 1:
-        parts.append(
-            tr(
-                "{count} tiles of {size}, overlap {overlap}",
-                count=model.tiles,
-                size=f"{model.tile.width}×{model.tile.height}",
-                overlap=model.overlap,
-            )
-        )
+    parts += [choice_of(plan.work.model, "model"), *map(phrase_of, plan.work.summary)]
     parts.append(tr("{codec} {bits} bit", codec=choice_of(picture.codec), bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
     return tr("Plan: {words}", words=" · ".join(parts))
 
 
-def diffusion_words(plan: DiffusionPlan) -> list[str]:
-    """Clips, tiles and strength of SeedVR2."""
-    frames = 4 * plan.clip - 3 if plan.join == "latents" else plan.clip
-    parts = [tr("clips of {count} frames", count=frames)]
-    if plan.decode_tile is not None:
-        parts.append(tr("decoded in tiles of {size}", size=labels.size(plan.decode_tile)))
-    if plan.strength < 100:
-        parts.append(tr("strength {percent} %", percent=plan.strength))
-    return parts
-
-
-def wan_words(plan: WanPlan) -> list[str]:
-    """Tiles of Wan 2x; whole frames need no words."""
-    parts = []
-    if plan.encode_tile is not None:
-        parts.append(tr("encoded in tiles of {size}", size=labels.size(plan.encode_tile)))
-    if plan.decode_tile is not None:
-        parts.append(tr("decoded in tiles of {size}", size=labels.size(plan.decode_tile)))
-    return parts
+def phrase_of(part: Notice) -> str:
+    """A part of a plan's summary in the current language."""
+    if part.code == "value":
+        return choice_of(part.params["value"])
+    if part.code in _PHRASES:
+        return tr(_PHRASES[part.code], **part.params)
+    return said(part.message)
 
 
 def latent_words(plan: LatentPlan) -> list[str]:

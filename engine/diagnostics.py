@@ -24,7 +24,6 @@ from engine.hardware.gpu_checks import card_link, card_programs, card_spilling
 from engine.hardware.pretended_gpu import from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
-from engine.protocol.plan import ModelPlan
 from engine.protocol.report import DoctorLine
 from engine.settings.presets import Preset
 from engine.settings.store import load_engine_settings
@@ -196,29 +195,12 @@ def _resources() -> Iterator[DoctorLine]:
 
 
 def _weights() -> Iterator[DoctorLine]:
-    spec = registry.LITE
-    for scale in spec.scales:
-        for form in spec.forms:
-            name = spec.weights_name(scale, form)
+    for family in registry.families():
+        for name, trial in family.self_tests():
             try:
-                yield _ok(name, _tried(name, scale))
+                yield _ok(name, trial())
             except EngineError as err:
                 yield _problem(name, err.message, err.hint)
-
-
-def _tried(name: str, scale: int) -> str:
-    """Load a model strictly and enlarge a grey picture."""
-    import torch
-
-    plan = ModelPlan(model="lite", scale=scale, weights=name)
-    model = registry.lite(plan)
-    with torch.inference_mode():
-        result = model.upscale(torch.full((1, 3, 32, 32), 0.5))
-    wrong = float((result - 0.5).abs().max())
-    digest = f"SHA-256 {registry.weights_sha256(name)[:12]}..."
-    if tuple(result.shape) != (1, 3, 32 * scale, 32 * scale) or not wrong < 0.02:
-        raise EngineError(f"It does not keep a grey picture ({wrong:.3f} off).", hint=_REINSTALL)
-    return f"{digest}, keeps grey within {wrong:.4f}"
 
 
 def _folders() -> Iterator[DoctorLine]:

@@ -155,8 +155,9 @@ class ChoicesForm(Translated, QWidget):
         """What "automatic" has come to mean."""
         self._plan = plan
         is_automatic = plan is not None and self.settings.model == "auto"
-        self._model.say_automatic(plan.model.model if is_automatic else "")
-        form = plan.model.form if plan is not None and self.settings.form == "auto" else ""
+        self._model.say_automatic(plan.work.model if is_automatic else "")
+        is_open = plan is not None and self.settings.form == "auto"
+        form = plan.work.decided.get("form", "") if is_open else ""
         self._chosen_form.setText(choice_of(form) if form else "")
         self._show_family()
 
@@ -182,7 +183,7 @@ class ChoicesForm(Translated, QWidget):
     def _show_family(self) -> None:
         """Only the choices that the model looks at."""
         plan = self._plan
-        meant = plan.model.model if plan is not None else "lite"
+        meant = plan.work.model if plan is not None else "lite"
         model = meant if self.settings.model == "auto" else self.settings.model
         family = family_of(model)
         self._limits.setText(limits_of(model))

@@ -336,7 +336,7 @@ class StageView(QWidget):
         self.canvas.set_no_source_text(self._why_no_source())
 
     def _result_label(self, size: Size) -> str:
-        model = self._plan.model.model if self._plan is not None else ""
+        model = self._plan.work.model if self._plan is not None else ""
         name = {"lite": "Lite", "wan-2x": "Wan 2x", "none": tr("Same size")}.get(
             model, tr("Result")
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from engine.bench.cases.vae_models import MODELS, Config, VaeModel
+from engine.bench.cases.vae_models import models
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
-from engine.models.seedvr2.dit.config import DitConfig
+from engine.hardware import devices
+from engine.models.contracts import BenchRequest
+from engine.models.video_vae.measured import VaeModel
 from engine.settings.optimisations import switch_names
 
 Form = Literal["plain", "fast", "both"]
@@ -59,18 +61,29 @@ class BenchOptions:
     clip: Path | None = None
     vae: Path | None = None
     random_weights: bool = False
-    config: Config | None = None
-    dit: DitConfig | None = None
+    config: Any = None
+    dit: Any = None
 
     @property
     def vae_model(self) -> VaeModel:
         """The VAE that is measured."""
-        return MODELS[self.model]
+        return models()[self.model]
 
     @property
-    def vae_config(self) -> Config:
+    def vae_config(self) -> Any:
         """Its sizes."""
         return self.config or self.vae_model.config
+
+
+def request_of(options: BenchOptions, device: str) -> BenchRequest:
+    """What the options ask of the models of any family."""
+    return BenchRequest(
+        device=device,
+        dtype=options.dtype,
+        size=options.size,
+        threads=options.threads or devices.cpu_threads(),
+        quick=options.quick,
+    )
 
 
 def check(options: BenchOptions) -> None:
@@ -83,7 +96,7 @@ def check(options: BenchOptions) -> None:
     _known("device", (options.device,), DEVICES)
     if options.dtype is not None:
         _known("number format", (options.dtype,), DTYPES)
-    _known("VAE", (options.model,), tuple(MODELS))
+    _known("VAE", (options.model,), tuple(models()))
     side, step = options.vae_config.spatial_factor, options.vae_config.temporal_factor
     size = options.size
     if size is not None and (size.is_empty or size.width % side or size.height % side):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 
-from engine.core.geometry import Size
 from engine.core.units import (
     bytes_text,
     clock_text,
@@ -15,16 +14,7 @@ from engine.core.units import (
     rate_text,
 )
 from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
-from engine.protocol.plan import (
-    Alternative,
-    DiffusionPlan,
-    LatentPlan,
-    ModelPlan,
-    PassPlan,
-    PicturePlan,
-    Plan,
-    WanPlan,
-)
+from engine.protocol.plan import Alternative, LatentPlan, PassPlan, PicturePlan, Plan
 from engine.protocol.report import Report
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
@@ -52,7 +42,7 @@ def plan_words(plan: Plan) -> str:
         _line("Source", f"{plan.source} ({plan.source_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
         _line("Picture", _picture(plan.picture)),
-        _line("Model", _model(plan.model)),
+        _line("Model", plan.work.line),
         _line("Memory", f"about {memory_text(plan.peak_bytes)}, {_allowed(plan)}"),
         _line("Time", _time(plan)),
         _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
@@ -180,45 +170,6 @@ def _picture(picture: PicturePlan) -> str:
     crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
     depth = f"{picture.bit_depth} bit {picture.chroma}"
     return f"{picture.size} {picture.codec} ({picture.encoder}), {depth}{crf}"
-
-
-def _model(model: ModelPlan) -> str:
-    if model.model == "none":
-        return "none: the picture is only converted"
-    if model.diffusion is not None:
-        return f"{model.model}, {model.device}, {_diffusion(model, model.diffusion)}"
-    if model.wan is not None:
-        return f"{model.model}, {model.device}, {_wan(model, model.wan)}"
-    name = " ".join(filter(None, [model.model, f"x{model.scale}", model.form]))
-    tiles = "whole frames" if model.tiles == 1 else f"{model.tiles} tiles of {model.tile}"
-    return f"{name}, {model.device}, {model.dtype}, {tiles}"
-
-
-def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
-    frames = plan.clip if plan.join != "latents" else 4 * (plan.clip - 1) + 1
-    parts = [
-        f"{model.dtype} (VAE {plan.vae_dtype})",
-        f"clips of {frames} frames",
-        _part("encodes", plan.encode_tile),
-        _part("decodes", plan.decode_tile),
-    ]
-    if model.device == "cuda":
-        blocks = "all" if plan.blocks_on_device is None else plan.blocks_on_device
-        parts.append(f"{blocks} blocks on the card")
-    if plan.strength < 100:
-        parts.append(f"strength {plan.strength} %")
-    return ", ".join(parts)
-
-
-def _wan(model: ModelPlan, plan: WanPlan) -> str:
-    parts = [model.dtype, _part("encodes", plan.encode_tile), _part("decodes", plan.decode_tile)]
-    if plan.warm_up and (plan.encode_tile or plan.decode_tile):
-        parts.append(f"tiles begin {plan.warm_up} latents early")
-    return ", ".join(parts)
-
-
-def _part(verb: str, tile: Size | None) -> str:
-    return f"{verb} whole frames" if tile is None else f"{verb} tiles of {tile}"
 
 
 def _allowed(plan: Plan) -> str:

@@ -13,8 +13,8 @@ from engine.cli.context import DONE, Context
 from engine.cli.progress import progress_on
 from engine.core.errors import SettingsError
 from engine.core.units import bytes_text, duration_text
-from engine.models.wan.latents.file import LatentFile
-from engine.models.wan.latents.spaces import MODELS
+from engine.models import registry
+from engine.pipeline.sources import required_latents
 from engine.protocol.events import StageProgress
 from engine.protocol.report import EncodedLatents
 
@@ -60,7 +60,7 @@ def register(add: Callable[..., Any]) -> None:
 
 def _shared(command: Any) -> None:
     command.add_argument("-o", "--output", metavar="OUT", required=True)
-    command.add_argument("--model", choices=tuple(MODELS), help="which VAE")
+    command.add_argument("--model", choices=_vaes(), help="which VAE")
     command.add_argument("--normalised", action="store_true", help="numbers as WanVideoWrapper's")
     command.add_argument("--vae", metavar="FILE", help="this VAE instead of the published one")
     command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
@@ -95,7 +95,7 @@ def encode(args: argparse.Namespace, context: Context) -> int:
         done = context.services.encode_latents(
             Path(args.input).absolute(),
             Path(args.output).absolute(),
-            args.model or "wan21-vae",
+            args.model or _vaes()[0],
             options.job_settings(wanted),
             options.engine_settings(wanted),
             tell,
@@ -120,16 +120,19 @@ def _check_model(path: Path, model: str | None) -> None:
     """Refuse a VAE that the latents do not belong to."""
     if model is None:
         return
-    with LatentFile(path) as file:
-        space = file.head.space
-    if space.model != model:
+    header = required_latents(path).header(path)
+    if header.model != model:
         raise SettingsError(
-            f"{path.name} holds {space.channels} channels: it belongs to {space.model}, "
+            f"{path.name} holds {header.channels} channels: it belongs to {header.model}, "
             f"not to {model}.",
-            hint=f"Leave --model out, or write --model {space.model}.",
+            hint=f"Leave --model out, or write --model {header.model}.",
             setting="model",
             value=model,
         )
+
+
+def _vaes() -> tuple[str, ...]:
+    return tuple(model for one in registry.latent_formats() for model in one.titles)
 
 
 def _rate(text: str) -> Fraction:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from engine import __version__
-from engine.bench.cases.vae_models import MODELS
+from engine.bench.cases.vae_models import models as vae_models
 from engine.bench.options import DEVICES, DTYPES
 from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
 from engine.cli.context import Context
@@ -206,7 +206,7 @@ def _video_models(group: Any) -> None:
         "--size", metavar="WxH", help="of a frame; 256x256, card 1024x1024; dit 720p"
     )
     group.add_argument(
-        "--model", choices=tuple(MODELS), default="seedvr2-vae", help="default %(default)s"
+        "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
     )
     group.add_argument("--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back")
     group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
+Data = typing.Mapping[str, Any]
+Variants = typing.Mapping[Any, typing.Callable[[Data], type]]  # base class -> class of some data
 
 
 def to_plain(value: Any) -> Any:
@@ -30,17 +32,22 @@ def to_plain(value: Any) -> Any:
     return None if isinstance(value, bytes) else value
 
 
-def from_plain(kind: type[T], data: Any) -> T:
+def from_plain(kind: type[T], data: Any, variants: Variants | None = None) -> T:
     """The dataclass (or other type) that `to_plain` came from.
 
     Unknown keys are ignored and missing ones take their default, so that files of another version
     can be read.
 
+    Args:
+        kind: What to read.
+        data: As `json.loads` gives it.
+        variants: For base classes whose data stand for one of several subclasses: which one.
+
     Raises:
         ValueError, TypeError, KeyError: `data` does not describe a `kind`; the code that reads the
             file translates that.
     """
-    return typing.cast(T, _read(kind, data))
+    return typing.cast(T, _read(kind, data, variants or {}))
 
 
 @cache
@@ -49,10 +56,10 @@ def _fields(kind: Any) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
 
 
-def _read(kind: Any, data: Any) -> Any:
+def _read(kind: Any, data: Any, variants: Variants) -> Any:
     origin = get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _read_union(get_args(kind), data)
+        return _read_union(get_args(kind), data, variants)
     if origin is typing.Literal:
         if data not in get_args(kind):
             raise ValueError(f"{data!r} is none of {get_args(kind)}")
@@ -60,15 +67,16 @@ def _read(kind: Any, data: Any) -> Any:
     if origin is tuple:
         if not isinstance(data, (list, tuple)):
             raise TypeError(f"{data!r} is not a list")
-        return tuple(_read(get_args(kind)[0], item) for item in data)
+        return tuple(_read(get_args(kind)[0], item, variants) for item in data)
     if origin in (dict, Mapping):
-        return {key: _read(get_args(kind)[1], item) for key, item in data.items()}
+        return {key: _read(get_args(kind)[1], item, variants) for key, item in data.items()}
     if dataclasses.is_dataclass(kind):
         if not isinstance(data, dict):
             raise TypeError(f"{data!r} does not describe a {kind}")
-        make: Any = kind
+        choose = variants.get(kind)
+        make: Any = kind if choose is None else choose(data)
         known = _fields(make)
-        return make(**{k: _read(known[k], v) for k, v in data.items() if k in known})
+        return make(**{k: _read(known[k], v, variants) for k, v in data.items() if k in known})
     if kind is float:
         return float(data)
     if kind in (Path, Fraction):
@@ -78,7 +86,7 @@ def _read(kind: Any, data: Any) -> Any:
     return data
 
 
-def _read_union(kinds: tuple[Any, ...], data: Any) -> Any:
+def _read_union(kinds: tuple[Any, ...], data: Any, variants: Variants) -> Any:
     """The first of the alternatives that describes `data`."""
     if data is None and types.NoneType in kinds:
         return None
@@ -86,7 +94,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any) -> Any:
     for kind in kinds:
         if kind is not types.NoneType:
             try:
-                return _read(kind, data)
+                return _read(kind, data, variants)
             except (ValueError, TypeError, KeyError) as err:
                 failures.append(err)
     raise failures[0]

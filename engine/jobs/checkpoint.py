@@ -77,7 +77,7 @@ def check_unchanged(stored: StoredJob) -> None:
             hint="Remove the job and start it anew.",
             what="source",
         )
-    if registry.has_changed(stored.plan.model):
+    if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
         raise CheckpointMismatch(
             "The model has changed since the job began.",
             hint="Remove the job and start it anew.",

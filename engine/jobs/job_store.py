@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -23,12 +24,14 @@ from engine.core.errors import (
 )
 from engine.core.serialization import from_plain, to_plain
 from engine.jobs.job import Job
+from engine.models import registry
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 
-VERSION = 1
+VERSION = 2  # of job.json
 _FILE = "job.json"
+_VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # who only looks whether a job is held holds it for an instant
 
 
@@ -101,7 +104,7 @@ class JobStore:
         """
         try:
             data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
-            stored = from_plain(StoredJob, data)
+            stored = from_plain(StoredJob, migrated(data), _VARIANTS)
         except FileNotFoundError as err:
             raise UnknownJob(
                 f"There is no unfinished job {job_id}.", hint="`resume` lists them.", job=job_id
@@ -186,3 +189,47 @@ def fingerprint(source: Path) -> Fingerprint:
     except OSError:
         return Fingerprint(bytes=0, modified_ns=0)
     return Fingerprint(bytes=about.st_size, modified_ns=about.st_mtime_ns)
+
+
+# --- jobs of earlier versions
+
+Data = dict[str, Any]
+
+_OF_EVERY_FAMILY = ("model", "device", "dtype", "clip_frames", "threads", "switches")
+
+
+def migrated(data: Data) -> Data:
+    """A job's data in the present version; those of versions that are not known stay as they are.
+
+    Raises:
+        KeyError, TypeError: They are not the data of a job.
+    """
+    return _from_version_1(data) if data["version"] == 1 else data
+
+
+def _from_version_1(data: Data) -> Data:
+    """Version 1 had one class of plans for all families, with a part for each of two of them."""
+    plan = dict(data["plan"])
+    plan["work"] = _work(plan.pop("model"), plan["source_size"])
+    return {**data, "version": 2, "plan": plan}
+
+
+def _work(old: Data, source_size: Data) -> Data:
+    common = {name: old[name] for name in _OF_EVERY_FAMILY if name in old}
+    if old.get("diffusion") is not None:
+        return {**common, "family": "seedvr2", **old["diffusion"]}
+    if old.get("wan") is not None:
+        return {**common, "family": "wan", **old["wan"]}
+    if old["model"] == "none":
+        return {**common, "family": "copy", "frame": source_size, "tile": source_size}
+    return {
+        **common,
+        "family": "lite",
+        "treatment": old["form"],
+        "factor": old["scale"],
+        "weights": old["weights"],
+        "weights_sha256": old["weights_sha256"],
+        "frame": source_size,
+        "tile": old["tile"],
+        "overlap": old["overlap"],
+    }

@@ -73,7 +73,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
         pictures=machine.settings.tile_previews,
     )
     care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
-    work = at_work(on_processor=job.plan.model.device == "cpu")
+    work = at_work(on_processor=job.plan.work.device == "cpu")
     with job_log(folder), keep_awake(), work, switched(context), care:
         context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=job.settings.overwrite)

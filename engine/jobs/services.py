@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import Card
-from engine.models.wan.latents.file import LatentFile
 from engine.pipeline.latent_vae import ready_vae
+from engine.pipeline.sources import required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -88,24 +88,24 @@ class LatentService:
 
 
 def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
-    with LatentFile(command.path) as file:
-        head, guess = file.head, file.guess()
-        work.emit(
-            e.LatentRead(
-                path=file.path,
-                model=head.space.model,
-                channels=head.space.channels,
-                size=head.film.size,
-                frames=head.film.frames,
-                frame_rate=head.film.rate,
-                guess=guess.reading,
-                is_sure=guess.is_sure,
-            )
+    latents = required_latents(command.path)
+    header, guess = latents.examined(command.path)
+    work.emit(
+        e.LatentRead(
+            path=command.path,
+            model=header.model,
+            channels=header.channels,
+            size=header.film.size,
+            frames=header.film.frames,
+            frame_rate=header.film.rate,
+            guess=guess.reading,
+            is_sure=guess.is_sure,
         )
-        vae = ready_vae(head.space.model, command.vae).vae
-        from engine.pipeline.latent_view import first_picture
+    )
+    vae = ready_vae(header.model, command.vae)
+    from engine.pipeline.latent_view import first_picture
 
-        raw, normalised, is_whole = first_picture(file, vae, command.longest_side)
+    raw, normalised, is_whole = first_picture(latents, command.path, vae, command.longest_side)
     work.emit(e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole))
 
 

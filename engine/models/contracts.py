@@ -1,212 +1,314 @@
-"""What every model promises, so that pipeline and planner need not know which one it is."""
+"""What every family of models promises: all that the rest of the engine may know of one.
+
+`ModelFamily` is what planner, pipeline, benchmark, command line and window see; the models that it
+loads are in `upscalers`. Loads no torch.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from engine.core.geometry import Box, Size
+from engine.core.geometry import Size
+from engine.hardware.budget import Budget
+from engine.models.planned_files import is_changed
+from engine.models.planning.memory import Needs
+from engine.models.planning.search import Room
+from engine.protocol.media import VideoInfo
+from engine.protocol.model_file_state import Kind
+from engine.protocol.plan import Notice, PicturePlan, WorkPlan
+from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
+    from engine.models.latents import LatentFormat
+    from engine.models.upscalers import FrameUpscaler, ShotModel
+    from engine.models.video_vae.measured import VaeModel
 
-    from engine.ops.conv.causal_conv import Carry
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShotPlan(WorkPlan):
+    """How a model works that takes shots."""
 
-class FrameUpscaler(Protocol):
-    """A model that enlarges frames one by one, all in one call."""
-
-    @property
-    def scale(self) -> int:
-        """Factor of both sides."""
-        ...
+    shot_sensitivity: int | None = None  # %; None looks for no cuts
 
     @property
-    def halo(self) -> int:
-        """Input pixels around a pixel that its result depends on: tiles sharing them are exact."""
-        ...
+    def takes_shots(self) -> bool:
+        """Its frames depend on those before."""
+        return True
 
-    def upscale(self, frames: Tensor) -> Tensor:
-        """Enlarge frames.
 
-        Args:
-            frames: [T, 3, h, w] float32, RGB, nominally 0 to 1.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRequest:
+    """What a family plans: a source, a result, what the user wants and what the machine has."""
 
-        Returns:
-            [T, 3, scale*h, scale*w] float32 on the same device, not clipped.
+    model: str
+    video: VideoInfo
+    picture: PicturePlan
+    settings: JobSettings
+    budget: Budget
+    device: str  # "cpu" or "cuda"
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in which most models are fastest here."""
+        if self.device == "cuda":
+            return "float16"
+        return "bfloat16" if self.budget.has_fast_bf16 else "float32"
+
+    @property
+    def wide_dtype(self) -> str:
+        """The same for models that need the range of float32, which float16 lacks."""
+        if self.device == "cuda" and (self.budget.capability or (8, 0)) >= (8, 0):
+            return "bfloat16"
+        return self.dtype
+
+
+WorkKind = Literal["vae", "transformer", "lite"]  # of operations: how much of a GPU's peak they get
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageWork:
+    """What one stage computes.
+
+    Attributes:
+        kind: Of its operations.
+        dtype: Of its matrix products.
+        operations: Floating-point; a multiply-add is two.
+        processor: Name of the cost that counts on a processor, as in `planner.rates.COSTS`, and
+            its units; None for 10^12 operations of the kind.
+        pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
+        paged_bytes: The same from other main memory.
+    """
+
+    kind: WorkKind
+    dtype: str
+    operations: float
+    processor: tuple[str, float] | None = None
+    pinned_bytes: float = 0.0
+    paged_bytes: float = 0.0
+
+    def cost(self, device: str) -> tuple[str, float]:
+        """Name of the cost of a unit, and how many units."""
+        if self.processor is not None and device != "cuda":
+            return self.processor
+        return f"{self.kind}-{self.dtype}", self.operations / 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Another plan of the same model, one step away.
+
+    Attributes:
+        code, message, params: As in `Alternative`.
+        work: The plan.
+        is_more: Whether it needs more memory than the present plan.
+    """
+
+    code: str
+    message: str
+    work: WorkPlan
+    is_more: bool
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """How the benchmark measures a model; None where the family knows what suits the device."""
+
+    device: str
+    dtype: str | None = None
+    size: Size | None = None
+    threads: int = 1
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchWork:
+    """One piece of work, ready: `operations` of them for `megapixels` of frames."""
+
+    compute: Callable[[], object]
+    dtype: str
+    megapixels: float
+    operations: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileUse:
+    """What a model file is good for."""
+
+    kind: Kind
+    models: tuple[str, ...]
+
+
+W = TypeVar("W", bound=WorkPlan)
+
+
+class ModelFamily(ABC, Generic[W]):
+    """A family of models: everything that the rest of the engine may know of it.
+
+    It lies in `engine/models/<name>/family.py` as FAMILY; see docs/adding-a-model.md. Whatever
+    predicts (`needs`, `stage_work`, `choices`, `steps`) does so from the plan and the headers of
+    its files alone, without torch.
+    """
+
+    name: ClassVar[str]  # of its folder, and the tag of its plans
+    title: ClassVar[str]
+    models: ClassVar[dict[str, str]]  # id -> title
+    plan: ClassVar[type[WorkPlan]]  # class of its plans
+    enlarges_only: ClassVar[bool] = False  # no work for a result that is not larger than its source
+    is_built_in: ClassVar[bool] = False  # comes with the program: what any machine can fall back to
+    latents: ClassVar[LatentFormat | None] = None  # files that its VAEs decode and encode
+
+    # what is planned
+
+    def model_of(self, settings: JobSettings) -> str:
+        """The model of this family that the settings name; "" for none."""
+        return settings.model if settings.model in self.models else ""
+
+    @abstractmethod
+    def choose(self, request: WorkRequest) -> W:
+        """The largest plan; what the user chose is the largest there.
 
         Raises:
-            torch.OutOfMemoryError: The device refused; the caller takes smaller tiles.
+            WeightsError: A file is not there, or is none of this family.
         """
-        ...
 
+    @abstractmethod
+    def fitted(self, work: W, room: Room) -> W:
+        """The fastest plan that the room holds; the smallest one where it holds none."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a model can take.
-
-    Attributes:
-        multiple_of: Both sides of a frame are a multiple of this many pixels.
-        temporal_step: A clip has 1 + n * temporal_step frames, n >= 0.
-        dtypes: Names of the torch types it computes in, the most exact first.
-    """
-
-    multiple_of: int
-    temporal_step: int
-    dtypes: tuple[str, ...]
-
-
-class VideoVae(Protocol):
-    """A model that turns clips into latents and back, at once or slice by slice.
-
-    Latents are unscaled: what the encoder gives is what the decoder takes.
-    """
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, lengths and types it can take."""
-        ...
-
-    def moments(self, frames: Tensor) -> Tensor:
-        """Encode a clip [B, 3, T, H, W] in [-1, 1] to mean and log-variance.
-
-        Returns:
-            [B, 2*L, t, h, w]: L channels of mean, then L of log-variance within [-30, 20].
-        """
-        ...
-
-    def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
-        """Encode a clip to its latent [B, L, t, h, w]: the mean, or with `generator` a sample."""
-        ...
-
-    def decode(self, latent: Tensor) -> Tensor:
-        """Decode a latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
-        ...
-
-    def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Moments of one slice, and the carry for the next; `Carry()` starts a clip."""
-        ...
-
-    def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Frames of one slice, and the carry for the next; `Carry()` starts a clip."""
-        ...
-
-    def enable_slicing(self, frames: int | None = None) -> None:
-        """Work through a clip in slices of so many frames: less memory, the same result."""
-        ...
-
-    def disable_slicing(self) -> None:
-        """Take every clip at once."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedTile:
-    """Some frames of one tile, just decoded: for people who watch.
-
-    Attributes:
-        frame: Number of its last frame.
-        index: Of the tile.
-        tiles: How many a frame has.
-        box: Where it lies on the padded frame.
-        picture: Its last frame [3, h, w], in [-1, 1].
-    """
-
-    frame: int
-    index: int
-    tiles: int
-    box: Box
-    picture: Tensor
-
-
-Watch = Callable[[DecodedTile], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """Some frames of a shot.
-
-    Attributes:
-        first: Number of the first one; counted from the start of what the speaker counts.
-        frames: [n, 3, H, W] float32, nominally [-1, 1], padded.
-        ends_block: The next ones belong to another stretch of latents; where stretches lie
-            depends on the shot alone, not on where a job was interrupted.
-    """
-
-    first: int
-    frames: Tensor
-    ends_block: bool = True
-
-
-class RunningShot(Protocol):
-    """A shot that is being fed; numbers of frames are those of the job."""
-
-    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
-        """Take the next frames of the source.
+    @abstractmethod
+    def smaller(self, work: W, stage: str = "") -> W | None:
+        """The next smaller plan, with less on the device; None at the minimum.
 
         Args:
-            frames: [T, 3, h, w] float32, RGB, nominally 0 to 1; T = slice_frames, one more in
-                the first slice, and any number in the last one.
-            last: The shot ends with them.
+            work: That needs too much.
+            stage: That ran out of memory, as in `StagePlan`; "" where that is not known.
+        """
 
-        Yields:
-            What is final, in order.
+    def less_on_host(self, work: W) -> W | None:
+        """The same with less in main memory; None at the minimum."""
+        return None
+
+    def wider(self, work: W) -> W | None:
+        """The same in a dtype that does not overflow; None where there is none."""
+        return None
+
+    # what it takes
+
+    @abstractmethod
+    def needs(self, work: W) -> Needs:
+        """Bytes that a job takes."""
+
+    @abstractmethod
+    def stage_work(self, work: W, frames: int) -> dict[str, StageWork]:
+        """What each stage computes for so many frames of the source."""
+
+    def loading_seconds(self, work: W) -> float:
+        """CPU seconds to prepare weights that were read."""
+        return 0.0
+
+    # what is shown
+
+    @abstractmethod
+    def choices(self, work: W) -> Iterator[Notice]:
+        """What was decided, a sentence each; the first, "model", names the model."""
+
+    def steps(self, work: W) -> Iterator[Step]:
+        """Every plan that is one step larger or smaller."""
+        return iter(())
+
+    @abstractmethod
+    def changes(self, old: W, new: W) -> Iterator[str]:
+        """What differs between two plans, the most telling first: "clips of 9 instead of 21"."""
+
+    def notices(self, work: W, budget: Budget) -> Iterator[Notice]:
+        """What the user should know before the start."""
+        return iter(())
+
+    def size_notices(self, work: W, factor: float, size: Size) -> Iterator[Notice]:
+        """The same of the size of the result.
+
+        Args:
+            work: The plan.
+            factor: From the source to the result.
+            size: Of the result.
+        """
+        if factor < 1:
+            yield Notice(
+                code="target-is-smaller",
+                severity="info",
+                message="The result is smaller than the source: it is resized, no model redraws "
+                "it.",
+            )
+        elif 1 < work.scale < factor:
+            yield Notice(
+                code="beyond-model",
+                severity="info",
+                message=f"The model enlarges {work.scale} times; the rest up to {factor:.1f} times "
+                "is a plain resize.",
+                params={"factor": f"{factor:.1f}"},
+            )
+
+    def smaller_file(self, settings: JobSettings) -> str:
+        """The precision of a smaller file of the same model; "" where there is none."""
+        return ""
+
+    def smaller_model(self, settings: JobSettings) -> str:
+        """A model of this family that needs less; "" where there is none."""
+        return ""
+
+    # what runs
+
+    def has_changed(self, work: W) -> bool:
+        """Whether the weights are others than those that a job began with."""
+        return any(map(is_changed, work.weights_files))
+
+    def load_frames(self, work: W) -> FrameUpscaler | None:
+        """The model of a plan that takes frames one by one; None passes frames on as they are.
 
         Raises:
-            NumericOverflow: The planner takes a wider format.
-            torch.OutOfMemoryError: The caller takes a smaller plan.
+            WeightsError: The weights are not there or not right.
         """
-        ...
+        raise NotImplementedError
 
+    def load_shots(self, work: W) -> ShotModel:
+        """The model of a plan that takes shots.
 
-class ShotModel(Protocol):
-    """A model that takes a shot as a whole, streamed: its frames depend on those before."""
-
-    @property
-    def slice_frames(self) -> int:
-        """Frames that shots are fed in, the first slice apart, which has one more."""
-        ...
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether frames of a block are finished together."""
-        ...
-
-    @property
-    def canvas(self) -> Size:
-        """Size of the finished pictures; tiles lie on it, padding apart."""
-        ...
-
-    def check_between(self, check: Callable[[], None]) -> None:
-        """Call something between pieces of long work, which may wait or raise."""
-        ...
-
-    def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all behind it come out right.
-
-        Args:
-            shot: First frame of the shot, counted from the first frame of the job.
-            wanted: A frame of it, counted in the same way.
+        Raises:
+            WeightsError: The weights are not there or not right.
+            FeatureMissing: The device cannot do what the plan says.
         """
-        ...
+        raise NotImplementedError
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
-        ...
+    # what else it has
 
-    def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames as pictures.
+    def use_of(self, content: str) -> FileUse | None:
+        """What a file is good for whose content is known in words, see `models.identify`."""
+        return None
 
-        Args:
-            frames: [n, 3, H, W] of a Restored.
-            source: The same frames of the source [n, 3, h, w], nominally 0 to 1.
+    def use_of_pickle(self, path: Path) -> FileUse | None:
+        """The same of a small pickle, of which only tensors are read.
 
-        Returns:
-            [n, 3, canvas.height, canvas.width], nominally 0 to 1.
+        Raises:
+            WeightsError: It is none of what this family takes.
         """
-        ...
+        return None
 
-    def close(self) -> None:
-        """Give back what it holds; it is of no use afterwards."""
-        ...
+    def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
+        """Titles of its models, and what builds each with random weights to be measured."""
+        return iter(())
+
+    def vaes(self) -> tuple[VaeModel, ...]:
+        """VAEs that the benchmark can measure by themselves."""
+        return ()
+
+    def self_tests(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Names of built-in files, and a trial of each: words, or an EngineError."""
+        return iter(())
+
+
+AnyFamily = ModelFamily[Any]

@@ -13,6 +13,7 @@ REPACKAGED = "a repackaged SeedVR2 transformer"  # under names whose meaning nob
 WAN21_VAE, WAN22_VAE, WAN2X_VAE = "a Wan 2.1 VAE", "a Wan 2.2 VAE", "a Wan 2x VAE"
 WAN_VAES = (WAN21_VAE, WAN22_VAE, WAN2X_VAE)
 PICTURE_VAE = "a VAE for single pictures"
+TEXT_EMBEDDING = "a text embedding"
 
 # What ComfyUI's model keeps beside the published tensors; nothing else of its files is known.
 _CONDITIONING = {"positive_conditioning", "negative_conditioning"}
@@ -36,7 +37,7 @@ def recognise(shapes: Shapes) -> str:
     if names and all(name.startswith("convolutions.") for name in names):
         return "Lite"
     if len(shapes) == 1 and all(len(shape) in (2, 3) for shape in shapes.values()):
-        return "a text embedding"
+        return TEXT_EMBEDDING
     return ""
 
 

@@ -34,6 +34,15 @@ def planned(state: PublishedState, store: Store) -> WeightsPlan:
     return _at(state.path, "" if state.is_own else state.id)
 
 
+def is_changed(weights: WeightsPlan) -> bool:
+    """Whether a file is another one than when a job was planned, or gone."""
+    try:
+        about = weights.path.stat()
+    except OSError:
+        return True
+    return (about.st_size, about.st_mtime_ns) != (weights.bytes, weights.modified_ns)
+
+
 def _at(path: Path, published: str) -> WeightsPlan:
     about = path.stat()
     return WeightsPlan(

@@ -1,143 +1,119 @@
-"""The models there are: what they are called, which files they need, what they cost.
-
-Loads without torch; a model's module is imported when the model is asked for.
-"""
+"""The families of models there are, by name; a family is loaded when it is asked for. No torch."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import struct
-from dataclasses import dataclass
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from engine.core.errors import UnknownKeys, WeightsMissing
-from engine.core.paths import resource
-from engine.protocol.plan import ModelPlan, WeightsPlan
+from engine.core.errors import SettingsError, UnknownWeights
+from engine.models.contracts import AnyFamily
+from engine.models.latents import LatentFormat
+from engine.protocol.plan import WorkPlan
+from engine.settings import schema
+from engine.settings.schema import JobSettings
 
-if TYPE_CHECKING:
-    from engine.models.contracts import FrameUpscaler, ShotModel
+# Each is a folder with a module `family`. Lite is the last: "auto" is what no other takes.
+NAMES = ("seedvr2", "wan", "copy", "lite")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """One model as the planner sees it."""
-
-    id: str
-    title: str
-    scales: tuple[int, ...]  # factors it was made for; others are reached by resizing
-    forms: tuple[str, ...] = ("",)
-
-    def weights_name(self, scale: int, form: str) -> str:
-        """File name of the numbers for one factor and form; "" when it needs none."""
-        return f"{self.id}_x{scale}_{form}.safetensors" if self.forms != ("",) else ""
+_registered: dict[str, AnyFamily] = {}
 
 
-LITE = ModelSpec(id="lite", title="Lite", scales=(2, 4), forms=("faithful", "restore"))
-NONE = ModelSpec(id="none", title="No model", scales=(1,))
-SEEDVR2 = (
-    ModelSpec(id="seedvr2-3b", title="SeedVR2 3B", scales=(1,)),
-    ModelSpec(id="seedvr2-7b", title="SeedVR2 7B", scales=(1,)),
-    ModelSpec(id="seedvr2-7b-sharp", title="SeedVR2 7B sharp", scales=(1,)),
-)
-WAN_2X = ModelSpec(id="wan-2x", title="Wan 2x", scales=(2,))
-SPECS = {spec.id: spec for spec in (LITE, *SEEDVR2, WAN_2X, NONE)}
-
-
-def is_seedvr2(model: str) -> bool:
-    """Whether a model restores shots at the size of the result."""
-    return any(spec.id == model for spec in SEEDVR2)
-
-
-def weights_path(name: str) -> Path:
-    """Where the numbers of a built-in model lie.
+def family(name: str) -> AnyFamily:
+    """A family by its name.
 
     Raises:
-        WeightsMissing: The program's own files are incomplete.
+        KeyError: There is none.
     """
-    path = resource("weights", name)
-    if not path.is_file():
-        raise WeightsMissing(
-            f"The model file {name} is missing.", hint="Install Upreel again.", file=name
-        )
-    return path
+    return _registered[name] if name in _registered else _loaded(name)
 
 
 @cache
-def weights_sha256(name: str) -> str:
-    """SHA-256 of a built-in model's numbers: part of what a checkpoint depends on."""
-    return hashlib.sha256(weights_path(name).read_bytes()).hexdigest() if name else ""
+def _loaded(name: str) -> AnyFamily:
+    if name not in NAMES:
+        raise KeyError(name)
+    found: AnyFamily = importlib.import_module(f"engine.models.{name}.family").FAMILY
+    return found
 
 
-@cache
-def weights_shapes(name: str) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a built-in model's tensors, read from the head of its file.
+def families() -> tuple[AnyFamily, ...]:
+    """All of them."""
+    return tuple(family(name) for name in (*_registered, *NAMES))
+
+
+def family_of(work: WorkPlan) -> AnyFamily:
+    """The family of a plan."""
+    return family(work.family)
+
+
+def family_for(settings: JobSettings) -> tuple[AnyFamily, str]:
+    """The family and the id of the model that settings name.
 
     Raises:
-        WeightsMissing: The file is not there.
-        UnknownKeys: It is no safetensors file.
+        SettingsError: No family has it.
+        WeightsError: A file of the user's own, which names the model, cannot be used.
     """
+    for one in families():
+        model = one.model_of(settings)
+        if model:
+            return one, model
+    raise SettingsError(f"There is no model {settings.model!r}.", setting="model")
+
+
+def title_of(model: str) -> str:
+    """Title of a model; its id where no family has it."""
+    return next((one.models[model] for one in families() if model in one.models), model)
+
+
+def plan_class(data: Mapping[str, Any]) -> type[WorkPlan]:
+    """Class of a plan that was written as JSON, by its tag.
+
+    Raises:
+        KeyError: This version does not have such a family.
+    """
+    return family(data["family"]).plan
+
+
+def latent_formats() -> tuple[LatentFormat, ...]:
+    """Every kind of files of latents."""
+    return tuple(one.latents for one in families() if one.latents is not None)
+
+
+def latent_format(path: Path) -> LatentFormat | None:
+    """The format of a file of latents, by its name; None for any other file."""
+    suffix = path.suffix.lower()
+    return next((one for one in latent_formats() if one.suffix == suffix), None)
+
+
+def latent_format_of(model: str) -> LatentFormat:
+    """The format of the files of a VAE.
+
+    Raises:
+        UnknownWeights: No format has it.
+    """
+    for one in latent_formats():
+        if model in one.titles:
+            return one
+    known = [name for one in latent_formats() for name in one.titles]
+    raise UnknownWeights(
+        f"There is no VAE of latents {model!r}.",
+        hint=f"Choose among: {', '.join(known)}.",
+        file=model,
+    )
+
+
+@contextmanager
+def registered(added: AnyFamily) -> Iterator[None]:
+    """Inside, there is a further family, whose models can be chosen: for tests."""
+    _registered[added.name] = added
+    new = [model for model in added.models if model not in schema.MODELS]
+    schema.MODELS.extend(new)
     try:
-        with weights_path(name).open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            head = json.loads(file.read(min(length, 2**20)))
-        return {key: tuple(about["shape"]) for key, about in head.items() if key != "__metadata__"}
-    except (struct.error, ValueError, KeyError, AttributeError) as err:
-        raise UnknownKeys(
-            f"The model file {name} is damaged.", hint="Install Upreel again.", file=name
-        ) from err
-
-
-def has_changed(plan: ModelPlan) -> bool:
-    """Whether the numbers of a model are others than those that a job began with."""
-    if plan.weights_files:
-        return any(map(is_changed, plan.weights_files))
-    return weights_sha256(plan.weights) != plan.weights_sha256
-
-
-def is_changed(weights: WeightsPlan) -> bool:
-    """Whether a file is another one than when a job was planned, or gone."""
-    try:
-        about = weights.path.stat()
-    except OSError:
-        return True
-    return (about.st_size, about.st_mtime_ns) != (weights.bytes, weights.modified_ns)
-
-
-def shot_model(plan: ModelPlan) -> ShotModel:
-    """The model of a plan that takes shots, on its device, ready to run.
-
-    Raises:
-        WeightsError: The numbers are not there or not right.
-        FeatureMissing: The device cannot do what the plan says.
-    """
-    if plan.wan is not None:
-        from engine.models.wan.upscaler import load_wan_upscaler
-
-        return load_wan_upscaler(plan)
-    from engine.models.seedvr2.upscaler import load_seedvr2
-
-    return load_seedvr2(plan)
-
-
-def frame_model(plan: ModelPlan) -> FrameUpscaler | None:
-    """The model of a plan that takes frames one by one; None for "none".
-
-    Raises:
-        WeightsMissing, UnknownKeys: The numbers are not there or not right.
-    """
-    return None if plan.model == NONE.id else lite(plan)
-
-
-def lite(plan: ModelPlan) -> FrameUpscaler:
-    """The built-in model as a plan says.
-
-    Raises:
-        WeightsMissing, UnknownKeys: The numbers are not there or not right.
-    """
-    from engine.models.lite.net import load_lite
-    from engine.models.lite.upscaler import LiteUpscaler
-
-    return LiteUpscaler(load_lite(weights_path(plan.weights)), plan)
+        yield
+    finally:
+        del _registered[added.name]
+        for model in new:
+            schema.MODELS.remove(model)

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine.core.errors import WeightsUnreadable, WrongModel
 from engine.model_files.formats.open_weights import open_weights
-from engine.models.identify import (
-    SEEDVR2_VAE,
-    WAN2X_VAE,
-    WAN21_VAE,
-    WAN22_VAE,
-    recognise,
-)
-from engine.protocol.model_file_state import Kind, PublishedState
-from engine.settings.schema import SEEDVR2
+from engine.models import registry
+from engine.models.contracts import FileUse
+from engine.models.identify import recognise
+from engine.protocol.model_file_state import PublishedState
 
 _PICKLES = (b"PK\x03\x04", b"\x80")  # as torch.save writes them, new and old
 _LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
 _PRECISIONS = {"F8": "fp8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
     f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
 }
-_WAN = {WAN21_VAE: ("wan21-vae",), WAN22_VAE: ("wan22-vae",), WAN2X_VAE: ("wan-2x",)}
 
 
 def describe(path: Path) -> PublishedState:
@@ -39,15 +33,14 @@ def describe(path: Path) -> PublishedState:
             `load_text_embedding`.
     """
     if _is_small_pickle(path):
-        from engine.models.seedvr2.text_embedding import load_text_embedding
-
-        load_text_embedding(path)
-        return _own(path, "text", SEEDVR2, "bf16")
-    with open_weights(path) as file:
-        what = recognise(file.shapes)
-        precision = _precision(file.shapes, file.dtypes)
-    kind, models = _use(what)
-    if kind is None:
+        use = _first(one.use_of_pickle(path) for one in registry.families())
+        what, precision = "", "bf16"
+    else:
+        with open_weights(path) as file:
+            what = recognise(file.shapes)
+            precision = _precision(file.shapes, file.dtypes)
+        use = _first(one.use_of(what) for one in registry.families())
+    if use is None:
         raise WrongModel(
             f"{path.name} is {what}, which Upreel does not take."
             if what
@@ -56,29 +49,19 @@ def describe(path: Path) -> PublishedState:
             path=str(path),
             found=what,
         )
-    return _own(path, kind, models, precision)
-
-
-def _use(what: str) -> tuple[Kind | None, tuple[str, ...]]:
-    if what.startswith("a SeedVR2 transformer"):
-        return "dit", SEEDVR2[:1] if "3B" in what else SEEDVR2[1:]
-    if what == SEEDVR2_VAE:
-        return "vae", SEEDVR2
-    if what in _WAN:
-        return "vae", _WAN[what]
-    return ("text", SEEDVR2) if what == "a text embedding" else (None, ())
-
-
-def _own(path: Path, kind: Kind, models: tuple[str, ...], precision: str) -> PublishedState:
     return PublishedState(
         id="own",
         title=path.name,
-        kind=kind,
-        models=models,
+        kind=use.kind,
+        models=use.models,
         precision=precision,
         filename=path.name,
         bytes=path.stat().st_size,
     )
+
+
+def _first(uses: Iterable[FileUse | None]) -> FileUse | None:
+    return next((use for use in uses if use is not None), None)
 
 
 def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> str:

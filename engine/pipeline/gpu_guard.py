@@ -47,15 +47,14 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
 
 def is_on_card(plan: Plan) -> bool:
     """Whether a card computes any of a job."""
-    return plan.model.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
+    return plan.work.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:
     """Predicted time of pieces of work by their kind, as `Context.check` names them."""
-    model = plan.model
     seconds = {stage.stage: stage.seconds for stage in plan.stages}
-    clips = max(1, plan.frames / model.clip_frames)
-    return {"tile": seconds["upscale"] / (clips * model.tiles)} if "upscale" in seconds else {}
+    clips = max(1, plan.frames / plan.work.clip_frames)
+    return {"tile": seconds["upscale"] / (clips * plan.work.tiles)} if "upscale" in seconds else {}
 
 
 def _guard(context: Context) -> SpillGuard | None:
@@ -64,8 +63,7 @@ def _guard(context: Context) -> SpillGuard | None:
         return None
 
     def pinned() -> int:
-        diffusion = context.plan.model.diffusion
-        return pinned_by_torch() + (diffusion.pin_bytes if diffusion is not None else 0)
+        return pinned_by_torch() + context.plan.work.pin_bytes
 
     return SpillGuard(
         lambda: shared_memory.ours(),

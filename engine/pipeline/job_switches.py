@@ -15,7 +15,7 @@ from engine.runtimes import environment
 @contextmanager
 def switched(context: Context) -> Iterator[None]:
     """Inside, libraries may do what the plan's switches say; what comes too late is told."""
-    run = context.plan.model.switches.run
+    run = context.plan.work.switches.run
     for name in environment.too_late(run):
         context.events.emit(Warned(job_id=context.job_id, notice=_too_late(name)))
     with arithmetic_of(run):

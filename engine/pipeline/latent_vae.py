@@ -6,11 +6,11 @@ from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsMissing
 from engine.model_files.store import Store
 from engine.models import registry
-from engine.models.wan.files import WanFiles, files_of_wan
-from engine.models.wan.latents.spaces import MODELS
+from engine.models.planned_files import is_changed
+from engine.protocol.plan import WeightsPlan
 
 
-def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WanFiles:
+def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:
     """Find it, and read it unless that was done before: a published one must be what it says.
 
     Args:
@@ -23,19 +23,20 @@ def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> W
         HashMismatch, WeightsError: It cannot be used.
         Cancelled: `control` said so.
     """
-    found = files_of_wan(model, own)
-    if found.missing:
-        name, file = found.vae.path.name, found.missing[0]
+    latents = registry.latent_format_of(model)
+    vae = latents.weights(model, own)
+    if not vae.is_here:
+        name, file = vae.path.name, vae.published
         raise WeightsMissing(
-            f"The VAE of {MODELS[model].title} is not on this machine yet: {name}.",
+            f"The VAE of {latents.titles[model]} is not on this machine yet: {name}.",
             hint=f"Get it with `models download {file}`, or in the list of models.",
             file=file,
             name=name,
         )
-    if found.vae.published:
-        path = Store().ready(found.vae.published, control=control)
-        if path != found.vae.path or registry.is_changed(found.vae):
+    if vae.published:
+        path = Store().ready(vae.published, control=control)
+        if path != vae.path or is_changed(vae):
             raise CheckpointMismatch(
                 "The model file was changed just now.", hint="Try again.", what="weights"
             )
-    return found
+    return vae

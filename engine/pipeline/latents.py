@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +15,9 @@ from torch import Tensor
 from engine.core.errors import DiskFull, OutOfMemory
 from engine.core.geometry import Box, Size
 from engine.core.units import bytes_text
-from engine.models.contracts import DecodedTile
-from engine.models.wan.latents.file import LatentFile, examined
-from engine.models.wan.latents.spaces import raw
-from engine.models.wan.vae.split import LATENTS_PER_VISIT
+from engine.models import registry
+from engine.models.latents import LatentDecoder
+from engine.models.upscalers import DecodedTile
 from engine.pipeline.context import Context
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.recovery import Failure, attempt, change_plan, twice
@@ -38,10 +35,6 @@ Planes = list[NDArray[np.uint16]]
 STAGE = "decode"
 _WAITING = 2  # slices of frames between decoding and writing
 _SPARE_BYTES = 200 * 10**6
-
-if TYPE_CHECKING:
-    from engine.models.wan.vae.interface import WanForm
-    from engine.models.wan.vae.streams import DecodeStream
 
 
 def film_of(context: Context, folder: Path) -> MediaInfo:
@@ -120,10 +113,10 @@ def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan |
     Raises:
         NumericOverflow: There is no wider format.
     """
+    latents = registry.latent_format_of(plan.model)
     if failure.why != "overflow":
-        head, _ = examined(context.media.path)
-        return choice.smaller(plan, head.padded)
-    other = choice.wider(plan)
+        return latents.smaller(plan, latents.header(context.media.path).padded)
+    other = latents.wider(plan)
     if other is None:
         raise failure.error
     return other
@@ -141,61 +134,34 @@ class _Decoding:
 
     def run(self) -> None:
         """Write the film; it is there whole, or not at all."""
-        from engine.models.wan.vae.fast import FastWanVae
-        from engine.models.wan.vae.load import load_wan  # only latents need it
+        plan, work = self._plan, self._context.plan.work
+        torch.set_num_threads(work.threads)
+        decoder = registry.latent_format_of(plan.model).decoder(plan, work.switches.vae)
+        with closing(decoder):  # the model that comes next needs the room
+            self._write(decoder)
 
-        plan = self._plan
-        torch.set_num_threads(self._context.plan.model.threads)
-        dtype: torch.dtype = getattr(torch, plan.dtype)
-        vae = load_wan(
-            plan.vae.path,
-            form="fast",
-            device=plan.device,
-            dtype=dtype,
-            switches=self._context.plan.model.switches.vae,
-        )
-        try:
-            self._write(vae)
-        finally:
-            if isinstance(vae, FastWanVae):
-                vae.release()  # the model that comes next needs the room
-
-    def _write(self, vae: WanForm) -> None:
+    def _write(self, decoder: LatentDecoder) -> None:
         """Decode here, compress in another thread."""
-        from engine.models.wan.vae.streams import DecodeStream, Streaming
-
-        with LatentFile(self._context.media.path) as file, Workers() as workers:
+        context = self._context
+        found = decoder.frames(context.media.path, self._show, context.control.check)
+        with closing(found), Workers() as workers:
             ready = workers.stream(_WAITING, list[Planes])
             workers.start("write film", lambda: self._store(ready))
-            streaming = Streaming(tile=self._plan.decode_tile)
-            stream = DecodeStream(vae, file.head.padded, streaming, self._show)
             left = self._total
             with torch.inference_mode():
-                for frames in self._frames(file, stream):
+                for frames in found:
+                    context.check()
                     ready.put(_codes(frames[:left], self._size))
                     left -= len(frames)
                     self._progress.add(len(frames))
             ready.close()
 
     def _store(self, ready: Stream[list[Planes]]) -> None:
-        threads = self._context.plan.model.threads
+        threads = self._context.plan.work.threads
         with LosslessWriter(self._film, self._context.media.video, threads=threads) as writer:
             for frames in ready:
                 for planes in frames:
                     writer.write(planes)
-
-    def _frames(self, file: LatentFile, stream: DecodeStream) -> Iterator[Tensor]:
-        """Frames [n, 3, H, W] in [-1, 1] of all latents, some latents at a time."""
-        length = file.head.length
-        for start in range(0, length, LATENTS_PER_VISIT):
-            self._context.control.check()
-            stop = min(length, start + LATENTS_PER_VISIT)
-            latents = file.latents(start, stop)
-            latents = raw(latents) if self._plan.normalised else latents
-            there = latents[None].to(self._plan.device, getattr(torch, self._plan.dtype))
-            for frames in stream.push(there, last=stop == length):
-                self._context.check()
-                yield frames
 
     def _show(self, tile: DecodedTile) -> None:
         self._context.check("decoded tile")

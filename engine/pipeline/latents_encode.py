@@ -26,22 +26,10 @@ from engine.core.errors import (
 from engine.core.geometry import Size
 from engine.core.units import memory_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
-from engine.models.planning.search import Needs, fits
-from engine.models.planning.tile_sizes import next_tile, tile_of
-from engine.models.wan.files import WanFiles
-from engine.models.wan.latents.file import SUFFIX, FilmNote
-from engine.models.wan.latents.spaces import (
-    MODELS,
-    TEMPORAL_FACTOR,
-    LatentSpace,
-    frames_of,
-    normalised,
-)
-from engine.models.wan.latents.writer import LatentWriter
-from engine.models.wan.planning import choose
-from engine.models.wan.planning.requirements import Pass, encode_needs
-from engine.models.wan.vae.load import load_wan
-from engine.models.wan.vae.streams import EncodeStream, Streaming
+from engine.models import registry
+from engine.models.latents import EncodeRoom, LatentEncoding, LatentFilm, LatentFormat
+from engine.models.planning.memory import Needs
+from engine.models.planning.search import fits
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.latent_vae import ready_vae
@@ -49,26 +37,16 @@ from engine.pipeline.output import check_output, part_path, publish, translated
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.sources import probe_film
 from engine.pipeline.stages.source import SourceColours
-from engine.planner.model_choice import device_of
-from engine.protocol.media import MediaInfo, Reading
+from engine.planner.plan_job import device_of
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import WeightsPlan
 from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.settings.switches import Switches, switches_of
+from engine.settings.switches import switches_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
 Progress = Callable[[int, int], None]  # frames encoded, and of all as far as is known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """How it is encoded."""
-
-    device: str
-    dtype: str
-    tile: Size | None
-    threads: int
-    switches: Switches
 
 
 def encode_latents(
@@ -103,16 +81,24 @@ def encode_latents(
     Memory: some frames and the VAE, however long the film is.
     """
     begin = time.monotonic()
-    if output.suffix.lower() != SUFFIX:
+    latents = registry.latent_format_of(model)
+    if output.suffix.lower() != latents.suffix:
         raise ContainerMismatch(
             f"{output.name} is no name of a file of latents.",
-            hint=f"Let the name end in {SUFFIX}.",
+            hint=f"Let the name end in {latents.suffix}.",
         )
     media, output = probe_film(source), windows_paths.openable(output)
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent)
-    encoding = _Encoding(media, MODELS[model], settings, tell, control or Control())
+    encoding = _Encoding(
+        media=media,
+        format=latents,
+        model=model,
+        settings=settings,
+        tell=tell,
+        control=control or Control(),
+    )
     part = part_path(output, secrets.token_hex(3))
     try:
         written = encoding.run(vae, budget, part)
@@ -124,110 +110,92 @@ def encode_latents(
         source=media.path,
         output=output,
         model=model,
-        reading=encoding.reading,
+        reading="normalised" if settings.latents == "normalised" else "raw",
         size=media.video.seen_size,
         padded=encoding.padded,
         frames=encoding.frames,
-        padded_frames=frames_of(encoding.latents),
+        padded_frames=1 + latents.frames_per_latent * (encoding.latents - 1),
         latents=encoding.latents,
         bytes=written,
         seconds=time.monotonic() - begin,
     )
 
 
+@dataclass(slots=True, kw_only=True)
 class _Encoding:
     """One film; `frames` and `latents` are counted while it runs."""
 
-    def __init__(
-        self,
-        media: MediaInfo,
-        space: LatentSpace,
-        settings: JobSettings,
-        tell: Progress,
-        control: Control,
-    ) -> None:
-        self._media, self._space, self._settings = media, space, settings
-        self._tell, self._control = tell, control
-        size, step = media.video.seen_size, space.factor
-        self.padded = Size(*(-(-side // step) * step for side in (size.width, size.height)))
-        self.reading: Reading = "normalised" if settings.latents == "normalised" else "raw"
-        self.frames = self.latents = 0
+    media: MediaInfo
+    format: LatentFormat
+    model: str
+    settings: JobSettings
+    tell: Progress
+    control: Control
+    frames: int = 0
+    latents: int = 0
 
-    def run(self, vae: WanFiles, budget: Budget, part: Path) -> int:
+    @property
+    def padded(self) -> Size:
+        """Size of the pictures that the VAE takes."""
+        return self.format.padded(self.model, self.media.video.seen_size)
+
+    def run(self, vae: WeightsPlan, budget: Budget, part: Path) -> int:
         """Write the file under its name for now; its size in bytes.
 
         Raises:
-            OutOfMemory, NumericOverflow: There is no smaller tile, no wider format.
+            OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
         """
-        way = self._way(vae, budget)
+        settings, device = self.settings, device_of(self.settings, budget)
+        switches = switches_of(settings.switches, device, budget.capability)
+        room = EncodeRoom(budget=budget, device=device, switches=switches.vae)
+        plan = self.format.encoding(self.model, vae, self.padded, settings, room)
+        _check_fits(self.format.encode_needs(plan), device, budget)
+        torch.set_num_threads(budget.threads)
         made: list[int] = []
         while not made:
 
-            def work(way: _Way = way) -> None:
-                made.append(self._attempt(vae.vae.path, way, part))
+            def work(plan: LatentEncoding = plan) -> None:
+                with arithmetic_of(switches.run):
+                    made.append(self._attempt(plan, part))
 
             try:
                 failure = attempt(work)
             except OSError as err:
                 raise translated(err, part) from err
             if failure is not None:
-                way = self._other(way, failure)
+                plan = self._other(plan, failure)
         return made[0]
 
-    def _way(self, vae: WanFiles, budget: Budget) -> _Way:
-        settings = self._settings
-        device = device_of(settings, budget)
-        dtype, tile = choose.fitted_encode(vae.config, self.padded, device, budget)
-        way = _Way(
-            device=device,
-            dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
-            tile=tile_of(settings.encode_tile, self.padded) or tile,
-            threads=budget.threads,
-            switches=switches_of(settings.switches, device, budget.capability),
-        )
-        asked = Pass(
-            config=vae.config, frame=self.padded, device=device, dtype=way.dtype, tile=way.tile
-        )
-        _check_fits(encode_needs(asked), device, budget)
-        return way
-
-    def _other(self, way: _Way, failure: Failure) -> _Way:
-        """The next smaller or wider way after a failure that calls for it."""
+    def _other(self, plan: LatentEncoding, failure: Failure) -> LatentEncoding:
+        """The next smaller or wider plan after a failure that calls for it."""
         if failure.why == "overflow":
-            if way.dtype == "float32":
+            if plan.dtype == "float32":
                 raise failure.error
-            return replace(way, dtype="float32")
-        tile = next_tile(way.tile, self.padded)
-        if tile is None:
+            return replace(plan, dtype="float32")
+        smaller = self.format.smaller_encoding(plan)
+        if smaller is None:
             raise OutOfMemory(
                 "There is not enough memory to encode even the smallest tiles.",
                 hint="Close other programs and try again.",
             )
-        return replace(way, tile=tile)
+        return smaller
 
-    def _attempt(self, path: Path, way: _Way, part: Path) -> int:
-        torch.set_num_threads(way.threads)
-        dtype: torch.dtype = getattr(torch, way.dtype)
-        vae = load_wan(path, form="fast", device=way.device, dtype=dtype, switches=way.switches.vae)
-        stream = EncodeStream(vae, self.padded, Streaming(tile=way.tile), self._control.check)
-        step = self._space.factor
-        grid = Size(self.padded.width // step, self.padded.height // step)
-        writer = LatentWriter(part, self._space.channels, grid)
+    def _attempt(self, plan: LatentEncoding, part: Path) -> int:
+        encoder = self.format.encoder(plan, part, self.control.check)
         self.frames = 0
         try:
-            with torch.inference_mode(), arithmetic_of(way.switches.run):
-                for frames, last in self._slices(way.device):
-                    latents = stream.push(frames.to(dtype), last=last)[0].float()
-                    writer.add(normalised(latents) if self.reading == "normalised" else latents)
-            self.latents = writer.length
-            return writer.close(self._note().metadata())
+            with torch.inference_mode():
+                for frames, last in self._slices(plan.device):
+                    encoder.push(frames, last=last)
+            self.latents = encoder.length
+            return encoder.close(self._film())
         finally:
-            writer.discard()
+            encoder.discard()
 
-    def _note(self) -> FilmNote:
-        video = self._media.video
-        rate = video.frame_rate or self._space.rate
-        return FilmNote(size=video.seen_size, frames=self.frames, rate=rate)
+    def _film(self) -> LatentFilm:
+        video = self.media.video
+        rate = video.frame_rate or self.format.rates[self.model]
+        return LatentFilm(size=video.seen_size, frames=self.frames, rate=rate)
 
     def _slices(self, device: str) -> Iterator[tuple[Tensor, bool]]:
         """Frames [4n (+1 at the start), 3, H, W] in [-1, 1], padded; and whether they are the last.
@@ -235,45 +203,46 @@ class _Encoding:
         Raises:
             UnreadableMedia: There is none.
         """
-        colours = SourceColours(self._media.video, device)
+        colours = SourceColours(self.media.video, device)
         with self._reader() as reader:
             source = iter(reader)
-            waiting = list(islice(source, 1 + TEMPORAL_FACTOR))
+            waiting = list(islice(source, 1 + self.format.frames_per_latent))
             while waiting:
-                self._control.check()
-                following = list(islice(source, TEMPORAL_FACTOR))
+                self.control.check()
+                following = list(islice(source, self.format.frames_per_latent))
                 yield self._prepared(waiting, colours, begins=not self.frames), not following
                 self.frames += len(waiting)
-                self._tell(self.frames, self._expected() if following else self.frames)
+                self.tell(self.frames, self._expected() if following else self.frames)
                 waiting = following
         if not self.frames:
             raise UnreadableMedia(
-                f"{self._media.path.name} shows no picture in the part that was asked for.",
+                f"{self.media.path.name} shows no picture in the part that was asked for.",
                 hint="Choose another start or end.",
             )
 
     def _reader(self) -> FrameReader:
         start, stop = (
             parse_clock(text) if text else None
-            for text in (self._settings.start, self._settings.stop)
+            for text in (self.settings.start, self.settings.stop)
         )
-        return FrameReader(self._media, start=start, stop=stop)
+        return FrameReader(self.media, start=start, stop=stop)
 
     def _expected(self) -> int:
         """Frames in all; 0 where a part was asked for, whose number nobody knows."""
-        is_part = self._settings.start or self._settings.stop
-        return 0 if is_part else max(self.frames, self._media.video.frame_count)
+        is_part = self.settings.start or self.settings.stop
+        return 0 if is_part else max(self.frames, self.media.video.frame_count)
 
     def _prepared(
         self, frames: list[PlanarFrame], colours: SourceColours, *, begins: bool
     ) -> Tensor:
-        video = self._media.video
+        video = self.media.video
         rgb, _ = colours.rgb(frames)
         rgb = turn(rgb, video.rotation, video.is_mirrored).clamp(0, 1).mul_(2).sub_(1)
         height, width = rgb.shape[-2:]
         beside = (0, self.padded.width - width, 0, self.padded.height - height)
         rgb = F.pad(rgb, beside, mode="replicate")
-        whole = begins + math.ceil((len(rgb) - begins) / TEMPORAL_FACTOR) * TEMPORAL_FACTOR
+        each = self.format.frames_per_latent
+        whole = begins + math.ceil((len(rgb) - begins) / each) * each
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.errors import CheckpointMismatch
 from engine.model_files.store import Store
-from engine.models import registry
+from engine.models.planned_files import is_changed
 from engine.pipeline.context import Context, Throttle
 from engine.protocol.events import StageProgress, StageStarted
 from engine.protocol.plan import Plan, WeightsPlan
@@ -41,7 +41,7 @@ def check_weights(context: Context) -> None:
         if weights.published:
             path = store.ready(weights.published, on_progress=tell, control=context.control)
             is_other |= path != weights.path
-    if is_other or any(map(registry.is_changed, files)):
+    if is_other or any(map(is_changed, files)):
         raise CheckpointMismatch(
             "A model file has changed since the job was planned.",
             hint="Remove the job and add it again.",
@@ -50,5 +50,5 @@ def check_weights(context: Context) -> None:
 
 
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
-    """Files with numbers that a job needs and that are no part of the program."""
-    return (*(plan.latent.weights if plan.latent else ()), *plan.model.weights_files)
+    """Weights files that a job needs and that are no part of the program."""
+    return (*(plan.latent.weights if plan.latent else ()), *plan.work.weights_files)

@@ -17,9 +17,8 @@ from engine.core.errors import (
 from engine.hardware.budget import measure_budget
 from engine.hardware.gpu_table import Card
 from engine.pipeline.output import check_output
-from engine.planner.plan_job import plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
-from engine.planner.request import Request
 from engine.planner.target import default_output
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan

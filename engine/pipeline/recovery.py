@@ -178,7 +178,7 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
 
 def floor_error(plan: Plan, context: Context) -> OutOfMemory:
     """The honest end: what the smallest plan takes and what is free now."""
-    if plan.model.device == "cuda":
+    if plan.work.device == "cuda":
         gpus = devices.gpus()
         return no_smaller(plan, gpus[0].free_bytes if gpus else 0, context.holders())
     return no_smaller(plan, devices.ram()[1])

@@ -16,7 +16,7 @@ from engine.core.errors import UnreadableMedia
 from engine.core.geometry import FrameSpan
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.models import registry
-from engine.models.contracts import FrameUpscaler, ShotModel
+from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import part_path, publish
@@ -31,7 +31,7 @@ from engine.pipeline.stream import Stream, StreamAborted, Workers
 from engine.planner import times
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.protocol.events import StageProgress, StageStarted, Warned
-from engine.protocol.plan import ModelPlan, Notice
+from engine.protocol.plan import Notice, WorkPlan
 from engine.protocol.report import Report
 from engine.verify.verify import verify
 from engine.video.read.frame_reader import FrameReader
@@ -121,10 +121,10 @@ class _Pass:
 def _make_with(context: Context, segments: SegmentLog) -> None:
     """One try, with the plan as it is now."""
     plan = context.plan
-    torch.set_num_threads(plan.model.threads)
+    torch.set_num_threads(plan.work.threads)
     if context.guard is not None:
         context.guard.begin()
-    work = _work_of(plan.model)
+    work = _work_of(plan.work)
     write = Write(context, segments)
     with (
         FrameReader(
@@ -148,11 +148,12 @@ def _make_with(context: Context, segments: SegmentLog) -> None:
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _work_of(plan: ModelPlan) -> Callable[[_Pass], None]:
+def _work_of(plan: WorkPlan) -> Callable[[_Pass], None]:
     """What is done with frames, with the model of a plan ready to run."""
+    family = registry.family_of(plan)
     if plan.takes_shots:
-        return partial(_through_shots, registry.shot_model(plan))
-    return partial(_frame_by_frame, registry.frame_model(plan))
+        return partial(_through_shots, family.load_shots(plan))
+    return partial(_frame_by_frame, family.load_frames(plan))
 
 
 def _frame_by_frame(model: FrameUpscaler | None, run: _Pass) -> None:
@@ -171,7 +172,7 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
     context, finished = run.context, run.finished
     done = sum(record.frames for record in finished)
     beginning = beginning_of(model, done, finished[-1].shot if finished else 0)
-    sensitivity = context.plan.model.shot_sensitivity
+    sensitivity = context.plan.work.shot_sensitivity
     detector = ShotDetector(context.media.video, sensitivity=sensitivity)
     shots = ShotReader(run.reader, detector, slice_frames=model.slice_frames)
     slices = run.workers.stream(QUEUE_CLIPS, ShotSlice)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from engine.core import windows_paths
 from engine.core.errors import SourceMissing, UnsupportedMedia
-from engine.models.wan.latents.file import SUFFIX, LatentFile, LatentHead
+from engine.models import registry
+from engine.models.latents import LatentFormat, LatentHeader
 from engine.protocol.media import (
     LATENT,
     ColourTags,
@@ -27,9 +28,15 @@ _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709"
 _NEAR = 0.005  # frames/s: 23.98 is meant to be 24000/1001
 
 
-def is_latents(path: Path) -> bool:
-    """Whether a file holds latents, by its name."""
-    return path.suffix.lower() == SUFFIX and not path.is_dir()
+def latents_of(path: Path) -> LatentFormat | None:
+    """The format of a file that holds latents, by its name; None for anything else."""
+    found = registry.latent_format(path)
+    return None if found is None or path.is_dir() else found
+
+
+def required_latents(path: Path) -> LatentFormat:
+    """The format of a file that is to hold latents, whatever its name is."""
+    return registry.latent_format(path) or registry.latent_formats()[0]
 
 
 def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
@@ -43,8 +50,9 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
         InputError: It cannot be used.
     """
     path = windows_paths.openable(path)
-    if is_latents(path):
-        return _film_of_latents(path, settings)
+    latents = latents_of(path)
+    if latents is not None:
+        return _film_of_latents(path, latents.header(path), settings)
     from engine.video.read.probe import probe
 
     return probe(path)
@@ -109,7 +117,7 @@ def probe_film(path: Path) -> MediaInfo:
         UnsupportedMedia: It holds latents, whose pictures have to be decoded first.
         InputError: It cannot be used.
     """
-    if is_latents(path):
+    if latents_of(path) is not None:
         raise UnsupportedMedia(
             f"{path.name} holds latents, no pictures yet.",
             hint="Decode it first: decode-latent.",
@@ -118,32 +126,30 @@ def probe_film(path: Path) -> MediaInfo:
     return probe_source(path, JobSettings())
 
 
-def _film_of_latents(path: Path, settings: JobSettings) -> MediaInfo:
-    with LatentFile(path) as file:
-        head = file.head
-    rate = exact_rate(settings.latent_rate) if settings.latent_rate else head.film.rate
+def _film_of_latents(path: Path, header: LatentHeader, settings: JobSettings) -> MediaInfo:
+    rate = exact_rate(settings.latent_rate) if settings.latent_rate else header.film.rate
     return MediaInfo(
         path=path,
-        kind="video" if head.film.frames > 1 else "image",
+        kind="video" if header.film.frames > 1 else "image",
         container=LATENT,
         bytes=path.stat().st_size,
-        video=_video(head, rate),
+        video=_video(header, rate),
     )
 
 
-def _video(head: LatentHead, rate: Fraction) -> VideoInfo:
+def _video(header: LatentHeader, rate: Fraction) -> VideoInfo:
     return VideoInfo(
         index=0,
         codec=LATENT,
-        size=head.film.size,
+        size=header.film.size,
         pixel_format=_PIXEL_FORMAT,
         chroma="rgb",
         bit_depth=16,
         frame_rate=rate,
         time_base=1 / rate,
-        frame_count=head.film.frames,
+        frame_count=header.film.frames,
         frame_count_is_exact=True,
-        duration=head.film.frames / rate,
+        duration=header.film.frames / rate,
         tags=_TAGS,
     )
 

@@ -7,24 +7,13 @@ from dataclasses import replace
 from typing import Literal
 
 from engine.core.errors import OutOfMemory
-from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
-from engine.models.seedvr2.planning import choose as seedvr2
-from engine.models.seedvr2.planning.requirements import STEP
-from engine.models.wan.planning import choose as wan
+from engine.models import registry
+from engine.models.planning.words import tiles_change
 from engine.planner import peaks
-from engine.planner.families import tiles_per_frame
-from engine.planner.plan_job import smaller_model, wider_model
 from engine.protocol.gpu_reading import Holder
-from engine.protocol.plan import (
-    DiffusionPlan,
-    ModelPlan,
-    Notice,
-    Plan,
-    StagePlan,
-    WanPlan,
-)
+from engine.protocol.plan import Notice, Plan, StagePlan, WorkPlan
 
 Why = Literal["out-of-memory", "spilled", "overflow"]
 _MIB = 2**20
@@ -38,18 +27,20 @@ def next_plan(plan: Plan, why: Why, *, of_main_memory: bool = False) -> Plan | N
         why: What was wrong with it.
         of_main_memory: Main memory was short, not that of a card.
     """
-    model = plan.model
+    work, family = plan.work, registry.family_of(plan.work)
+    other: WorkPlan | None = None
     if why == "overflow":
-        other = wider_model(model)
+        other = family.wider(work)
     else:
-        other = (_less_on_host(model) if of_main_memory else None) or smaller_model(model)
-    return None if other is None else with_model(plan, other)
+        if of_main_memory and work.device != "cpu":  # a processor has but one memory
+            other = family.less_on_host(work)
+        other = other or family.smaller(work)
+    return None if other is None else with_work(plan, other)
 
 
-def with_model(plan: Plan, model: ModelPlan) -> Plan:
-    """A plan with its model run in another way, and the memory that this takes."""
-    plan = replace(plan, model=model)
-    plan = replace(plan, model=replace(model, tiles=tiles_per_frame(plan)))
+def with_work(plan: Plan, work: WorkPlan) -> Plan:
+    """A plan with another plan of its model, and the memory that this takes."""
+    plan = replace(plan, work=work)
     memory = peaks.stage_peaks(plan)
     stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
     return replace(
@@ -72,7 +63,7 @@ def notice_of(
 ) -> Notice:
     """What became smaller, why, and which program holds the card's memory where that is known."""
     change = change_of(before, after)
-    narrow = before.model.dtype if before.latent is None else before.latent.dtype
+    narrow = before.work.dtype if before.latent is None else before.latent.dtype
     messages = {
         "out-of-memory": f"Memory ran out: the job goes on with {change}.",
         "spilled": f"Windows moved {memory_text(spilled_bytes)} of the card's memory to main "
@@ -101,7 +92,7 @@ def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> O
         free_bytes: Of the card, or of main memory where the processor computes.
         holders: Programs that hold memory of the card.
     """
-    on_card = plan.model.device == "cuda"
+    on_card = plan.work.device == "cuda"
     needed = plan.device_bytes if on_card else plan.peak_bytes
     kind = "memory of the card" if on_card else "main memory"
     hint = "Close other programs, then resume the job: finished parts are kept."
@@ -112,7 +103,7 @@ def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> O
         hint=f"{who} {hint}" if who else hint,
         needed=needed,
         free=free_bytes,
-        device=plan.model.device,
+        device=plan.work.device,
         holders=", ".join(holder.name for holder in holders),
     )
 
@@ -127,71 +118,13 @@ def holder_words(holders: Sequence[Holder]) -> str:
     return f"{first.name} holds {memory_text(first.mb * _MIB)} of the card's memory."
 
 
-def _less_on_host(model: ModelPlan) -> ModelPlan | None:
-    """What takes less main memory on a card; a processor has but one memory."""
-    if model.device == "cpu":
-        return None
-    return seedvr2.less_on_host(model) or wan.less_on_host(model)
-
-
-# --- words
-
-
 def _changes(before: Plan, after: Plan) -> Iterator[str]:
-    old, new = before.model, after.model
+    old, new = before.work, after.work
     if old.dtype != new.dtype:
         yield f"numbers of {new.dtype} instead of {old.dtype}"
-    if old.diffusion is not None and new.diffusion is not None:
-        yield from _of_diffusion(old.diffusion, new.diffusion)
-    elif old.wan is not None and new.wan is not None:
-        yield from _of_wan(old.wan, new.wan)
-    elif old.clip_frames != new.clip_frames:
-        yield f"{new.clip_frames} instead of {old.clip_frames} frames at a time"
-    elif old.tile != new.tile:
-        yield f"tiles of {new.tile} instead of {old.tile}"
+    if old.family == new.family:
+        yield from registry.family_of(new).changes(old, new)
     if before.latent is not None and after.latent is not None:
         if before.latent.dtype != after.latent.dtype:
             yield f"numbers of {after.latent.dtype} instead of {before.latent.dtype}"
-        yield from _tiles("decoding", before.latent.decode_tile, after.latent.decode_tile)
-
-
-def _of_diffusion(old: DiffusionPlan, new: DiffusionPlan) -> Iterator[str]:
-    if old.vae_dtype != new.vae_dtype:
-        yield f"numbers of {new.vae_dtype} instead of {old.vae_dtype}"
-    if old.clip != new.clip:
-        yield f"clips of {_frames(new)} instead of {_frames(old)} frames"
-    yield from _tiles("decoding", old.decode_tile, new.decode_tile)
-    yield from _tiles("encoding", old.encode_tile, new.encode_tile)
-    if old.blocks_on_device != new.blocks_on_device:
-        if old.blocks_on_device is None:
-            yield f"{new.blocks_on_device} blocks of the model kept loaded instead of all of it"
-        else:
-            yield (
-                f"{new.blocks_on_device} instead of {old.blocks_on_device} blocks of the model "
-                "kept loaded"
-            )
-    yield from _waiting(old.warm_up, new.warm_up)
-    if old.pin_bytes != new.pin_bytes:
-        yield "fewer copies of the model in main memory"
-
-
-def _of_wan(old: WanPlan, new: WanPlan) -> Iterator[str]:
-    yield from _tiles("decoding", old.decode_tile, new.decode_tile)
-    yield from _tiles("encoding", old.encode_tile, new.encode_tile)
-    yield from _waiting(old.warm_up, new.warm_up)
-    if old.parks != new.parks:
-        yield "the states of whole frames waiting in main memory"
-
-
-def _tiles(doing: str, old: Size | None, new: Size | None) -> Iterator[str]:
-    if old != new:
-        yield f"{doing} in tiles of {new} instead of {old or 'whole frames'}"
-
-
-def _waiting(old: int, new: int) -> Iterator[str]:
-    if old != new:
-        yield "tiles that begin early instead of keeping their state"
-
-
-def _frames(plan: DiffusionPlan) -> int:
-    return 1 + (plan.clip - 1) * STEP if plan.join == "latents" else plan.clip
+        yield from tiles_change("decoding", before.latent.decode_tile, after.latent.decode_tile)

@@ -8,13 +8,11 @@ from dataclasses import replace
 
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
-from engine.model_files import catalogue
 from engine.models import registry
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
 
 HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-_SMALLER = {"seedvr2-7b": "seedvr2-3b", "seedvr2-7b-sharp": "seedvr2-3b"}
 REFUSAL = "plan-does-not-fit"
 
 Fits = Callable[[JobSettings], bool]
@@ -46,21 +44,21 @@ def _offers(
     settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
 ) -> Iterator[tuple[str, str]]:
     """What to set, and a sentence about it."""
-    for precision in _smaller_files(settings):
-        if _fits(replace(settings, precision=precision), fits):
-            yield f"precision={precision}", f"It fits with the smaller file, {precision}."
-            break
+    family, _ = registry.family_for(settings)
+    precision = family.smaller_file(settings)
+    if precision and _fits(replace(settings, precision=precision), fits):
+        yield f"precision={precision}", f"It fits with the smaller file, {precision}."
     heights = _heights(*sizes)
     lower = [replace(settings, height=height, width=0) for height in heights]
     place = bisect_left(lower, True, key=lambda one: _fits(one, fits))
     if place < len(lower):
         yield f"height={heights[place]},width=0", f"A result {heights[place]} px high fits."
-    other = _SMALLER.get(settings.model, "")
-    for model in (other, "lite"):
-        if model and model != settings.model and not _own_files(settings):
+    built_in = [model for one in registry.families() if one.is_built_in for model in one.models]
+    for model in (family.smaller_model(settings), *built_in):
+        if model and model != settings.model and not settings.dit:
             smaller = replace(settings, model=model, precision="auto")
             if _fits(smaller, fits):
-                yield f"model={model}", f"{registry.SPECS[model].title} fits."
+                yield f"model={model}", f"{registry.title_of(model)} fits."
 
 
 def _fits(settings: JobSettings, fits: Fits) -> bool:
@@ -73,17 +71,3 @@ def _fits(settings: JobSettings, fits: Fits) -> bool:
 def _heights(source: Size, wanted: Size) -> list[int]:
     """Usual heights below the wanted one that are not below the source's, the largest first."""
     return [height for height in HEIGHTS if source.height <= height < wanted.height]
-
-
-def _smaller_files(settings: JobSettings) -> Iterator[str]:
-    """The smallest file of the model, where another one is chosen."""
-    if not registry.is_seedvr2(settings.model) or _own_files(settings):
-        return
-    known = catalogue.precisions_of(settings.model)
-    smaller = known[known.index(settings.precision) + 1 :] if settings.precision in known else known
-    # plain fp8 of the 7B is worse than its size: q4 is smaller and nearer to the truth
-    yield from (name for name in smaller[-1:] if name != "fp8")
-
-
-def _own_files(settings: JobSettings) -> bool:
-    return bool(settings.dit)

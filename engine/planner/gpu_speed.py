@@ -10,35 +10,25 @@ test and every finished job correct them for the card they ran on.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 from engine.hardware import gpu_table
 from engine.hardware.gpu_table import Card
+from engine.models.contracts import WorkKind
 
-Kind = Literal["vae", "transformer", "lite"]
-
-_SHARE: dict[Kind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
+_SHARE: dict[WorkKind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
 _SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
 # Operations for a byte that is moved to or from the card's memory, in half precision: the VAE
 # of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
 # the few channels of Lite 60.
-_INTENSITY: dict[Kind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
+_INTENSITY: dict[WorkKind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
 _BANDWIDTH_SHARE = 0.6
 _PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
 _SHOWN = 0.1  # of the shorter of computing and copying does not hide behind the other
 _RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
 _LEAVING_BYTES = 6  # of a pixel that goes to main memory
 _HALF = ("float16", "bfloat16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streamed:
-    """Weights that come to the card again and again: bytes, of all times together."""
-
-    pinned: float = 0.0  # from pinned main memory
-    paged: float = 0.0  # from any other
 
 
 def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
@@ -50,7 +40,7 @@ def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
     return card or _typical(capability or (0, 0))
 
 
-def compute_seconds(card: Card, kind: Kind, dtype: str, operations: float) -> float:
+def compute_seconds(card: Card, kind: WorkKind, dtype: str, operations: float) -> float:
     """Seconds of so many floating-point operations.
 
     Args:
@@ -65,10 +55,14 @@ def compute_seconds(card: Card, kind: Kind, dtype: str, operations: float) -> fl
     return max(operations / rate, moved / (card.bandwidth * _BANDWIDTH_SHARE))
 
 
-def with_streaming(card: Card, computing: float, streamed: Streamed) -> float:
-    """Seconds of a stage whose weights come while it computes; most of it hides."""
+def copy_seconds(card: Card, pinned_bytes: float, paged_bytes: float) -> float:
+    """Seconds of copying weights from pinned main memory, and from any other."""
     link = card.link_bandwidth
-    copying = streamed.pinned / (link * _PINNED_SHARE) + streamed.paged / (link * _PAGED_SHARE)
+    return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
+
+
+def with_copying(computing: float, copying: float) -> float:
+    """Seconds of a stage whose weights are copied while it computes; most of it hides."""
     return max(computing, copying) + _SHOWN * min(computing, copying)
 
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from engine.core.geometry import Size
 from engine.core.units import bytes_text, memory_text, rate_text
 from engine.hardware.budget import Budget
-from engine.models.planning.tile_sizes import next_tile, tile_of
-from engine.models.wan import files
-from engine.models.wan.latents.file import examined
-from engine.models.wan.latents.spaces import MODELS, Guess
-from engine.models.wan.planning import choose as wan
-from engine.models.wan.planning.requirements import latent_needs
+from engine.models import registry
+from engine.models.latents import Guess, LatentFormat, LatentHeader
 from engine.protocol.media import MediaInfo, Reading, VideoInfo
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.schema import JobSettings
@@ -25,13 +20,11 @@ _WHERE_READ = {
 }
 
 
-def choose(
-    media: MediaInfo, settings: JobSettings, budget: Budget, device: str
-) -> LatentPlan | None:
-    """How a source of latents is decoded; None for every other source.
+def choose(media: MediaInfo, settings: JobSettings, budget: Budget, device: str) -> LatentPlan:
+    """How a source of latents is decoded.
 
     Args:
-        media: The source.
+        media: The source, which holds latents.
         settings: What the user wants.
         budget: What the machine has.
         device: That the job runs on.
@@ -40,20 +33,9 @@ def choose(
         InputError: The latents cannot be used.
         WeightsError: The user's VAE is not there, or is another one.
     """
-    if not media.holds_latents:
-        return None
-    head, guess = examined(media.path)
-    found = files.files_of_wan(head.space.model, settings.latent_vae)
-    dtype, tile = wan.fitted_decode(found.config, head.padded, device, budget)
-    edge = max(settings.decode_tile, wan.least_edge(found.config)) if settings.decode_tile else 0
-    return LatentPlan(
-        vae=found.vae,
-        model=head.space.model,
-        normalised=reading_of(settings, guess) == "normalised",
-        device=device,
-        dtype=dtype if settings.vae_precision == "auto" else settings.vae_precision,
-        decode_tile=tile_of(edge, head.padded) or tile,
-    )
+    latents, header, guess = _examined(media)
+    plan = latents.choose(header, settings, budget, device)
+    return replace(plan, normalised=reading_of(settings, guess) == "normalised")
 
 
 def reading_of(settings: JobSettings, guess: Guess) -> Reading:
@@ -63,21 +45,11 @@ def reading_of(settings: JobSettings, guess: Guess) -> Reading:
     return guess.reading if guess.is_sure else "raw"
 
 
-def smaller(plan: LatentPlan, padded: Size) -> LatentPlan | None:
-    """The same in smaller tiles; None at the floor.
-
-    Args:
-        plan: That needs too much.
-        padded: Size of the pictures that the VAE makes, px.
-    """
-    least = wan.least_edge(files.wan_config(plan.vae, plan.model))
-    tile = next_tile(plan.decode_tile, padded, least)
-    return None if tile is None else replace(plan, decode_tile=tile)
-
-
-def wider(plan: LatentPlan) -> LatentPlan | None:
-    """The same in a number format that does not overflow; None where there is none."""
-    return None if plan.dtype == "float32" else replace(plan, dtype="float32")
+def _examined(media: MediaInfo) -> tuple[LatentFormat, LatentHeader, Guess]:
+    latents = registry.latent_format(media.path)
+    if latents is None:
+        raise ValueError(f"{media.path} holds no latents")
+    return latents, *latents.examined(media.path)
 
 
 def film_bytes(video: VideoInfo) -> int:
@@ -91,13 +63,13 @@ def notices(
     """What the user should know about a source of latents."""
     if plan.latent is None:
         return
-    yield from _missing(plan.latent)
-    yield from _card(plan.latent, plan.source_size, budget)
+    latents, header, guess = _examined(media)
+    yield from _missing(plan.latent, header.title)
+    yield from _card(plan.latent, latents.needs(plan.latent, plan.source_size).device, budget)
     yield from _disk(media, budget)
-    yield from _reading(plan.latent, media, settings)
-    head, _ = examined(media.path)
-    rate, title = rate_text(media.video.frame_rate), head.space.title
-    if not settings.latent_rate and head.film.rate == head.space.rate and head.length > 1:
+    yield from _reading(plan.latent, media, settings, guess)
+    rate, title = rate_text(media.video.frame_rate), header.title
+    if not settings.latent_rate and header.film.rate == header.rate and header.length > 1:
         yield Notice(
             code="latents-rate-assumed",
             severity="info",
@@ -121,9 +93,9 @@ def _disk(media: MediaInfo, budget: Budget) -> Iterator[Notice]:
         )
 
 
-def _missing(plan: LatentPlan) -> Iterator[Notice]:
+def _missing(plan: LatentPlan, title: str) -> Iterator[Notice]:
     if not plan.vae.is_here:
-        title, name = MODELS[plan.model].title, plan.vae.path.name
+        name = plan.vae.path.name
         yield Notice(
             code="weights-missing",
             severity="refusal",
@@ -133,8 +105,7 @@ def _missing(plan: LatentPlan) -> Iterator[Notice]:
         )
 
 
-def _card(plan: LatentPlan, size: Size, budget: Budget) -> Iterator[Notice]:
-    device = latent_needs(plan, size).device
+def _card(plan: LatentPlan, device: int, budget: Budget) -> Iterator[Notice]:
     if plan.device == "cuda" and device > budget.vram_bytes:
         yield Notice(
             code="plan-does-not-fit",
@@ -146,8 +117,9 @@ def _card(plan: LatentPlan, size: Size, budget: Budget) -> Iterator[Notice]:
         )
 
 
-def _reading(plan: LatentPlan, media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
-    _, guess = examined(media.path)
+def _reading(
+    plan: LatentPlan, media: MediaInfo, settings: JobSettings, guess: Guess
+) -> Iterator[Notice]:
     reading: Reading = "normalised" if plan.normalised else "raw"
     other: Reading = "raw" if plan.normalised else "normalised"
     if guess.is_sure and guess.reading != reading:

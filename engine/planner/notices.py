@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
 from engine.core.units import bytes_text, memory_text
-from engine.hardware import features
 from engine.hardware.budget import Budget
+from engine.models import registry
 from engine.planner import latents
-from engine.planner.request import Request
-from engine.planner.switch_notices import switch_notices
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import ModelPlan, Notice, Plan
-from engine.settings.schema import WAN_UPSCALERS, JobSettings
+from engine.protocol.plan import Notice, Plan, WorkPlan
+from engine.settings.optimisations import switches
+from engine.settings.schema import JobSettings
+from engine.settings.switches import changes_of, without_effect
 from engine.video.colour.tags import assumed_matrix
 from engine.video.write import codecs, containers
+
+if TYPE_CHECKING:
+    from engine.planner.plan_job import Request
 
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
 
@@ -32,17 +36,14 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     media, settings = request.media, request.settings
     found = [
         *_memory(plan, budget),
-        *_files(plan.model),
-        *_shots(plan.model),
-        *_diffusion(plan.model, budget),
-        *_whole_tiles(plan.model),
-        *_wan(plan.model),
-        *latents.notices(plan, media, settings, budget),
+        *_files(plan.work),
+        *registry.family_of(plan.work).notices(plan.work, budget),
+        *(latents.notices(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),
         *_size(plan, wanted),
-        *switch_notices(settings, plan.model.device, budget.capability),
+        *switch_notices(settings, plan.work.device, budget.capability),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
     ]
@@ -53,7 +54,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
 def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
     own = [stage.device_bytes for stage in plan.stages if stage.stage != "latents"]
     device = max(own, default=0)
-    if plan.model.device == "cuda" and device > budget.vram_bytes:
+    if plan.work.device == "cuda" and device > budget.vram_bytes:
         yield Notice(
             code="plan-does-not-fit",
             severity="refusal",
@@ -73,8 +74,8 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
         )
 
 
-def _files(model: ModelPlan) -> Iterator[Notice]:
-    missing = [weights for weights in model.weights_files if not weights.is_here]
+def _files(work: WorkPlan) -> Iterator[Notice]:
+    missing = [weights for weights in work.weights_files if not weights.is_here]
     if missing:
         names = ", ".join(weights.path.name for weights in missing)
         yield Notice(
@@ -83,61 +84,6 @@ def _files(model: ModelPlan) -> Iterator[Notice]:
             message=f"The model is not on this machine yet: {names}.",
             hint=f"Get it with `models download {missing[0].published}`, or in the list of models.",
             params={"files": ",".join(weights.published for weights in missing), "names": names},
-        )
-
-
-def _shots(model: ModelPlan) -> Iterator[Notice]:
-    """Of models that take shots."""
-    if not model.takes_shots:
-        return
-    if model.device == "cpu":
-        name = "SeedVR2" if model.wan is None else "Wan 2x"
-        yield Notice(
-            code="slow-on-processor",
-            severity="warning",
-            message=f"{name} is made for NVIDIA cards: on the processor this takes very long.",
-            hint="Try a short part first, or choose Lite.",
-        )
-    if model.shot_sensitivity is None:
-        yield Notice(
-            code="cuts-not-looked-for",
-            severity="info",
-            message="Cuts are not looked for: behind a cut the old picture may shine through.",
-        )
-
-
-def _diffusion(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
-    found, offered = model.diffusion, features.products(budget.capability)
-    if found is None or model.device != "cuda" or found.products in ("none", *offered):
-        return
-    nearest = offered[0] if offered else "none"
-    yield Notice(
-        code="feature-missing",
-        severity="refusal",
-        message=f"This card cannot multiply {found.products} numbers.",
-        hint=f"Choose products={nearest}.",
-        params={"feature": found.products, "nearest": nearest},
-    )
-
-
-def _whole_tiles(model: ModelPlan) -> Iterator[Notice]:
-    if model.diffusion is not None and model.diffusion.decodes_whole_tiles:
-        yield Notice(
-            code="decoder-in-tiles",
-            severity="info",
-            message="Frames of this size do not fit through the decoder whole: it works in tiles "
-            "that know nothing of each other, which may differ slightly before they are blended.",
-            hint="A smaller result, or a card with more memory, needs no such tiles.",
-        )
-
-
-def _wan(model: ModelPlan) -> Iterator[Notice]:
-    if model.wan is not None:
-        yield Notice(
-            code="trained-on-stills",
-            severity="info",
-            message="Wan 2x was trained on still photographs: fine lines, anime and text come out "
-            "weaker, and steadiness over time is not promised.",
         )
 
 
@@ -214,25 +160,33 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
             params={"size": str(size), "wanted": str(wanted)},
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
-    if plan.model.wan is not None and factor < plan.model.scale:
-        made = plan.model.wan.canvas
+    yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)
+
+
+def switch_notices(
+    settings: JobSettings, device: str, capability: tuple[int, int] | None
+) -> Iterator[Notice]:
+    """Switches that do nothing on this device, and those that change the result.
+
+    Args:
+        settings: What the user wants.
+        device: "cpu" or "cuda".
+        capability: Of the card.
+    """
+    idle = without_effect(settings.switches, device, capability)
+    for name in idle:
         yield Notice(
-            code="model-makes-more",
+            code="switch-without-effect",
             severity="info",
-            message=f"Wan 2x makes pictures of {made}, which are resized to {size}.",
-            params={"made": str(made), "size": str(size)},
+            message=f"The optimisation {name} does nothing on this device.",
+            params={"switch": name},
         )
-    elif factor < 1:
-        yield Notice(
-            code="target-is-smaller",
-            severity="info",
-            message="The result is smaller than the source: it is resized, no model redraws it.",
-        )
-    elif plan.model.model in ("lite", *WAN_UPSCALERS) and factor > plan.model.scale:
-        yield Notice(
-            code="beyond-model",
-            severity="info",
-            message=f"The model enlarges {plan.model.scale} times; the rest up to "
-            f"{factor:.1f} times is a plain resize.",
-            params={"factor": f"{factor:.1f}"},
-        )
+    wanted = changes_of(settings.switches)
+    for entry in switches():
+        if entry.exactness == "inexact" and wanted.get(entry.key) is True and entry.key not in idle:
+            yield Notice(
+                code="switch-inexact",
+                severity="info",
+                message=f"The optimisation {entry.key} is inexact: the result will be another one.",
+                params={"switch": entry.key},
+            )

@@ -1,4 +1,4 @@
-"""Predicted memory of a plan, stage by stage, from its numbers alone."""
+"""Predicted memory of a plan, stage by stage, from the plan alone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.lite.config import config_from_shapes
-from engine.models.lite.cost import lite_cost
-from engine.models.planning.search import Needs
-from engine.models.wan.planning import requirements
-from engine.planner.families import family_of
-from engine.protocol.plan import ModelPlan, Plan
+from engine.models.planning.memory import Needs
+from engine.protocol.plan import Plan
 
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
+_THREADS = ("read", "write")  # stages with a thread of their own
 _PLANES_IN = 4  # bytes of a px as decoded: up to 4:4:4 of 16 bit, less for most
 _FLOAT = 4
-_RGB = 3 * _FLOAT
-_DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # what an encoder keeps, in bytes for a pixel of the result: measured at 1920x1080
 _ENCODER_BYTES = {"libx264": 115, "libx265": 190, "libsvtav1": 220}
 _ENCODER_BYTES_OTHER = 24
@@ -51,85 +46,45 @@ def device_bytes(plan: Plan) -> int:
 
 def stage_peaks(plan: Plan) -> dict[str, Peak]:
     """By stage: "latents" where a film is made of them first, then from "read" to "write"."""
-    model, picture = plan.model, plan.picture
+    work, picture = plan.work, plan.picture
     planes_in = plan.source_size.pixels * _PLANES_IN
     planes_out = picture.size.pixels * (3 if picture.bit_depth > 8 else 2)
     encoder = picture.size.pixels * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
-    family = family_of(model)
-    needs = None if family is None else family.needs(model)
-    waiting = 0 if needs is None else needs.waiting
-    finished = model.clip_frames if needs is None else needs.finished
-    found = _frame_by_frame(plan) if needs is None else _through_shots(plan, needs)
+    needs = registry.family_of(work).needs(work)
+    read = 16 + needs.waiting + work.clip_frames * (QUEUE_CLIPS + 2)
+    written = needs.finished * (QUEUE_CLIPS + 2)
     return {
         **_latents(plan),
-        "read": Peak(ram=planes_in * (16 + waiting + model.clip_frames * (QUEUE_CLIPS + 2))),
-        **found,
-        "write": Peak(ram=encoder + (planes_out + planes_in) * finished * (QUEUE_CLIPS + 2)),
+        "read": Peak(ram=planes_in * read),
+        **_of_model(plan, needs),
+        "write": Peak(ram=encoder + (planes_out + planes_in) * written),
     }
 
 
 def _together(found: dict[str, Peak]) -> int:
-    """What one thread does takes turns, reading and writing go on beside it."""
-    turns = max((found.pop(name).ram for name in ONE_THREAD if name in found), default=0)
-    return turns + sum(peak.ram for peak in found.values())
+    """Stages of the device's thread take turns, reading and writing go on at the same time."""
+    turns = max(peak.ram for name, peak in found.items() if name not in _THREADS)
+    return turns + sum(found[name].ram for name in _THREADS)
 
 
-MODEL_STAGES = ("upscale", "encode", "transformer", "decode")
-ONE_THREAD = (*MODEL_STAGES, "restore")
-
-
-def _through_shots(plan: Plan, needs: Needs) -> dict[str, Peak]:
-    """Where the model takes shots; each stage beside what the job keeps."""
-    model, on_card = plan.model, plan.model.device == "cuda"
-    source = _rgb(plan, plan.source_size, model.clip_frames)
-    restoring = _restoring(plan, _canvas(model), needs.finished)
+def _of_model(plan: Plan, needs: Needs) -> dict[str, Peak]:
+    """Stages of the model, each with the frames of the source that it takes, and "restore"."""
+    work, on_card = plan.work, plan.work.device == "cuda"
+    source = _rgb(plan, plan.source_size, work.clip_frames)
     sizes = {name: size + source for name, size in needs.stages.items()}
-    sizes["decode"] += _rgb(plan, plan.source_size, needs.finished)
-    sizes["restore"] = needs.weights + needs.finishing + 2 * source + restoring
-    hosts = {**needs.hosts, "restore": needs.hosts["finishing"]}
+    held = source
+    if work.takes_shots:  # frames that are finished are not those that were taken last
+        sizes[[*sizes][-1]] += _rgb(plan, plan.source_size, needs.finished)
+        held += source
+    restoring = _restoring(plan, work.canvas, needs.finished)
+    sizes["restore"] = needs.weights + needs.finishing + held + restoring
+    hosts = {**needs.hosts, "restore": needs.hosts.get("finishing", 0)}
     return {
-        stage: Peak(ram=hosts[stage] + (0 if on_card else size), device=size if on_card else 0)
+        stage: Peak(
+            ram=hosts.get(stage, 0) + (0 if on_card else size), device=size if on_card else 0
+        )
         for stage, size in sizes.items()
     }
-
-
-def _frame_by_frame(plan: Plan) -> dict[str, Peak]:
-    """Where frames are enlarged one by one, clip after clip."""
-    model, frames = plan.model, plan.model.clip_frames
-    source = _rgb(plan, plan.source_size, frames)
-    large = plan.source_size.scaled(model.scale)
-    upscaling, weights = 0, 0
-    if model.model == "lite":
-        upscaling, weights = _lite(model, plan.source_size)
-    held = source + (0 if model.model == "none" else frames * large.pixels * _RGB)
-    sizes = {
-        "upscale": weights + source + upscaling,
-        "restore": weights + held + _restoring(plan, large, frames),
-    }
-    if model.device == "cuda":
-        return {stage: Peak(ram=0, device=size) for stage, size in sizes.items()}
-    return {stage: Peak(ram=size) for stage, size in sizes.items()}
-
-
-def _lite(model: ModelPlan, frame: Size) -> tuple[int, int]:
-    """Bytes of enlarging a clip, the result included, and of the weights."""
-    config = config_from_shapes(registry.weights_shapes(model.weights))
-    frames, item = model.clip_frames, _DTYPE_BYTES[model.dtype]
-    cost = lite_cost(config, model.tile, frames=frames, dtype_bytes=item)
-    working = cost.activations + cost.workspace
-    if model.tile == frame:
-        return working, cost.weights
-    tile = frames * model.tile.scaled(model.scale).pixels * _RGB  # of the one before, too
-    large = frame.scaled(model.scale).pixels
-    canvas = large * (frames * _RGB + _FLOAT)
-    return canvas + tile + max(working, tile), cost.weights
-
-
-def _canvas(model: ModelPlan) -> Size:
-    """Size of the pictures that a model of shots makes."""
-    if model.wan is not None:
-        return model.wan.canvas
-    return model.tile if model.diffusion is None else model.diffusion.size
 
 
 def _rgb(plan: Plan, size: Size, frames: int) -> int:
@@ -152,7 +107,7 @@ def _latents(plan: Plan) -> dict[str, Peak]:
     latent = plan.latent
     if latent is None:
         return {}
-    found = requirements.latent_needs(latent, plan.source_size)
+    found = registry.latent_format_of(latent.model).needs(latent, plan.source_size)
     is_cpu = latent.device == "cpu"
     ram = found.host + (found.device if is_cpu else 0)
     return {"latents": Peak(ram=ram, device=0 if is_cpu else found.device)}

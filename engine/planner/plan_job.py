@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
-from engine.core.errors import SettingsError, UnsupportedMedia
+from engine.core.errors import NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import FrameSpan, Size
 from engine.core.units import clock_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget
+from engine.models import registry
+from engine.models.contracts import WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import (
-    fallbacks,
-    latents,
-    peaks,
-    reasons,
-    times,
-)
-from engine.planner.families import family_of, tiles_per_frame
-from engine.planner.model_choice import choose_model
+from engine.planner import fallbacks, latents, peaks, reasons, times
 from engine.planner.notices import notices_of
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.planner.target import (
     default_output,
     output_bytes,
     pictures_target,
     stored_target,
 )
-from engine.protocol.media import VideoInfo
-from engine.protocol.plan import (
-    ModelPlan,
-    Notice,
-    Plan,
-    StagePlan,
-)
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import PicturePlan, Plan, StagePlan, WorkPlan
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
 from engine.video.write import codecs, containers
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is planned: a source, settings and, where the user named one, a result."""
+
+    media: MediaInfo
+    settings: JobSettings
+    output: Path | None = None
 
 
 def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
@@ -87,9 +85,8 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
     pattern = ""
     if container == "sequence":
         output, pattern = pictures_target(output)
-    model = choose_model(media.video, picture, settings, budget)
-    switches = switches_of(settings.switches, model.device, budget.capability)
-    model = replace(model, switches=switches)
+    work = _largest(media.video, picture, settings, budget)
+    switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
         source=media.path,
         output=output,
@@ -99,8 +96,10 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
         span=FrameSpan(0, _frames(media.video, start, stop)),
         start=start,
         stop=stop,
-        model=model,
-        latent=latents.choose(media, settings, budget, model.device),
+        work=replace(work, switches=switches),
+        latent=latents.choose(media, settings, budget, work.device)
+        if media.holds_latents
+        else None,
         picture=picture,
         streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
@@ -109,75 +108,70 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
     return _predicted(_fitted(plan, budget, rates), request, budget, rates, wanted)
 
 
+def _largest(
+    video: VideoInfo, picture: PicturePlan, settings: JobSettings, budget: Budget
+) -> WorkPlan:
+    """The largest plan of the model that is asked for.
+
+    Raises:
+        NoUsableGpu: A GPU was asked for and there is none that the program can use.
+        WeightsError: A file of a model is none of its kind.
+    """
+    device = device_of(settings, budget)
+    family, model = registry.family_for(settings)
+    larger = picture.size.width > video.size.width or picture.size.height > video.size.height
+    if family.enlarges_only and not larger:
+        family, model = registry.family_for(replace(settings, model="none"))
+    found: WorkPlan = family.choose(
+        WorkRequest(
+            model=model,
+            video=video,
+            picture=picture,
+            settings=settings,
+            budget=budget,
+            device=device,
+        )
+    )
+    return found
+
+
+def device_of(settings: JobSettings, budget: Budget) -> str:
+    """Where a job computes: "cuda" or "cpu".
+
+    Raises:
+        NoUsableGpu: A GPU was asked for and there is none that the program can use.
+    """
+    if settings.device == "cuda" and not budget.cuda:
+        raise NoUsableGpu(
+            "There is no NVIDIA card that this installation can use.",
+            hint="Choose the processor, or install the NVIDIA runtime.",
+        )
+    if settings.device == "auto":
+        return "cuda" if budget.cuda else "cpu"
+    return settings.device
+
+
 def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
-    """The fastest way to run its model within the budget; the smallest where none is."""
-    family = family_of(plan.model)
-    if family is None:
-        return _framewise(plan, budget)
+    """The fastest plan of its model within the budget; the smallest where none is."""
     alone = replace(plan, latent=None)
 
-    def ram(model: ModelPlan) -> int:
-        return peaks.ram_bytes(replace(alone, model=model))
+    def ram(work: WorkPlan) -> int:
+        return peaks.ram_bytes(replace(alone, work=work))
 
-    def device(model: ModelPlan) -> int:
-        return peaks.device_bytes(replace(alone, model=model))
+    def device(work: WorkPlan) -> int:
+        return peaks.device_bytes(replace(alone, work=work))
 
-    def seconds(model: ModelPlan) -> float:
-        return times.model_seconds(model, plan.frames, budget, rates)
+    def seconds(work: WorkPlan) -> float:
+        return times.model_seconds(work, plan.frames, budget, rates)
 
     room = Room(budget=budget, ram=ram, device=device, seconds=seconds)
-    return replace(plan, model=family.fitted(plan.model, room))
-
-
-def _framewise(plan: Plan, budget: Budget) -> Plan:
-    """Fewer frames at a time, then smaller tiles, until the peak fits or nothing is smaller.
-
-    Larger ones are never slower, so the first that fits is the fastest.
-    """
-    alone = replace(plan, latent=None)
-    while peaks.ram_bytes(alone) > budget.ram_bytes or (
-        plan.model.device == "cuda" and peaks.device_bytes(alone) > budget.vram_bytes
-    ):
-        smaller = smaller_model(alone.model)
-        if smaller is None:
-            break
-        alone = replace(alone, model=smaller)
-    return replace(plan, model=alone.model)
-
-
-def smaller_model(model: ModelPlan, stage: str = "") -> ModelPlan | None:
-    """The next smaller way to run the same model; None at the floor.
-
-    Args:
-        model: That needs too much.
-        stage: That ran out of memory, as in `StagePlan`; "" where nobody knows.
-    """
-    family = family_of(model)
-    if family is not None:
-        return family.smaller(model, stage)
-    if model.clip_frames > 1:
-        return replace(model, clip_frames=model.clip_frames // 2)
-    least = max(64, 4 * model.overlap)
-    if model.model == "none" or max(model.tile.width, model.tile.height) <= least:
-        return None
-    tile = Size(
-        min(model.tile.width, max(least, model.tile.width // 2)),
-        min(model.tile.height, max(least, model.tile.height // 2)),
-    )
-    return replace(model, tile=tile)
-
-
-def wider_model(model: ModelPlan) -> ModelPlan | None:
-    """The same model in a number format that does not overflow; None where there is none."""
-    family = family_of(model)
-    return None if family is None else family.wider(model)
+    return replace(plan, work=registry.family_of(plan.work).fitted(plan.work, room))
 
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
-    plan = replace(plan, model=replace(plan.model, tiles=tiles_per_frame(plan)))
     seconds = times.seconds(plan, budget, rates)
-    on_card = plan.model.device == "cuda"
+    on_card = plan.work.device == "cuda"
     plan = replace(
         plan,
         stages=_stages(plan, budget, rates),
@@ -192,13 +186,12 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
-    notices: tuple[Notice, ...] = notices_of(plan, request, budget, wanted)
-    return replace(plan, notices=notices)
+    return replace(plan, notices=notices_of(plan, request, budget, wanted))
 
 
-def _priced(plan: Plan, budget: Budget, rates: Rates, model: ModelPlan) -> reasons.Price:
-    """What the job takes with its model run in another way."""
-    other = replace(plan, model=model)
+def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> reasons.Price:
+    """What the job takes with another plan of its model."""
+    other = replace(plan, work=work)
     return reasons.Price(
         device_bytes=peaks.device_bytes(other),
         ram_bytes=peaks.ram_bytes(other),

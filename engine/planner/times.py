@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
-from engine.models.wan.planning import requirements
-from engine.planner import gpu_speed, model_times, rates
-from engine.planner.families import tiles_per_frame
+from engine.hardware.gpu_table import Card
+from engine.models import registry
+from engine.planner import gpu_speed, rates
 from engine.planner.rates import Rates
-from engine.protocol.plan import ModelPlan, Plan
+from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
 _READ_THREADS = 2  # of the decoder
 _VERIFY_THREADS = 3  # two decoders, and who compares
 _START_S = 0.3  # of a job, waiting: threads, files, the result given its name
 _LOAD_S = 1e-9  # of a byte of model files: read, checked, brought to the device
-# the same of the fast form of a VAE, whose weights are folded: CPU seconds, measured in float32
-_FOLD_S = {"seedvr2": 2.2e-8, "wan": 4e-9}
-_DEVICE_THREAD = ("upscale", "encode", "transformer", "decode", "restore")
 _BEHIND = "verify"
 _AHEAD = "latents"
+_OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 # how far a time may be off, as a share of it
 _GUESSED_CARD = 0.6
@@ -32,34 +28,32 @@ _LEAST_ERROR = 0.08
 
 def kind(plan: Plan) -> str:
     """Name under which the speed of such jobs is learned."""
-    model = plan.model
-    name = f"{model.model}-x{model.scale}"
-    if model.weights_files and not model.weights_files[0].published:
+    work = plan.work
+    name = f"{work.model}-x{work.scale}"
+    if work.weights_files and not work.weights_files[0].published:
         name += "-own"  # says nothing of the published model
-    return f"{name}-{model.device}-{plan.picture.encoder}"
+    return f"{name}-{work.device}-{plan.picture.encoder}"
 
 
 def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     """Predicted time from start to finish, corrected by what was measured here."""
-    factor = known.factor(kind(plan), model_times.card_name(plan.model, budget))
+    factor = known.factor(kind(plan), card_name(plan.work, budget))
     return fixed_seconds(plan, known) + factor * work_seconds(plan, budget, known)
 
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
     """Seconds that a job takes whatever the length of its film."""
-    return _START_S + known.cost("start") + _loading(plan) / _cores(plan.model.threads)
+    return _START_S + known.cost("start") + _loading(plan) / _cores(plan.work.threads)
 
 
 def _loading(plan: Plan) -> float:
     """CPU seconds of getting the model ready."""
-    model, found = plan.model, 0.0
-    found += _LOAD_S * sum(file.bytes for file in model.weights_files)
-    if model.diffusion is not None:
-        found += _FOLD_S["seedvr2"] * model.diffusion.vae.bytes
-    if model.wan is not None:
-        found += _FOLD_S["wan"] * model.wan.vae.bytes
+    work = plan.work
+    found = _LOAD_S * sum(file.bytes for file in work.weights_files)
+    found += registry.family_of(work).loading_seconds(work)
     if plan.latent is not None:
-        found += (_LOAD_S + _FOLD_S["wan"]) * plan.latent.vae.bytes
+        fold = registry.latent_format_of(plan.latent.model).fold_seconds
+        found += (_LOAD_S + fold) * plan.latent.vae.bytes
     return found
 
 
@@ -73,7 +67,7 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     on_processor = {name: s for name, s in found.items() if not _on_card(plan, name)}
     cores = _cores(budget.threads)
     shared = sum(s * _threads(name, cores) for name, s in on_processor.items()) / cores
-    one_thread = sum(found[name] for name in _DEVICE_THREAD if name in found)
+    one_thread = sum(s for name, s in found.items() if name not in _OTHER_THREADS)
     return around + max(shared, one_thread, *found.values())
 
 
@@ -83,7 +77,7 @@ def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     Stages as in `peaks`, and "verify". On a card they run beside those of the processor, so that a
     job takes less than their sum.
     """
-    factor = known.factor(kind(plan), model_times.card_name(plan.model, budget))
+    factor = known.factor(kind(plan), card_name(plan.work, budget))
     return {name: factor * s for name, s in _alone(plan, budget, known).items()}
 
 
@@ -94,42 +88,43 @@ def cpu_seconds(plan: Plan, known: Rates) -> float:
     return known.cost("start") + _loading(plan) + factor * work
 
 
-def model_seconds(model: ModelPlan, frames: int, budget: Budget, known: Rates) -> float:
+def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> float:
     """Seconds that the model alone takes for so many frames, without any correction.
 
     Args:
-        model: Of any kind; `model.tiles` says how many tiles a frame of Lite has.
+        work: Of any family.
         frames: Of the source.
-        budget: The card and the cores.
+        budget: The GPU and the cores.
         known: What is known of their speed.
     """
-    if model.device == "cuda":
-        return sum(model_times.on_card(model, frames, budget, known).values())
-    work = model_times.on_processor(model, frames, known)
-    return sum(work.values()) / _cores(model.threads)
+    if work.device == "cuda":
+        return sum(_on_gpu(work, frames, budget, known).values())
+    return sum(_on_processor(work, frames, known).values()) / _cores(work.threads)
 
 
 def error(plan: Plan, budget: Budget, known: Rates) -> float:
     """How far the time may be off, as a share of it."""
-    learned = known.learned(kind(plan), model_times.card_name(plan.model, budget))
+    learned = known.learned(kind(plan), card_name(plan.work, budget))
     if learned is not None:
         return min(_GUESSED, max(_LEAST_ERROR, 2 * learned.error))
     if _is_tested(plan, budget, known):
         return _TESTED
-    return _GUESSED_CARD if plan.model.device == "cuda" else _GUESSED
+    return _GUESSED_CARD if plan.work.device == "cuda" else _GUESSED
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
     """Whether the time follows from what was measured on this machine, card included."""
-    learned = known.learned(kind(plan), model_times.card_name(plan.model, budget))
+    learned = known.learned(kind(plan), card_name(plan.work, budget))
     return learned is not None or _is_tested(plan, budget, known)
 
 
 def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     """Whether the speed test has measured what takes most of the time."""
-    names = model_times.cost_names(plan.model)
-    if plan.model.device == "cuda" and names:
-        return names <= set(known.cards.get(model_times.card_name(plan.model, budget), ()))
+    work = plan.work
+    stages = registry.family_of(work).stage_work(work, 1).values()
+    names = {stage.cost(work.device)[0] for stage in stages}
+    if work.device == "cuda" and names:
+        return names <= set(known.cards.get(card_name(work, budget), ()))
     return (names or {"read"}) <= set(known.costs)
 
 
@@ -141,18 +136,18 @@ def learn(plan: Plan, seconds: float) -> None:
         seconds: It took, pauses left out.
     """
     card = next((card for card in gpu_table.cards() if card.title == plan.card), None)
-    gpus = devices.gpus() if plan.model.device == "cuda" and card is None else ()
+    gpus = devices.gpus() if plan.work.device == "cuda" and card is None else ()
     budget = Budget(
         ram_bytes=plan.budget_bytes,
-        threads=plan.model.threads,
+        threads=plan.work.threads,
         card=card,
         capability=gpus[0].capability if gpus else None,
     )
     known = rates.load_rates()
     work = work_seconds(plan, budget, known)
     fixed = fixed_seconds(plan, known)
-    card_name = model_times.card_name(plan.model, budget)
-    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, card=card_name)
+    title = card_name(plan.work, budget)
+    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, card=title)
 
 
 # --- all stages
@@ -162,36 +157,36 @@ def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """Seconds of each stage by itself."""
     cores = _cores(budget.threads)
     found = {name: s / _threads(name, cores) for name, s in _processor(plan, known).items()}
-    if plan.model.device != "cuda":
+    if plan.work.device != "cuda":
         return found
-    device = model_times.on_card(_with_tiles(plan), plan.frames, budget, known)
-    device["restore"] = gpu_speed.restore_seconds(
-        model_times.card_of(budget), plan.picture.size.pixels * plan.frames
+    on_gpu = _on_gpu(plan.work, plan.frames, budget, known)
+    on_gpu["restore"] = gpu_speed.restore_seconds(
+        card_of(budget), plan.picture.size.pixels * plan.frames
     )
     if plan.latent is not None and plan.latent.device == "cuda":
-        found[_AHEAD] += model_times.latent_on_card(plan, budget, known)
-    order = (_AHEAD, "read", *_DEVICE_THREAD, "write", _BEHIND)
-    return {name: (found | device)[name] for name in order if name in found | device}
+        found[_AHEAD] += _latent_on_gpu(plan, plan.latent, budget, known)
+    order = (_AHEAD, "read", *on_gpu, "write", _BEHIND)
+    return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
 
 
 def _on_card(plan: Plan, stage: str) -> bool:
-    return plan.model.device == "cuda" and stage in _DEVICE_THREAD
+    return plan.work.device == "cuda" and stage not in _OTHER_THREADS
 
 
 def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     """CPU seconds of what the processor does, in the order of the work."""
-    picture, on_card = plan.picture, plan.model.device == "cuda"
+    picture, on_card = plan.picture, plan.work.device == "cuda"
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6
     latent, found = plan.latent, dict[str, float]()
     if latent is not None:
         found[_AHEAD] = source * known.cost("ffv1")
         if latent.device != "cuda":
-            work = requirements.latent_work(latent, plan.source_size, plan.frames)
-            found[_AHEAD] += work / 1e12 * known.cost(f"vae-{latent.dtype}")
+            operations = _latent_operations(plan, latent)
+            found[_AHEAD] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
     if not on_card:
-        found |= model_times.on_processor(_with_tiles(plan), plan.frames, known)
+        found |= _on_processor(plan.work, plan.frames, known)
         found["restore"] = output * known.cost("restore")
         if not _is_exact(plan):
             found["restore"] += output * known.cost("resize")
@@ -206,15 +201,8 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
 
 def _is_exact(plan: Plan) -> bool:
     """Whether the model makes pictures of the size that is wanted."""
-    model = plan.model
-    made = model.diffusion.size if model.diffusion else plan.source_size.scaled(model.scale)
+    made = plan.work.canvas
     return plan.picture.size in (made, made.transposed())
-
-
-def _with_tiles(plan: Plan) -> ModelPlan:
-    """Its model, with the number of tiles where time depends on it."""
-    model = plan.model
-    return replace(model, tiles=tiles_per_frame(plan)) if model.model == "lite" else model
 
 
 def _cores(threads: int) -> int:
@@ -224,3 +212,65 @@ def _cores(threads: int) -> int:
 def _threads(stage: str, cores: int) -> int:
     """That a stage of the processor can use."""
     return min(cores, {"read": _READ_THREADS, _BEHIND: _VERIFY_THREADS}.get(stage, cores))
+
+
+# --- the model
+
+
+def _on_processor(work: WorkPlan, frames: int, known: Rates) -> dict[str, float]:
+    """CPU seconds of each stage of the model."""
+    stages = registry.family_of(work).stage_work(work, frames)
+    found = {}
+    for name, stage in stages.items():
+        cost, units = stage.cost(work.device)
+        found[name] = units * known.cost(cost)
+    return found or {"upscale": 0.0}
+
+
+def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[str, float]:
+    """Device seconds of each stage of the model, weights that are streamed meanwhile included."""
+    card, title, found = card_of(budget), card_name(work, budget), dict[str, float]()
+    for name, stage in registry.family_of(work).stage_work(work, frames).items():
+        cost, units = stage.cost(work.device)
+        measured = known.card_cost(title, cost)
+        found[name] = (
+            gpu_speed.compute_seconds(card, stage.kind, stage.dtype, stage.operations)
+            if measured is None
+            else units * measured
+        )
+        if stage.pinned_bytes or stage.paged_bytes:
+            copying = gpu_speed.copy_seconds(card, stage.pinned_bytes, stage.paged_bytes)
+            found[name] = gpu_speed.with_copying(found[name], copying)
+    return found or {"upscale": 0.0}
+
+
+def _latent_operations(plan: Plan, latent: LatentPlan) -> float:
+    """Floating-point operations of decoding a source of latents."""
+    latents = registry.latent_format_of(latent.model)
+    return latents.operations(latent, plan.source_size, plan.frames)
+
+
+def _latent_on_gpu(plan: Plan, latent: LatentPlan, budget: Budget, known: Rates) -> float:
+    """Device seconds of the same."""
+    operations = _latent_operations(plan, latent)
+    measured = known.card_cost(card_name(plan.work, budget), f"vae-{latent.dtype}")
+    if measured is not None:
+        return operations / 1e12 * measured
+    return gpu_speed.compute_seconds(card_of(budget), "vae", latent.dtype, operations)
+
+
+def card_of(budget: Budget) -> Card:
+    """The GPU that a job counts with."""
+    return gpu_speed.card_of(budget.card, budget.capability)
+
+
+def card_name(work: WorkPlan, budget: Budget) -> str:
+    """What the speed of the GPU that a plan computes on is kept under; "" for the processor."""
+    return name_of(budget.card, budget.capability) if work.device == "cuda" else ""
+
+
+def name_of(card: Card | None, capability: tuple[int, int] | None) -> str:
+    """The title of a GPU; where it is in no table its CUDA capability has to do."""
+    if card is not None:
+        return card.title
+    return "CUDA {}.{}".format(*(capability or (0, 0)))

@@ -45,12 +45,9 @@ class Notice:
         return Message(f"{code}.{self.case}" if self.case else code, dict(self.params))
 
 
-Join = Literal["latents", "frames", "none"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsPlan:
-    """A file with the numbers of a model, and what tells whether it is still the same one."""
+    """A weights file of a model, and what tells whether it is still the same one."""
 
     path: Path
     published: str = ""  # id in the catalogue; "" for a file of the user's own
@@ -64,74 +61,12 @@ class WeightsPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionPlan:
-    """How SeedVR2 restores a film: files, sizes, clips, and what the user chose."""
-
-    dit: WeightsPlan
-    vae: WeightsPlan
-    text: WeightsPlan
-    size: Size  # of the picture that is made, as stored
-    padded: Size  # of the frames that the model takes
-    reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
-    clip: int  # latents of a clip; frames where clips are joined as frames or not at all
-    shared: int  # of them, that neighbouring clips have in common
-    join: Join = "latents"
-    encode_tile: Size | None = None  # px of the result; None for whole frames
-    decode_tile: Size | None = None
-    decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
-    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
-    vae_dtype: str = "float32"
-    blocks_on_device: int | None = None  # None: all of them, and the text's weights too
-    pin_bytes: int = 0  # of main memory, for copies of the other blocks
-    attention: str = "auto"
-    products: str = "none"
-    strength: int = 100  # %
-    seed: int = 0
-    noise_order: str = "per-latent"
-    input_noise: int = 0  # %
-    latent_noise: int = 0  # %
-    colour: str = "two-scale"
-    shot_sensitivity: int | None = None  # %; None looks for no cuts
-
-    @property
-    def weights(self) -> tuple[WeightsPlan, WeightsPlan, WeightsPlan]:
-        """The files that are needed."""
-        return self.dit, self.vae, self.text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WanPlan:
-    """How Wan 2x enlarges a film: shot by shot, encoded and decoded twice as large."""
-
-    vae: WeightsPlan
-    size: Size  # of the source's pictures, as stored
-    padded: Size  # of the frames that are encoded
-    factor: int = 2  # of both sides, from the encoded frames to the decoded ones
-    slice_frames: int = 4  # that the encoder takes at a time
-    encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
-    decode_tile: Size | None = None  # px of the result, halo included
-    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
-    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
-    shot_sensitivity: int | None = None  # %; None looks for no cuts
-
-    @property
-    def canvas(self) -> Size:
-        """Size of the pictures that the model makes."""
-        return self.size.scaled(self.factor)
-
-    @property
-    def weights(self) -> tuple[WeightsPlan, ...]:
-        """The files that are needed."""
-        return (self.vae,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LatentPlan:
     """How a source of latents becomes pictures, once, before anything else is done."""
 
     vae: WeightsPlan
     model: str  # "wan21-vae" or "wan22-vae"
-    normalised: bool  # whether the numbers are to be brought to the VAE's scale first
+    normalised: bool  # whether the values are to be brought to the VAE's scale first
     device: str = "cpu"
     dtype: str = "float32"
     decode_tile: Size | None = None  # px, halo included; None for whole frames
@@ -143,41 +78,71 @@ class LatentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPlan:
-    """How the picture is redrawn."""
+class WorkPlan:
+    """How the picture is redrawn: what holds for every family of models.
 
+    Each family of models has a class of its own with the rest, in its folder. The field `family` is
+    the tag by which a plan is read back from JSON; the properties are what others may ask of a plan
+    without knowing its family.
+    """
+
+    family: str  # name of the folder below engine/models
     model: str  # "lite", "none", "seedvr2-3b" and so on
-    form: str = ""  # of Lite: "faithful" or "restore"
-    scale: int = 1  # of the model itself; the rest is resized afterwards
-    weights: str = ""  # file name in resources/weights, "" for none
-    weights_sha256: str = ""
     device: str = "cpu"
     dtype: str = "float32"
-    clip_frames: int = 1
-    tile: Size = Size(0, 0)  # in source pixels, halo included
-    overlap: int = 0  # px
-    tiles: int = 1  # per frame
+    clip_frames: int = 1  # frames of the source handled at a time
     threads: int = 1
-    diffusion: DiffusionPlan | None = None  # of SeedVR2
-    wan: WanPlan | None = None  # of Wan 2x
     switches: Switches = field(default_factory=Switches)
 
     @property
     def takes_shots(self) -> bool:
         """Whether frames depend on those before, so that the model is fed shot by shot."""
-        return self.diffusion is not None or self.wan is not None
-
-    @property
-    def weights_files(self) -> tuple[WeightsPlan, ...]:
-        """Files with numbers that are no part of the program."""
-        parts = (self.diffusion, self.wan)
-        return tuple(file for part in parts if part is not None for file in part.weights)
+        return False
 
     @property
     def shot_sensitivity(self) -> int | None:
         """How readily a cut is seen, %; None where no cuts are looked for."""
-        part = self.diffusion or self.wan
-        return None if part is None else part.shot_sensitivity
+        return None
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides by the model itself; the rest is resized afterwards."""
+        return 1
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the pictures that the model makes, as stored."""
+        raise NotImplementedError
+
+    @property
+    def tiles(self) -> int:
+        """Tiles that a frame is cut into where frames are redrawn one by one."""
+        return 1
+
+    @property
+    def weights_files(self) -> tuple[WeightsPlan, ...]:
+        """Weights files that are no part of the program."""
+        return ()
+
+    @property
+    def pin_bytes(self) -> int:
+        """Pinned main memory for copies of weights."""
+        return 0
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """By the name of a setting, the value that was chosen where it is "auto"."""
+        return {}
+
+    @property
+    def line(self) -> str:
+        """The plan in one line for a terminal."""
+        return f"{self.model}, {self.device}, {self.dtype}"
+
+    @property
+    def summary(self) -> tuple[Notice, ...]:
+        """The plan in a few short phrases, for a place where there is room for one line."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +231,7 @@ class Plan:
     span: FrameSpan  # frames of the source; stop may be an estimate
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
-    model: ModelPlan
+    work: WorkPlan
     latent: LatentPlan | None = None  # where the source is a file of latents
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()

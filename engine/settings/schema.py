@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_type_hints
 
@@ -21,7 +21,7 @@ CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
-MODELS = ("auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none")
+MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none"]  # families that register add theirs
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
 
 
@@ -33,7 +33,7 @@ class Setting:
     unit: str = ""
     low: float | None = None
     high: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: Sequence[str] = ()
     families: tuple[
         str, ...
     ] = ()  # that look at it: "lite", "seedvr2", "wan", "latents"; () for all

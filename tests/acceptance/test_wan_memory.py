@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from engine.bench.cases.vae_models import Side
 from engine.bench.cases.vae_runs import base_run
 from engine.bench.options import BenchOptions
 from engine.bench.timing.process_memory import memory_of
 from engine.core.geometry import Size
+from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN21, WAN22
 from tests.helpers.figures import tell
 

@@ -5,12 +5,8 @@ from pathlib import Path
 
 from app.foot_strip import plan_line
 from engine.core.geometry import Size
-from engine.protocol.plan import (
-    LatentPlan,
-    Plan,
-    WanPlan,
-    WeightsPlan,
-)
+from engine.models.wan.plan import WanPlan
+from engine.protocol.plan import LatentPlan, Plan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.fakes import make_media, make_plan
 
@@ -23,10 +19,8 @@ def planned(model: str, **changes: object) -> Plan:
 
 
 def wan(**changes: object) -> Plan:
-    plan = planned("wan-2x")
-    found = WanPlan(vae=VAE, size=Size(480, 270), padded=Size(480, 272))
-    model = replace(plan.model, tiles=1, wan=replace(found, **changes))
-    return replace(plan, model=model)
+    work = WanPlan(vae=VAE, size=Size(480, 270), padded=Size(480, 272))
+    return planned("wan-2x", work=replace(work, **changes))
 
 
 def test_whole_frames_of_wan_need_no_words() -> None:

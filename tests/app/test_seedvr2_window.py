@@ -69,7 +69,7 @@ def test_no_clip_of_a_film_goes_across_a_cut(
     wait(qtbot, lambda: row.plan is not None)
     named = {"dit": str(files.dit), "vae": str(files.vae), "text_embedding": str(files.text)}
     program.window.choices.choose({"model": "seedvr2-3b", **named})
-    wait(qtbot, lambda: row.plan is not None and row.plan.model.diffusion is not None)
+    wait(qtbot, lambda: row.plan is not None and row.plan.work.family == "seedvr2")
     program.window.do("start")
     wait(qtbot, lambda: row.state is JobState.DONE)
     assert {0, 5, 8} <= set(begun)  # a cut too many costs nothing
@@ -125,7 +125,7 @@ def test_a_film_goes_through_seedvr2(program: Program, qtbot: QtBot, tmp_path: P
     assert program.window.choices.choose(
         {name: wanted[name] for name in ("model", "strength", "dit", "vae", "text_embedding")}
     )
-    wait(qtbot, lambda: row.plan is not None and row.plan.model.model == "seedvr2-3b")
+    wait(qtbot, lambda: row.plan is not None and row.plan.work.model == "seedvr2-3b")
     tiles: list[object] = []
     program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
     program.window.do("start")

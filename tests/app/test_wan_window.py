@@ -81,7 +81,7 @@ def test_a_film_goes_through_wan_2x(program: Program, qtbot: QtBot, tmp_path: Pa
     box.activated.emit(box.currentIndex())
     wait(qtbot, lambda: "weights-missing" in row.refusals)  # nothing was fetched here
     assert program.window.choices.choose({"vae": str(vae)})
-    wait(qtbot, lambda: row.plan is not None and row.plan.fits and row.plan.model.wan is not None)
+    wait(qtbot, lambda: row.plan is not None and row.plan.fits and row.plan.work.family == "wan")
     tiles: list[object] = []
     program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
     program.window.do("start")

@@ -10,6 +10,8 @@ import pytest
 from engine import diagnostics
 from engine.core.errors import WeightsMissing
 from engine.hardware import devices, nvml
+from engine.models import registry
+from engine.models.lite import files
 from engine.protocol.report import DoctorLine
 
 GIB = 2**30
@@ -88,17 +90,18 @@ def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_missing_weights_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, scale: int) -> str:
+    def missing(name: str) -> Path:
         raise WeightsMissing(f"The model file {name} is missing.", hint="Install Upreel again.")
 
-    monkeypatch.setattr(diagnostics, "_tried", missing)
+    monkeypatch.setattr(files, "weights_path", missing)
     lines = diagnostics._lines(diagnostics._weights)
     assert len(lines) == 4
     assert {line.state for line in lines} == {"problem"}
 
 
 def test_the_shipped_x2_model_works() -> None:
-    assert "keeps grey" in diagnostics._tried("lite_x2_faithful.safetensors", 2)
+    trials = dict(registry.family("lite").self_tests())
+    assert "keeps grey" in trials["lite_x2_faithful.safetensors"]()
 
 
 def test_missing_resources_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

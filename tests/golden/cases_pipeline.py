@@ -16,13 +16,13 @@ from engine.models.seedvr2.vae.load import load_vae
 from tests.golden import files
 from tests.golden.cases_colour import compared_ranked
 from tests.golden.outcome import Outcome, compared
+from tests.reference.frames import mirrored_indices_before
 from tests.reference.seedvr2_film import (
     Draw,
     Models,
     ReferenceOptions,
     batches,
     coloured,
-    mirrored_indices_before,
     reference_draw,
     upscale_as_reference,
 )

@@ -9,22 +9,19 @@ from pathlib import Path
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import (
-    clip_length,
-    reference_layout,
-    reference_result,
-    reference_sizes,
-)
-from engine.models.seedvr2.preprocess import (
-    join,
-    place,
-    reference_overlap_weights,
-    resize_as_reference,
-)
+from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.preprocess import join, place
 from engine.tiling.latent_clips import mirrored_indices
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
-from tests.reference.seedvr2_film import mirrored_indices_before
+from tests.reference.frames import (
+    clip_length,
+    mirrored_indices_before,
+    reference_overlap_weights,
+    reference_result,
+    reference_sizes,
+    resize_as_reference,
+)
 
 LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
 

@@ -10,15 +10,10 @@ from pathlib import Path
 import torch
 
 from engine.models.seedvr2.dit.load import FORMS, load_dit
-from engine.models.seedvr2.sampler import (
-    Guidance,
-    condition,
-    sample,
-    shifted_timestep,
-    timesteps,
-)
+from engine.models.seedvr2.sampler import condition, shifted_timestep
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
+from tests.reference.sampler import Guidance, sample_in_steps, timesteps
 
 LIMIT = 2e-4  # of latents; the README of the golden files suggests it
 TIME_LIMIT = 1e-3  # of time steps up to 1000, kept in float32
@@ -45,7 +40,7 @@ def check_samples(path: Path) -> Iterator[Outcome]:
         dit = load_dit(weights, form=form)
         for name, told in settings.items():
             guidance = Guidance(tensors["text_neg"], float(told[2]), float(told[3]))
-            result = sample(
+            result = sample_in_steps(
                 dit,
                 tensors["noise"],
                 tensors["condition"],

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.bench.cases.tiled_vae import tiled_decode, tiled_encode
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.load import check_keys, shapes_of
 from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
@@ -26,7 +27,6 @@ from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 from tests.golden.traces import traced_blocks
-from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 LIMIT = 5e-5  # largest absolute difference in float32; the README of the golden files suggests it
 
@@ -240,7 +240,7 @@ def _set_slices(vae: Vae, options: Options) -> None:
     if options.slice_frames is None:
         vae.disable_slicing()
     else:
-        step = vae.limits.temporal_step
+        step = vae.config.temporal_factor
         vae.enable_slicing(max(1, options.slice_frames // step) * step)
 
 

@@ -101,9 +101,9 @@ def check_latent(path: Path) -> Iterator[Outcome]:
     """A latent of ComfyUI is read, normalised and decoded as the file of results says."""
     results = files.tensors(path.parent / "comfyui_latent_expected.safetensors")
     with LatentFile(path) as file:
-        latent = file.latents(0, file.head.length).unsqueeze(0)
-        model = file.head.space.model.removesuffix("-vae")
-        is_scaled = file.head.scale != 1
+        latent = file.latents(0, file.header.length).unsqueeze(0)
+        model = file.header.model.removesuffix("-vae")
+        is_scaled = file.scale != 1
     yield _right(f"{path.name} marker", is_scaled == ("nomarker" in path.name))
     wanted = results[f"{model}.normalized"]
     yield compared(f"{path.name} normalised", normalised(latent), wanted, LIMITS["plain"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.core.errors import EngineStopped, ErrorInfo
 from engine.core.geometry import Box, FrameSpan, Size
 from engine.core.messages import message
+from engine.models.lite.plan import LitePlan
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import (
@@ -17,7 +18,6 @@ from engine.protocol.media import (
     VideoInfo,
 )
 from engine.protocol.plan import (
-    ModelPlan,
     Notice,
     PassPlan,
     PicturePlan,
@@ -91,13 +91,13 @@ def make_plan(
         container=container,
         source_size=media.video.size,
         span=FrameSpan(0, frames),
-        model=ModelPlan(
+        work=LitePlan(
             model="lite" if settings.model == "auto" else settings.model,
-            form=form,
-            scale=2,
+            treatment=form,
+            factor=2,
+            frame=media.video.size,
             tile=Size(256, 256),
             overlap=settings.overlap,
-            tiles=4,
             clip_frames=4,
             threads=2,
         ),

@@ -18,13 +18,10 @@ from safetensors.torch import save_file
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import layout_of
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.protocol.plan import (
-    DiffusionPlan,
-    ModelPlan,
-    WanPlan,
-    WeightsPlan,
-)
+from engine.models.wan.plan import WanPlan
+from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
 from tests.helpers.tiny import tiny_vae
@@ -84,9 +81,8 @@ def planned_file(path: Path) -> WeightsPlan:
     return WeightsPlan(path=path, bytes=about.st_size, modified_ns=about.st_mtime_ns)
 
 
-def seedvr2_plan(kind: str = "3b", size: Size = Size(112, 96), **changes: Any) -> ModelPlan:
-    """A SeedVR2 plan; changes are those of its diffusion part, or `dtype`, `device`, `switches`."""
-    whole = {key: changes.pop(key) for key in ("dtype", "device", "switches") if key in changes}
+def seedvr2_plan(kind: str = "3b", size: Size = Size(112, 96), **changes: Any) -> SeedVr2Plan:
+    """A SeedVR2 plan with some fields changed."""
     layout = layout_of(size)
     parts: dict[str, Any] = {
         "dit": _dit(kind),
@@ -98,21 +94,16 @@ def seedvr2_plan(kind: str = "3b", size: Size = Size(112, 96), **changes: Any) -
         "clip": 3,
         "shared": 1,
     }
-    diffusion = DiffusionPlan(**{**parts, **changes})
-    about = {"model": f"seedvr2-{kind}", "dtype": "float32", "clip_frames": 4, "tile": size}
-    return ModelPlan(**{**about, **whole}, diffusion=diffusion)
+    return SeedVr2Plan(**{"model": f"seedvr2-{kind}", **parts, **changes})
 
 
-def wan_plan(size: Size = Size(96, 80), **changes: Any) -> ModelPlan:
-    """A plan of Wan 2x; changes are those of its own part, or `dtype`, `device`, `switches`."""
-    whole = {key: changes.pop(key) for key in ("dtype", "device", "switches") if key in changes}
+def wan_plan(size: Size = Size(96, 80), **changes: Any) -> WanPlan:
+    """A plan of Wan 2x with some fields changed."""
     padded = Size(-(-size.width // 8) * 8, -(-size.height // 8) * 8)
-    wan = WanPlan(**{"vae": _wan(), "size": size, "padded": padded, **changes})
-    about = {"model": "wan-2x", "scale": 2, "dtype": "float32", "tile": size}
-    return ModelPlan(**{**about, **whole}, clip_frames=wan.slice_frames, wan=wan)
+    return WanPlan(**{"vae": _wan(), "size": size, "padded": padded, **changes})
 
 
-def random_seedvr2(seed: int) -> tuple[ModelPlan, int]:
+def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
     """A plan, and frames of a shot that is long enough for its steady state."""
     pick = Random(seed)
     size = pick.choice([Size(112, 96), Size(128, 80), Size(104, 120)])
@@ -143,13 +134,13 @@ def random_seedvr2(seed: int) -> tuple[ModelPlan, int]:
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
 
 
-def random_wan(seed: int) -> tuple[ModelPlan, int]:
+def random_wan(seed: int) -> tuple[WorkPlan, int]:
     """The same with Wan 2x."""
     pick = Random(seed)
     size = pick.choice([Size(160, 136), Size(176, 120), Size(128, 168)])
     changes: dict[str, Any] = {
         "dtype": pick.choice(["float32", "float32", "bfloat16"]),
-        "slice_frames": pick.choice([4, 4, 8]),
+        "clip_frames": pick.choice([4, 4, 8]),
         "switches": _switches(pick),
     }
     tiles = pick.choice(["none", "decode", "encode", "both"])

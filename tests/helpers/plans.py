@@ -9,8 +9,9 @@ from typing import Any
 
 from engine.core.geometry import FrameSpan, Size
 from engine.hardware.budget import Budget
+from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import ModelPlan, PicturePlan, Plan
+from engine.protocol.plan import PicturePlan, Plan
 
 
 def a_media(**video: Any) -> MediaInfo:
@@ -44,7 +45,7 @@ def a_plan(**changes: Any) -> Plan:
         container="mkv",
         source_size=Size(640, 360),
         span=FrameSpan(0, 250),
-        model=ModelPlan(model="none", tile=Size(640, 360)),
+        work=CopyPlan(frame=Size(640, 360), tile=Size(640, 360)),
         picture=PicturePlan(
             size=Size(1280, 720),
             codec="h264",

@@ -14,7 +14,7 @@ from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.run import run_job
 from engine.protocol.events import Event, PlanDowngraded, SegmentDone
-from engine.protocol.plan import ModelPlan, Plan
+from engine.protocol.plan import Plan, WorkPlan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
@@ -47,7 +47,7 @@ class SmallJob:
     plan: Plan
     folder: Path
     runs: int = 0
-    known: dict[ModelPlan, list[np.ndarray]] = field(default_factory=dict)
+    known: dict[WorkPlan, list[np.ndarray]] = field(default_factory=dict)
 
     def run(
         self,
@@ -75,25 +75,25 @@ class SmallJob:
             report = run_job(context, Checkpoint(place), overwrite=True)
         return Outcome(report, events.all, planes_of(plan.output))
 
-    def right(self, model: ModelPlan) -> list[np.ndarray]:
+    def right(self, work: WorkPlan) -> list[np.ndarray]:
         """The pictures of an uninterrupted job whose model runs like that."""
-        if model not in self.known:
-            usual, self.plan = self.plan, replace(self.plan, model=model)
-            self.known[model] = self.run().pictures
+        if work not in self.known:
+            usual, self.plan = self.plan, replace(self.plan, work=work)
+            self.known[work] = self.run().pictures
             self.plan = usual
-        return self.known[model]
+        return self.known[work]
 
     def expected(self, events: list[Event]) -> list[np.ndarray]:
         """The right pictures of a job that changed its plan: each frame as of the plan it had."""
         made: list[np.ndarray] = []
-        model, done = self.plan.model, 0
+        work, done = self.plan.work, 0
         for event in events:
             if isinstance(event, SegmentDone):
                 done = event.frames_done
             elif isinstance(event, PlanDowngraded):
-                made += self.right(model)[len(made) : done]
-                model = event.plan.model
-        return made + self.right(model)[len(made) :]
+                made += self.right(work)[len(made) : done]
+                work = event.plan.work
+        return made + self.right(work)[len(made) :]
 
 
 def small_job(kind: str, folder: Path) -> SmallJob:

@@ -16,8 +16,9 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.geometry import FrameSpan
+from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, subsampling
-from engine.protocol.plan import ModelPlan, Plan
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.colour.planes import planes_of
 from engine.video.read.decoder import FrameTimes
@@ -43,7 +44,7 @@ def plan_of(
         container=container,
         source_size=media.video.size,
         span=FrameSpan(0, max(1, media.video.frame_count)),
-        model=ModelPlan(model="none"),
+        work=CopyPlan(frame=media.video.size, tile=media.video.size),
         picture=picture,
         streams=plan_streams(media, container),
         **changes,

@@ -17,18 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import (
-    clip_length,
-    reference_layout,
-    reference_result,
-)
-from engine.models.seedvr2.preprocess import (
-    cut_out,
-    join,
-    place,
-    reference_overlap_weights,
-    resize_as_reference,
-)
+from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.preprocess import cut_out, join, place
 from engine.models.seedvr2.sampler import (
     Predict,
     condition,
@@ -40,6 +30,13 @@ from engine.models.seedvr2.sampler import (
 from engine.models.seedvr2.vae.load import Vae
 from engine.ops.colour.correction import correct_colour
 from engine.tiling.latent_clips import mirrored_indices
+from tests.reference.frames import (
+    clip_length,
+    mirrored_indices_before,
+    reference_overlap_weights,
+    reference_result,
+    resize_as_reference,
+)
 
 Trace = Callable[[str, Tensor], None]
 
@@ -244,9 +241,3 @@ def _put(result: Tensor, part: Tensor, start: int, done: int) -> None:
 
 def _tell(trace: Trace, batch: str, name: str, value: Tensor) -> None:
     trace(f"{batch}.{name}", value)
-
-
-def mirrored_indices_before(count: int, extra: int) -> list[int]:
-    """Indices 0 to `count` - 1 and `extra` mirrored before them; if short, the last index first."""
-    mirrored = [*range(1, count), *[count - 1] * extra][:extra]
-    return [*reversed(mirrored), *range(count)]

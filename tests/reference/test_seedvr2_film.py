@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.seedvr2.preprocess import reference_overlap_weights
 from engine.models.seedvr2.sampler import seeded_noise
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 from tests.helpers.tiny_dit import random_dit, tiny_dit_config
+from tests.reference.frames import reference_overlap_weights
 from tests.reference.seedvr2_film import (
     Models,
     ReferenceOptions,

@@ -23,13 +23,13 @@ from engine.core.units import memory_text
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, Card, cards
 from engine.models import registry
-from engine.models.seedvr2.planning.requirements import STEP
-from engine.planner import gpu_presets
-from engine.planner.plan_job import bare_plan
+from engine.models.frame_family import FramePlan
+from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.planner import preset_choice
+from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import DiffusionPlan, ModelPlan, Plan
+from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
@@ -174,7 +174,7 @@ def _tier(some: Sequence[Card]) -> Iterator[str]:
     yield ""
     goals = ", ".join(
         f"{preset.goal.capitalize()}: {_choice(preset)}"
-        for preset in gpu_presets.presets_for(some[0])
+        for preset in preset_choice.presets_for(some[0])
     )
     yield f"{memory_text(budget)} may be used. {goals}."
     yield ""
@@ -190,7 +190,7 @@ def _tier(some: Sequence[Card]) -> Iterator[str]:
 
 def _cases(card: Card) -> list[list[Case]]:
     """Goals of each size and model of a card; first that of the goal in the middle."""
-    found = gpu_presets.presets_for(card)
+    found = preset_choice.presets_for(card)
     return [
         [case_of(card, height, model, preset) for preset in found]
         for height in HEIGHTS
@@ -231,20 +231,20 @@ def _range(speeds: Sequence[str]) -> str:
 
 def _figures(case: Case) -> str:
     """The plan in five cells, or why there is none."""
-    plan, model = case.plan, case.plan.model
+    plan, work = case.plan, case.plan.work
     if not case.fits:
         refusal = next(n for n in plan.notices if n.code == "plan-does-not-fit")
         return f"does not fit: {refusal.message} | | | | |"
     memory = f"{memory_text(plan.device_bytes)} | {memory_text(plan.peak_bytes)}"
-    if model.diffusion is None:
-        whole = "whole" if model.tiles == 1 else f"{model.tiles} x {model.tile}"
-        return f"{model.clip_frames} | | {whole} | | {memory}"
-    return f"{_diffusion(model, model.diffusion)} | {memory}"
+    if isinstance(work, SeedVr2Plan):
+        return f"{_seedvr2(work)} | {memory}"
+    assert isinstance(work, FramePlan)
+    whole = "whole" if work.tiles == 1 else f"{work.tiles} x {work.tile}"
+    return f"{work.clip_frames} | | {whole} | | {memory}"
 
 
-def _diffusion(model: ModelPlan, plan: DiffusionPlan) -> str:
-    frames, shared = 1 + STEP * (plan.clip - 1), STEP * plan.shared
-    clips = f"{frames} ({shared})" if shared else f"{frames}"
+def _seedvr2(plan: SeedVr2Plan) -> str:
+    clips = f"{plan.frames} ({plan.shared_frames})" if plan.shared_frames else f"{plan.frames}"
     early = ", early" if plan.warm_up and (plan.encode_tile or plan.decode_tile) else ""
     decode = "whole" if plan.decode_tile is None else f"{plan.decode_tile}"
     decode = f"all in {decode}" if plan.decodes_whole_tiles else decode
@@ -258,8 +258,8 @@ def _result(height: int) -> str:
 
 
 def _title(case: Case) -> str:
-    files = case.plan.model.weights_files
-    name = registry.SPECS[case.model].title
+    files = case.plan.work.weights_files
+    name = registry.title_of(case.model)
     return f"{name} {_FILE.sub('', files[0].path.stem)}" if files else name
 
 
@@ -268,9 +268,9 @@ def _short(model: str) -> str:
 
 
 def _choice(preset: Preset) -> str:
-    model = str(preset.changes.get("model", "auto")).replace("auto", registry.LITE.id)
+    model = str(preset.changes.get("model", "auto")).replace("auto", "lite")
     precision = str(preset.changes.get("precision", "auto"))
-    title = registry.SPECS[model].title
+    title = registry.title_of(model)
     return title if precision == "auto" else f"{title} {precision}"
 
 

@@ -20,8 +20,8 @@ from engine.bench.timing.unit_costs import Costs
 from engine.core.errors import Cancelled
 from engine.hardware import devices, gpu_table
 from engine.planner import rates as kept
-from engine.planner.model_times import name_of
 from engine.planner.rates import Rates
+from engine.planner.times import name_of
 
 Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
 _Step = tuple[str, Callable[[], Costs]]

@@ -16,14 +16,14 @@ from engine.bench.timing.unit_costs import Costs, cost_of
 from engine.core.geometry import FrameSpan, Size
 from engine.hardware import devices, features
 from engine.hardware.budget import Budget
-from engine.models import registry
+from engine.models.lite import files
+from engine.models.lite.benchmarks import upscaler
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
-from engine.planner.plan_job import plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import ModelPlan, PicturePlan, Plan
+from engine.protocol.plan import PicturePlan, Plan
 from engine.settings.schema import JobSettings
 from engine.video.colour.convert import colour_spec, from_rgb
 from engine.video.read.frame_reader import FrameReader
@@ -99,7 +99,7 @@ Step = tuple[str, Callable[[], Costs]]
 def steps(film: Film) -> Iterator[Step]:
     """What is done, in words, and the work that gives costs by their names in `rates.COSTS`."""
     yield "reading", lambda: _reading(film)
-    for scale in registry.LITE.scales:
+    for scale in files.SCALES:
         yield f"Lite, {scale} times", partial(_lite, film, scale)
     yield "sizes and colours", lambda: _restoring(film)
     for codec in _CODECS:
@@ -121,13 +121,7 @@ def _reading(film: Film) -> Costs:
 
 def _lite(film: Film, scale: int) -> Costs:
     dtype = "bfloat16" if features.cpu_has_bf16() else "float32"
-    plan = ModelPlan(
-        model="lite",
-        scale=scale,
-        weights=registry.LITE.weights_name(scale, "faithful"),
-        dtype=dtype,
-    )
-    model = registry.lite(plan)
+    model = upscaler(scale, dtype=dtype)
     frames, _ = SourceColours(film.media.video, "cpu").rgb(film.frames[:_CLIP])
     cost = cost_of(lambda: model.upscale(frames), _megapixels(SIZE, _CLIP))
     return {f"lite-{scale}-{dtype}": cost}

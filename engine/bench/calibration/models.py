@@ -13,11 +13,8 @@ from engine.bench.options import BenchOptions
 from engine.bench.timing.unit_costs import Costs, cost_of
 from engine.core.geometry import Size
 from engine.hardware import features
-from engine.models import registry
-from engine.models.lite.config import config_from_shapes
-from engine.models.lite.cost import lite_multiplications
-from engine.models.seedvr2.dit.cost import forward_flops
-from engine.protocol.plan import ModelPlan
+from engine.models.lite.benchmarks import multiplications, upscaler
+from engine.models.seedvr2.dit import random_dit
 
 _VAE_ON_CPU, _VAE_ON_CARD = Size(128, 128), Size(768, 768)
 _DIT_ON_CPU, _DIT_ON_CARD = Size(320, 192), Size(1280, 720)
@@ -66,22 +63,18 @@ def _transformer(device: str, dtype: str) -> Costs:
         device=device,
         dtype=dtype,
         size=_DIT_ON_CARD if device == "cuda" else _DIT_ON_CPU,
-        dit=dit_runs.MIDDLE["3b"],
+        dit=random_dit.MIDDLE["3b"],
     )
     run = replace(dit_runs.base_run(options, "3b"), form="fast", frames=_FRAMES)
-    work = dit_runs.work_of(run, dit_runs.build(run))
-    flops = forward_flops(run.config, run.latent_shape, dit_runs.TEXT_LENGTH).total
-    return {f"transformer-{dtype}": cost_of(work, flops / _TERA, device=device, runs=3)}
+    work = random_dit.work_of(run, random_dit.build(run))
+    return {f"transformer-{dtype}": cost_of(work, run.operations / _TERA, device=device, runs=3)}
 
 
 def _lite(device: str, dtype: str) -> Costs:
     """Lite on a card, where it is counted in operations as the others are."""
-    weights = registry.LITE.weights_name(2, "faithful")
-    plan = ModelPlan(model="lite", scale=2, weights=weights, device=device, dtype=dtype)
-    model = registry.lite(plan)
+    model = upscaler(2, device, dtype)
     frames = torch.rand(2, 3, _LITE_SIZE.height, _LITE_SIZE.width, device=device)
-    config = config_from_shapes(registry.weights_shapes(weights))
-    flops = 2 * lite_multiplications(config, _LITE_SIZE, frames=len(frames))
+    flops = 2 * multiplications(2, _LITE_SIZE, len(frames))
 
     def work() -> None:
         with torch.inference_mode():

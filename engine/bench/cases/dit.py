@@ -14,18 +14,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from engine.bench.cases.dit_runs import (
-    DitRun,
-    Kind,
-    base_run,
-    build,
-    work_of,
-)
+from engine.bench.cases.dit_runs import base_run
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.matmul_replay import Replay
 from engine.bench.timing.peak_rates import clocked
 from engine.bench.timing.process_memory import memory_of
+from engine.models.seedvr2.dit.random_dit import DitRun, Kind, build, work_of
 from engine.ops.attention.windows import windows
 from engine.settings.optimisations import DitSwitches
 

@@ -1,150 +1,15 @@
-"""One piece of work of a SeedVR2 transformer that is measured: random weights, random latents."""
+"""What the options of the benchmark ask of a SeedVR2 transformer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
-
-import torch
-from torch import Tensor
+from dataclasses import replace
 
 from engine.bench.cases.vae_runs import device_of
-from engine.bench.options import BenchOptions
-from engine.core.geometry import Size
-from engine.hardware import devices
-from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
-from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.settings.optimisations import DitSwitches
-
-Kind = Literal["3b", "7b"]
-
-TIMESTEP = 1000.0  # the only one that the upscaler uses
-TEXT_LENGTH = 58  # of the published text
-_SEED = 20261120
-_SIZE_ON_CPU = Size(1280, 720)
-_SIZE_ON_CARD = Size(1920, 1088)
-_SIZE_QUICK = Size(640, 368)
-
-# As wide as a processor can measure in minutes; heads, windows and text are those of the models.
-MIDDLE: dict[Kind, DitConfig] = {
-    "3b": replace(DIT_3B, dim=512, heads=4, layers=8, separate_layers=3, mlp_hidden=1536),
-    "7b": replace(DIT_7B, dim=512, heads=4, layers=8, separate_layers=8, mlp_hidden=2048),
-}
-_FULL: dict[Kind, DitConfig] = {"3b": DIT_3B, "7b": DIT_7B}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DitRun:
-    """What one measurement runs; plain data, so that another process can do it.
-
-    Attributes:
-        size: Of a frame, in pixels; a latent has an even number of positions for it.
-    """
-
-    form: Literal["plain", "fast"]
-    switches: DitSwitches
-    frames: int
-    size: Size
-    dtype: str
-    device: str
-    threads: int
-    config: DitConfig
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The number format."""
-        found: torch.dtype = getattr(torch, self.dtype)
-        return found
-
-    @property
-    def latent_shape(self) -> tuple[int, int, int]:
-        """Positions in time, height and width."""
-        height, width = (2 * -(-side // 16) for side in (self.size.height, self.size.width))
-        return (self.frames - 1) // 4 + 1, height, width
-
-    @property
-    def tokens(self) -> int:
-        """Of the picture."""
-        time, height, width = self.latent_shape
-        return time * height * width // 4
+from engine.bench.options import BenchOptions, request_of
+from engine.models.seedvr2.dit.random_dit import DitRun, Kind, usual_run
 
 
 def base_run(options: BenchOptions, kind: Kind) -> DitRun:
-    """What the options ask for, and what suits the device else: the plain form, five frames."""
-    device = device_of(options)
-    on_card = device == "cuda"
-    size = _SIZE_QUICK if options.quick else _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
-    return DitRun(
-        form="plain",
-        switches=DitSwitches(),
-        frames=5,
-        size=options.size or size,
-        dtype=options.dtype or ("bfloat16" if on_card else "float32"),
-        device=device,
-        threads=options.threads or devices.cpu_threads(),
-        config=options.dit or (_FULL if on_card else MIDDLE)[kind],
-    )
-
-
-def build(run: DitRun, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
-    """The model of a run, ready.
-
-    Args:
-        run: What will be measured.
-        weights: A model to share weights with, unless they will be changed; None makes new ones,
-            the same each time.
-    """
-    dit = weights or _random(run)
-    if run.form == "plain":
-        return dit
-    with torch.device("meta"):
-        fast = FastDit(run.config, run.switches)
-    state = dit.state_dict()
-    if run.switches.folded_modulation:
-        state = {name: value.clone() for name, value in state.items()}
-    fast.load_state_dict(state, assign=True)
-    fast.eval().requires_grad_(False)
-    fast.finish_loading()
-    return fast
-
-
-def work_of(run: DitRun, dit: SeedVr2Dit) -> Callable[[], Tensor]:
-    """The work itself, to be called as often as needed."""
-    latent, text = inputs_of(run)
-
-    def work() -> Tensor:
-        with torch.inference_mode():
-            return torch.as_tensor(dit(latent, text, TIMESTEP))
-
-    return work
-
-
-def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
-    """A latent with its condition, and a text; their numbers have a variance of one."""
-    generator = torch.Generator().manual_seed(_SEED)
-    shapes = (*run.latent_shape, run.config.in_channels), (TEXT_LENGTH, run.config.text_in_dim)
-    latent, text = (torch.randn(shape, generator=generator) for shape in shapes)
-    return latent.to(run.device, run.torch_dtype), text.to(run.device, run.torch_dtype)
-
-
-def _random(run: DitRun) -> SeedVr2Dit:
-    """What goes through keeps about its size; the same numbers in every type, but for rounding."""
-    with torch.device("meta"):
-        dit = SeedVr2Dit(run.config).to(run.torch_dtype)
-    dit.to_empty(device=run.device)
-    generator = torch.Generator(run.device).manual_seed(_SEED)
-    with torch.no_grad():
-        for name, value in dit.named_parameters():
-            noise = torch.randn(value.shape, generator=generator, device=run.device)
-            value.copy_(noise * _spread(value) + _middle(name, value))
-    return dit.eval().requires_grad_(False)
-
-
-def _spread(value: Tensor) -> float:
-    return float(value.shape[-1] ** -0.5) if value.ndim > 1 else 0.3
-
-
-def _middle(name: str, value: Tensor) -> float:
-    return 1.0 if value.ndim == 1 and ("norm" in name or name.endswith("scale")) else 0.0
+    """The plain variant, five frames, and what suits the device where nothing is asked for."""
+    run = usual_run(request_of(options, device_of(options)), kind)
+    return run if options.dit is None else replace(run, config=options.dit)

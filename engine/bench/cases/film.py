@@ -15,8 +15,9 @@ from engine.bench.report.machine import Row, speed
 from engine.bench.timing.stopwatch import measure
 from engine.core.geometry import Size
 from engine.hardware import features
-from engine.models import registry
-from engine.protocol.plan import ModelPlan, PicturePlan
+from engine.models.lite import files
+from engine.models.lite.benchmarks import upscaler
+from engine.protocol.plan import PicturePlan
 from engine.settings.schema import JobSettings
 from engine.video.colour.convert import (
     colour_spec,
@@ -39,21 +40,14 @@ def _lite(bench: Bench) -> Iterator[Row]:
     sizes = [bench.source] if bench.quick else [bench.source, Size(640, 360), Size(960, 540)]
     for device, types in devices_here.items():
         for size in sizes:
-            for scale in registry.LITE.scales:
+            for scale in files.SCALES:
                 for dtype in types:
                     yield _lite_row(bench, size, scale, (device, dtype))
 
 
 def _lite_row(bench: Bench, size: Size, scale: int, where: tuple[str, str]) -> Row:
     device, dtype = where
-    plan = ModelPlan(
-        model="lite",
-        scale=scale,
-        weights=registry.LITE.weights_name(scale, "faithful"),
-        device=device,
-        dtype=dtype,
-    )
-    model = registry.lite(plan)
+    model = upscaler(scale, device, dtype)
     frames = torch.rand(CLIP, 3, size.height, size.width, device=device)
 
     def work() -> None:

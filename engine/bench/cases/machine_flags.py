@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.bench.cases.matmul_formats import narrow_error, narrow_speed
 from engine.bench.cases.optimisations import ALL, Lab, effort_of
 from engine.bench.cases.switch_models import DitSubject, RunSubject, VaeSubject
+from engine.bench.cases.tiled_vae import tiled_decode
 from engine.bench.cases.vae_runs import build, clip_of, device_of
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
@@ -26,7 +27,6 @@ from engine.models.seedvr2.sampler import condition, sample
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.linear.formats import PRODUCTS, working
 from engine.settings.optimisations import RunSwitches
-from tests.reference.tiled_vae import tiled_decode
 
 Work = Callable[[], object]
 

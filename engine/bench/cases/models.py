@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import torch
 
-from engine.bench.cases import dit_runs
-from engine.bench.cases.vae_models import MODELS, Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun, models
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
     device_of,
     work_of,
 )
-from engine.bench.options import BenchOptions
+from engine.bench.options import BenchOptions, request_of
 from engine.bench.report.machine import Row
 from engine.bench.timing.peak_allocations import peak_bytes
 from engine.bench.timing.peak_rates import clocked, matrix_ceiling
 from engine.core.geometry import Size
-from engine.hardware import features
 from engine.models import registry
-from engine.models.lite.config import config_from_shapes
-from engine.models.lite.cost import lite_multiplications
-from engine.models.seedvr2.dit.cost import forward_flops
-from engine.protocol.plan import ModelPlan
+from engine.models.contracts import BenchWork
+from engine.models.video_vae.measured import Side
 
 if TYPE_CHECKING:
-    from engine.bench.cases.vae_models import Vae
+    from engine.models.video_vae.slicing import SlicedVae
 
 _MIB = 2**20
 _FRAMES = 5
-_LITE_FRAMES = 2
-_SIDES: tuple[Side, ...] = ("encode", "decode")
 _VAE_PX = {"cpu": 64, "cuda": 512}
-_LITE_SIZE = {"cpu": Size(480, 272), "cuda": Size(1920, 1080)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """One model's work: `flops` operations for `megapixels` of frames."""
-
-    compute: Callable[[], object]
-    dtype: str
-    megapixels: float
-    flops: float
 
 
 def model_rows(options: BenchOptions) -> Iterator[Row]:
@@ -70,12 +53,12 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
     _built.cache_clear()
 
 
-def _measured(options: BenchOptions, work: _Work) -> Row:
+def _measured(options: BenchOptions, work: BenchWork) -> Row:
     device = device_of(options)
     peak = peak_bytes(work.compute, device)
     runs = options.runs or (1 if options.quick else 3)
     timing = clocked(work.compute, device, runs=runs, warm_ups=1 if device == "cuda" else 0)
-    rate = work.flops / timing.seconds
+    rate = work.operations / timing.seconds
     return {
         "dtype": work.dtype,
         "megapixels_per_second": work.megapixels / timing.wall_s,
@@ -91,61 +74,35 @@ def _ceiling(device: str, dtype: str) -> float:
     return matrix_ceiling(device, getattr(torch, dtype))
 
 
-def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], _Work]]]:
-    for scale in registry.LITE.scales:
-        yield f"Lite {scale}x", partial(_lite, options, scale)
-    for model, about in MODELS.items():
-        for side in _SIDES if model != "wan-2x" else _SIDES[1:]:  # it encodes as Wan 2.1 does
+def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
+    """Built-in models, VAEs of all families, then what else the families have."""
+    request, families = request_of(options, device_of(options)), registry.families()
+    for family in families:
+        if family.is_built_in:
+            yield from family.benchmarks(request)
+    for model, about in models().items():
+        for side in about.sides:
             yield f"{about.title}, {side}", partial(_vae, replace(options, model=model), side)
-    kinds: tuple[dit_runs.Kind, ...] = ("3b", "7b")
-    for kind in kinds:
-        yield f"SeedVR2 transformer, {kind} kind", partial(_dit, options, kind)
+    for family in families:
+        if not family.is_built_in:
+            yield from family.benchmarks(request)
 
 
-def _lite(options: BenchOptions, scale: int) -> _Work:
-    device = device_of(options)
-    half = "float16" if device == "cuda" else "bfloat16" if features.cpu_has_bf16() else "float32"
-    weights = registry.LITE.weights_name(scale, "faithful")
-    plan = ModelPlan(
-        model="lite", scale=scale, weights=weights, device=device, dtype=options.dtype or half
-    )
-    model, config = registry.lite(plan), config_from_shapes(registry.weights_shapes(weights))
-    size = options.size or _LITE_SIZE[device]
-    frames = torch.rand(_LITE_FRAMES, 3, size.height, size.width, device=device)
-    return _Work(
-        compute=partial(model.upscale, frames),
-        dtype=plan.dtype,
-        megapixels=_LITE_FRAMES * size.pixels * scale**2 / 1e6,
-        flops=2 * lite_multiplications(config, size, _LITE_FRAMES),
-    )
-
-
-def _vae(options: BenchOptions, side: Side) -> _Work:
+def _vae(options: BenchOptions, side: Side) -> BenchWork:
     px = _VAE_PX[device_of(options)] // (2 if options.quick else 1)
     base = base_run(options, side)
     size = options.size or Size(px, px)
     run = replace(base, form="fast", frames=_FRAMES, size=size)
-    larger = run.config.upscale if options.model == "wan-2x" else 1
-    return _Work(
+    larger = run.config.upscale if side == "decode" else 1
+    return BenchWork(
         compute=work_of(run, _built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
-        flops=run.flops,
+        operations=run.flops,
     )
 
 
 @lru_cache(maxsize=1)
-def _built(run: VaeRun) -> Vae:
+def _built(run: VaeRun) -> SlicedVae:
     """Both sides of a VAE, made once."""
     return build(run)
-
-
-def _dit(options: BenchOptions, kind: dit_runs.Kind) -> _Work:
-    small = replace(options, quick=device_of(options) == "cpu" or options.quick)
-    run = replace(dit_runs.base_run(small, kind), form="fast", frames=_FRAMES)
-    return _Work(
-        compute=dit_runs.work_of(run, dit_runs.build(run)),
-        dtype=run.dtype,
-        megapixels=_FRAMES * run.size.pixels / 1e6,
-        flops=forward_flops(run.config, run.latent_shape, dit_runs.TEXT_LENGTH).total,
-    )

@@ -26,7 +26,7 @@ def run_pipeline(media: MediaInfo, settings: JobSettings, folder: Path) -> Row:
         ran = run_once(media, plan, folder)
     frames = ran.report.frames_out
     row: Row = {
-        "dtype": ran.plan.model.dtype,
+        "dtype": ran.plan.work.dtype,
         "frames_per_second": frames / ran.wall_s,
         "cpu_ms_a_frame": 1000 * ran.cpu_s / frames,
     }

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.bench.cases.vae_models import VaeRun, config_of
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -33,7 +33,7 @@ from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
-    from engine.bench.cases.vae_models import Vae
+    from engine.models.video_vae.slicing import SlicedVae
 
 _FRAMES, _QUICK_FRAMES = 17, 5
 _QUICK_SIZE = Size(256, 256)
@@ -58,7 +58,7 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
         raise SettingsError("There is no clip to measure on.", hint="Name one with --clip FILE.")
     weights = None if options.random_weights else weights_of(options)
     if weights is not None:
-        options = replace(options, config=config_of(options.model, weights))
+        options = replace(options, config=options.vae_model.config_of(weights))
     base, clip = _base(options, path)
     first: Tensor | None = None
     for title, run in variants(options, base):
@@ -151,7 +151,7 @@ def _trip(
     return pictures.float().cpu(), encoding | decoding
 
 
-def _way(options: BenchOptions, run: VaeRun, vae: Vae, given: Tensor) -> tuple[Tensor, Row]:
+def _way(options: BenchOptions, run: VaeRun, vae: SlicedVae, given: Tensor) -> tuple[Tensor, Row]:
     """One way, run once, on a card after one run that does not count."""
     on_card = run.device == "cuda"
     work = work_of(run, vae, given)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -19,13 +19,15 @@ from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.peak_rates import matrix_ceiling
 from engine.core.geometry import Size
+from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
+from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.models.seedvr2.frame_layout import FrameLayout, layout_of
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.upscaler import SeedVr2
-from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.flops import Work, decode_flops, encode_flops
-from engine.protocol.plan import DiffusionPlan, ModelPlan, WeightsPlan
+from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import VaeSwitches
 
 _STAGES = ("encode", "transformer", "decode", "colour")
@@ -105,21 +107,27 @@ def _whole(device: str, size: Size, frames: int, wall: float) -> Row:
 
 
 def _model(
-    options: BenchOptions, run: dit_runs.DitRun, layout: FrameLayout, frames: int, clock: _Clock
+    options: BenchOptions, run: DitRun, layout: FrameLayout, frames: int, clock: _Clock
 ) -> SeedVr2:
     vae_run = replace(vae_runs.base_run(options, "decode"), form="fast", device=run.device)
-    vae = cast(FastVae, vae_runs.build(vae_run))
+    vae = vae_runs.build(vae_run)
+    assert isinstance(vae, FastVae)
     for name, stage in (("encode_slice", "encode"), ("decode_slice", "decode")):
         setattr(vae, name, clock.around(stage, getattr(vae, name)))
-    dit = dit_runs.build(replace(run, form="fast"))
-    _, text = dit_runs.inputs_of(run)
+    dit = random_dit.build(replace(run, form="fast"))
+    _, text = random_dit.inputs_of(run)
     plan = _plan(run, layout, frames, vae_run.dtype)
-    return SeedVr2(plan, vae, clock.around("transformer", dit), text)
+    dit.forward = clock.around("transformer", dit.forward)  # type: ignore[method-assign]
+    return SeedVr2(plan, vae, dit, text)
 
 
-def _plan(run: dit_runs.DitRun, layout: FrameLayout, frames: int, vae_dtype: str) -> ModelPlan:
+def _plan(run: DitRun, layout: FrameLayout, frames: int, vae_dtype: str) -> SeedVr2Plan:
     nowhere = WeightsPlan(path=Path())
-    diffusion = DiffusionPlan(
+    return SeedVr2Plan(
+        model="seedvr2-3b",
+        device=run.device,
+        dtype=run.dtype,
+        threads=run.threads,
         dit=nowhere,
         vae=nowhere,
         text=nowhere,
@@ -129,14 +137,6 @@ def _plan(run: dit_runs.DitRun, layout: FrameLayout, frames: int, vae_dtype: str
         clip=1 + -(-(frames - 1) // 4),
         shared=0,
         vae_dtype=vae_dtype,
-    )
-    return ModelPlan(
-        model="seedvr2-3b",
-        device=run.device,
-        dtype=run.dtype,
-        tile=layout.picture,
-        threads=run.threads,
-        diffusion=diffusion,
     )
 
 
@@ -155,13 +155,11 @@ def _shot(model: SeedVr2, clock: _Clock, size: Size, frames: int) -> None:
                 finished(part.frames, torch.zeros((len(part.frames), *shape[1:])))
 
 
-def _flops(
-    options: BenchOptions, run: dit_runs.DitRun, padded: Size, frames: int
-) -> dict[str, float]:
+def _flops(options: BenchOptions, run: DitRun, padded: Size, frames: int) -> dict[str, float]:
     work = Work(frames=frames, size=padded, switches=VaeSwitches(), slice_frames=4)
     grid = (1 + -(-(frames - 1) // 4), padded.height // 8, padded.width // 8)
     return {
-        "encode": float(encode_flops(cast(VaeConfig, options.vae_config), work).total),
-        "transformer": float(forward_flops(run.config, grid, dit_runs.TEXT_LENGTH).total),
-        "decode": float(decode_flops(cast(VaeConfig, options.vae_config), work).total),
+        "encode": float(encode_flops(options.vae_config, work).total),
+        "transformer": float(forward_flops(run.config, grid, random_dit.TEXT_LENGTH).total),
+        "decode": float(decode_flops(options.vae_config, work).total),
     }

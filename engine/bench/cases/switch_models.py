@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.cases import dit_runs
-from engine.bench.cases.dit_runs import DitRun
-from engine.bench.cases.vae_models import Config, Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -29,7 +28,10 @@ from engine.bench.options import BenchOptions
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.dit.random_dit import DitRun
+from engine.models.seedvr2.dit.random_dit import build as build_dit
+from engine.models.seedvr2.dit.random_dit import work_of as work_of_dit
+from engine.models.video_vae.measured import Side
 from engine.ops.compiler import require_compiler
 from engine.ops.precision import arithmetic_of
 from engine.ops.transfer.tile_canvas import TileSink
@@ -115,7 +117,7 @@ class VaeSubject(Subject):
         self._parts = 1
         if options.config is None and base.device == "cpu":
             self._parts = 4 if options.quick else 2
-            base = replace(base, config=narrower(base.config, self._parts))
+            base = replace(base, config=base.config.narrower(self._parts))
         side = _VAE_PX[base.device]
         self.run = replace(base, size=options.size or Size(side, side))
         self.frames = options.frames[0] if options.frames else _VAE_FRAMES
@@ -170,7 +172,7 @@ class DitSubject(Subject):
             size=options.size or size,
             frames=options.frames[0] if options.frames else _DIT_FRAMES,
         )
-        self._shared = dit_runs.build(replace(self.run, form="plain"))
+        self._shared = build_dit(replace(self.run, form="plain"))
         self.device = base.device
         self.usual = DitSwitches()
 
@@ -192,16 +194,16 @@ class DitSubject(Subject):
         if switches.compile:
             require_compiler(torch.device(self.device))
         run = replace(self.run, switches=switches)
-        return self._built(run, dit_runs.build(run, self._shared))
+        return self._built(run, build_dit(run, self._shared))
 
     def _plain(self) -> Built:
         run = replace(self.run, form="plain", dtype="float64")
-        return self._built(run, dit_runs.build(run))
+        return self._built(run, build_dit(run))
 
     def _built(self, run: DitRun, dit: SeedVr2Dit) -> Built:
         size = Size(min(_DIT_TRUTH.width, run.size.width), min(_DIT_TRUTH.height, run.size.height))
-        clip = _all_of([dit_runs.work_of(run, dit)])
-        check = _all_of([dit_runs.work_of(replace(run, size=size), dit)])
+        clip = _all_of([work_of_dit(run, dit)])
+        check = _all_of([work_of_dit(replace(run, size=size), dit)])
         return Built(clip=clip, image=clip, check=check)
 
 
@@ -244,14 +246,6 @@ class RunSubject(VaeSubject):
             return there
 
         return Built(clip=under(tiles), image=under(tiles), check=under(found.check))
-
-
-def narrower(config: Config, parts: int) -> Config:
-    """The same model with a part of the channels."""
-    if isinstance(config, VaeConfig):
-        widths = tuple(width // parts for width in config.block_out_channels)
-        return replace(config, block_out_channels=widths)
-    return replace(config, dim=config.dim // parts, dec_dim=config.dec_dim // parts)
 
 
 def _all_of(pieces: list[Callable[[], Tensor]]) -> Work:

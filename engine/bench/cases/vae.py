@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.bench.cases.vae_models import Config, Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun, models
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -29,23 +29,22 @@ from engine.bench.timing.peak_rates import (
 )
 from engine.bench.timing.process_memory import Traffic, memory_of
 from engine.core.geometry import Size
-from engine.models.seedvr2.vae.config import VAE
-from engine.models.wan.vae.config import WAN21, WAN22
+from engine.models.video_vae.measured import Side
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
-    from engine.bench.cases.vae_models import Vae
+    from engine.models.video_vae.slicing import SlicedVae
 
 # CPU s of the public reference programs: 256x256, float32, on a machine whose calibration is
 # REFERENCE_CALIBRATION; by model, side and frames. Nobody calibrated the machine of Wan's figures:
 # it is described in the same words, and is taken for the same.
-REFERENCE_SECONDS: dict[tuple[Config, Side, int], float] = {
-    (VAE, "decode", 5): 95.3,
-    (VAE, "decode", 1): 23.0,
-    (VAE, "encode", 5): 37.0,
-    (VAE, "encode", 1): 9.6,
-    (WAN21, "decode", 5): 38.8,
-    (WAN22, "decode", 5): 71.6,
+REFERENCE_SECONDS: dict[tuple[str, Side, int], float] = {
+    ("seedvr2-vae", "decode", 5): 95.3,
+    ("seedvr2-vae", "decode", 1): 23.0,
+    ("seedvr2-vae", "encode", 5): 37.0,
+    ("seedvr2-vae", "encode", 1): 9.6,
+    ("wan21-vae", "decode", 5): 38.8,
+    ("wan22-vae", "decode", 5): 71.6,
 }
 _REFERENCE_SIZE = Size(256, 256)
 _FRAMES = (5, 1)
@@ -152,7 +151,7 @@ def _rows_of(
         torch.cuda.empty_cache()
 
 
-def _timed(options: BenchOptions, run: VaeRun, vae: Vae) -> tuple[Clocked, bool]:
+def _timed(options: BenchOptions, run: VaeRun, vae: SlicedVae) -> tuple[Clocked, bool]:
     """How long it takes, and whether the last result is made of numbers."""
     compute = work_of(run, vae)
     results: list[Tensor] = []
@@ -195,9 +194,10 @@ def reference_seconds(run: VaeRun, calibration_s: float) -> float | None:
         run: What is measured.
         calibration_s: CPU s of the calibrating convolution here; 0 when it was not measured.
     """
-    known = REFERENCE_SECONDS.get((run.config, run.side, run.frames))
+    known = REFERENCE_SECONDS.get((run.model, run.side, run.frames))
     is_same = (run.size, run.dtype, run.device) == (_REFERENCE_SIZE, "float32", "cpu")
-    if known is None or not calibration_s or not is_same:
+    is_published = run.config == models()[run.model].config
+    if known is None or not calibration_s or not is_same or not is_published:
         return None
     return known * calibration_s / REFERENCE_CALIBRATION
 
@@ -213,7 +213,7 @@ def _main_memory(run: VaeRun) -> Row:
     return row if memory.is_alone else row | {"note": "memory measured beside other work"}
 
 
-def _card_memory(run: VaeRun, vae: Vae, loaded: int) -> Row:
+def _card_memory(run: VaeRun, vae: SlicedVae, loaded: int) -> Row:
     """Memory of one more run, counted by torch: buffers that stay are part of the peak."""
     work = work_of(run, vae)
     torch.cuda.empty_cache()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from engine.bench.cases.vae_models import Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
@@ -16,7 +16,8 @@ from engine.hardware import devices
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
-    from engine.bench.cases.vae_models import Plain, Vae
+    from engine.models.video_vae.measured import Side
+    from engine.models.video_vae.slicing import SlicedVae
 
 _SEED = 20260101
 _SIZE_ON_CPU = Size(256, 256)  # that of the public figures
@@ -30,7 +31,8 @@ def base_run(options: BenchOptions, side: Side) -> VaeRun:
     size = _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
     if options.quick:
         size = Size(size.width // 4, size.height // 4)
-    return options.vae_model.run(
+    return VaeRun(
+        model=options.model,
         side=side,
         form="plain",
         switches=VaeSwitches(),
@@ -66,10 +68,10 @@ def random_weights(run: VaeRun) -> dict[str, Tensor]:
     """Published name -> float32 tensor, the same each time; what goes through keeps its size."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        return dict(run.plain().state_dict())
+        return dict(_module(run.plain()).state_dict())
 
 
-def build(run: VaeRun, weights: Mapping[str, Tensor] | None = None) -> Vae:
+def build(run: VaeRun, weights: Mapping[str, Tensor] | None = None) -> SlicedVae:
     """The model of a run, ready; `weights` are made when they are not given."""
     weights = random_weights(run) if weights is None else weights
     vae = run.fast(weights) if run.form == "fast" else _plain(run, weights)
@@ -77,12 +79,20 @@ def build(run: VaeRun, weights: Mapping[str, Tensor] | None = None) -> Vae:
     return vae
 
 
-def _plain(run: VaeRun, weights: Mapping[str, Tensor]) -> Plain:
+def _plain(run: VaeRun, weights: Mapping[str, Tensor]) -> SlicedVae:
     with torch.device("meta"):
         vae = run.plain()
     given = {name: value.to(run.device, run.torch_dtype) for name, value in weights.items()}
-    vae.load_state_dict(given, assign=True)
-    return vae.eval().requires_grad_(False)
+    module = _module(vae)
+    module.load_state_dict(given, assign=True)
+    module.eval().requires_grad_(False)
+    return vae
+
+
+def _module(vae: SlicedVae) -> nn.Module:
+    """The plain form of a VAE, which is a module of torch too."""
+    assert isinstance(vae, nn.Module)
+    return vae
 
 
 def clip_of(run: VaeRun) -> Tensor:
@@ -102,7 +112,7 @@ def clip_of(run: VaeRun) -> Tensor:
     return clip.to(run.device, run.torch_dtype)
 
 
-def work_of(run: VaeRun, vae: Vae, clip: Tensor | None = None) -> Callable[[], Tensor]:
+def work_of(run: VaeRun, vae: SlicedVae, clip: Tensor | None = None) -> Callable[[], Tensor]:
     """The work itself, to be called as often as needed; without a clip on a random one.
 
     Both forms compute under the same settings of cuDNN: float32 means float32, and shapes are

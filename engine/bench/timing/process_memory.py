@@ -11,6 +11,7 @@ import ctypes
 import gc
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, Self
 
 import psutil
 import torch
@@ -26,18 +27,30 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from engine.bench.cases import dit_runs, vae_runs
-from engine.bench.cases.dit_runs import DitRun
-from engine.bench.cases.vae_models import SeedVr2Run, VaeRun, WanRun
 from engine.core.errors import InternalError
 from engine.core.serialization import from_plain, to_plain
 from engine.hardware.process import NO_CONSOLE
 from engine.hardware.telemetry import counted_peak_bytes
 
-Run = VaeRun | DitRun
-
 _PERIOD_S = 0.005
-_KINDS: dict[str, type[Run]] = {"seedvr2-vae": SeedVr2Run, "wan-vae": WanRun, "dit": DitRun}
+
+
+class Run(Protocol):
+    """A piece of work that is plain data, so that another process can do it."""
+
+    @property
+    def threads(self) -> int:
+        """Of the processor."""
+        ...
+
+    def ready(self) -> Callable[[], Tensor]:
+        """The work itself, with a model of its own."""
+        ...
+
+    @classmethod
+    def read(cls, data: Any) -> Self:
+        """A run that was written as plain data."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +94,7 @@ def memory_of(run: Run) -> Memory:
 def measure_here(run: Run, *, is_alone: bool) -> Memory:
     """As `memory_of`, in this process."""
     torch.set_num_threads(run.threads)
-    work = _work(run)
+    work = run.ready()
     with Traffic():  # torch loads a good deal the first time
         torch.zeros(1).add_(1)
     _tidy()
@@ -97,14 +110,7 @@ def measure_here(run: Run, *, is_alone: bool) -> Memory:
 
 
 def _kind(run: Run) -> str:
-    return next(name for name, kind in _KINDS.items() if isinstance(run, kind))
-
-
-def _work(run: Run) -> Callable[[], Tensor]:
-    """A model of its own, and what it does."""
-    if isinstance(run, DitRun):
-        return dit_runs.work_of(run, dit_runs.build(run))
-    return vae_runs.work_of(run, vae_runs.build(run))
+    return f"{type(run).__module__}:{type(run).__qualname__}"
 
 
 def _tidy() -> None:
@@ -187,8 +193,8 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in
 
 def main() -> None:
     """One run from standard input, its memory to standard output."""
-    told = json.load(sys.stdin)
-    run = from_plain(_KINDS[told["kind"]], told["run"])
+    asked = json.load(sys.stdin)
+    run: Run = pkgutil.resolve_name(asked["kind"]).read(asked["run"])
     sys.stdout.write(json.dumps(to_plain(measure_here(run, is_alone=True))) + "\n")
 
 

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from engine.models.lite.net import LiteNet
-from engine.protocol.plan import ModelPlan
+from engine.models.lite.plan import LitePlan
 
 
 class LiteUpscaler:
     """A loaded Lite network on the device and in the precision of a plan."""
 
-    def __init__(self, net: LiteNet, plan: ModelPlan) -> None:
+    def __init__(self, net: LiteNet, plan: LitePlan) -> None:
         self._net = net.to(plan.device, getattr(torch, plan.dtype))
 
     @property

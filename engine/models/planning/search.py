@@ -1,64 +1,25 @@
-"""What a job has room for, and the largest of several ways that still fits."""
+"""The largest plan that fits: what a job has room for, pairs of variants, sizes of tiles."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from functools import lru_cache, partial
 
+from engine.core.geometry import Size
 from engine.hardware.budget import Budget
-from engine.protocol.plan import ModelPlan
+from engine.models.planning.memory import Needs
+from engine.protocol.plan import WorkPlan
 
-
-class Needs(Protocol):
-    """Bytes of a job."""
-
-    @property
-    def device(self) -> int:
-        """Most bytes on the device at once."""
-        ...
-
-    @property
-    def host(self) -> int:
-        """Bytes of main memory, device or not."""
-        ...
-
-    @property
-    def weights(self) -> int:
-        """Bytes of weights on the device."""
-        ...
-
-    @property
-    def stages(self) -> dict[str, int]:
-        """Bytes on the device while each stage works, weights included."""
-        ...
-
-    @property
-    def hosts(self) -> dict[str, int]:
-        """Bytes of main memory while each stage works, and of "finishing"."""
-        ...
-
-    @property
-    def finishing(self) -> int:
-        """Bytes on the device when frames are finished, weights apart."""
-        ...
-
-    @property
-    def finished(self) -> int:
-        """Frames that are finished at a time."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """Frames of the source that wait for their result."""
-        ...
+EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
+_APART = 1.2  # times as many px, at least, has the next larger tile that is worth trying
+_MOST_OBLONG = 4  # sides of a tile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a job may take, and what it would take with its model run in one way or another.
+    """What a job may take, and what it would take with one plan of its model or another.
 
     Attributes:
         budget: What the machine has.
@@ -68,18 +29,18 @@ class Room:
     """
 
     budget: Budget
-    ram: Callable[[ModelPlan], int]
-    device: Callable[[ModelPlan], int]
-    seconds: Callable[[ModelPlan], float]
+    ram: Callable[[WorkPlan], int]
+    device: Callable[[WorkPlan], int]
+    seconds: Callable[[WorkPlan], float]
 
-    def holds(self, model: ModelPlan) -> bool:
+    def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the card."""
-        fits_card = model.device != "cuda" or self.device(model) <= self.budget.vram_bytes
-        return fits_card and self.holds_ram(model)
+        fits_card = work.device != "cuda" or self.device(work) <= self.budget.vram_bytes
+        return fits_card and self.holds_ram(work)
 
-    def holds_ram(self, model: ModelPlan) -> bool:
+    def holds_ram(self, work: WorkPlan) -> bool:
         """Whether it stays within main memory."""
-        return self.ram(model) <= self.budget.ram_bytes
+        return self.ram(work) <= self.budget.ram_bytes
 
 
 def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:
@@ -132,3 +93,100 @@ def _place(count: int, fits: Callable[[int], bool]) -> int:
 
 def _turned(fits: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
     return lambda second, first: fits(first, second)
+
+
+# --- tiles
+
+
+def tile_of(edge: int, frame: Size) -> Size | None:
+    """A tile of an edge that somebody wants, 0 for none; None where it would be the whole frame."""
+    if not edge or edge >= max(frame.width, frame.height):
+        return None
+    edge = max(EDGES[-1], edge // 16 * 16)
+    return Size(min(edge, frame.width), min(edge, frame.height))
+
+
+def next_tile(tile: Size | None, frame: Size, least: int = EDGES[-1]) -> Size | None:
+    """The next smaller tile of a frame; None at the floor.
+
+    Args:
+        tile: None for the whole frame.
+        frame: In px.
+        least: Smallest edge that works.
+    """
+    now = frame if tile is None else tile
+    smaller = (edge for edge in EDGES if least <= edge < max(now.width, now.height))
+    edge = next(smaller, None)
+    return None if edge is None else Size(min(edge, frame.width), min(edge, frame.height))
+
+
+@lru_cache(maxsize=256)
+def tilings(frame: Size, shared: int, each: int, least: int = EDGES[-1]) -> tuple[Size, ...]:
+    """Tiles worth trying, from the largest on: none is beaten in size and in work by another.
+
+    Args:
+        frame: In px.
+        shared: Px that neighbours have in common.
+        each: Sides of tiles are multiples of it.
+        least: Smallest side, unless the frame's own is smaller.
+    """
+    sides = [_sides(length, shared, each, least) for length in (frame.width, frame.height)]
+    found = sorted(
+        (width * height, columns * rows * width * height, width)
+        for columns, width in sides[0]
+        for rows, height in sides[1]
+        if columns * rows > 1 and max(width, height) <= _MOST_OBLONG * min(width, height)
+    )
+    worth: list[Size] = []
+    best = None
+    for pixels, work, width in found:  # from small tiles, which cost most, to large ones
+        if (best is None or work < best) and (not worth or pixels > _APART * worth[-1].pixels):
+            worth.append(Size(width, pixels // width))
+            best = work
+    return tuple(reversed(worth))
+
+
+def _sides(length: int, shared: int, each: int, least: int) -> list[tuple[int, int]]:
+    """How often a side is cut, and the shortest tiles that do it; the whole side first."""
+    found, count = [(1, length)], 2
+    while True:
+        side = -(-(length + (count - 1) * shared) // (count * each)) * each
+        if side < least or side <= 2 * shared:
+            return found
+        if side < found[-1][1]:
+            found.append((count, side))
+        count += 1
+
+
+def smaller_tiles(wanted: Size | None, worth: tuple[Size, ...]) -> tuple[Size | None, ...]:
+    """The wanted tile, or whole frames, and all smaller ones."""
+    if wanted is None:
+        return None, *worth
+    edge = max(wanted.width, wanted.height)
+    smaller = (t for t in worth if max(t.width, t.height) <= edge and t.pixels < wanted.pixels)
+    return wanted, *smaller
+
+
+def next_tiles(
+    worth: Sequence[Size], tile: Size | None, *, more: bool, whole: bool
+) -> Iterator[Size | None]:
+    """The next larger or smaller tile, if there is one.
+
+    Args:
+        worth: Tiles worth trying, the largest first.
+        tile: The present one; None for whole frames.
+        more: Larger ones are asked for.
+        whole: Whole frames, None, come after the largest tile.
+    """
+    if tile is None:
+        if not more:
+            yield from worth[:1]
+        return
+    if not more:
+        yield from [one for one in worth if one.pixels < tile.pixels][:1]
+        return
+    larger = [one for one in worth if one.pixels > tile.pixels]
+    if larger:
+        yield larger[-1]
+    elif whole:
+        yield None

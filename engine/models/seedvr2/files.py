@@ -16,9 +16,10 @@ from engine.models.seedvr2.dit.config import (
     DitConfig,
     infer_dit_config,
 )
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.vae.config import VAE, VaeConfig, infer_vae_config
 from engine.protocol.model_file_state import PublishedState
-from engine.protocol.plan import DiffusionPlan, WeightsPlan
+from engine.protocol.plan import WeightsPlan
 from engine.settings.schema import JobSettings
 
 TEXT_TOKENS = 58  # of the published text embedding
@@ -62,13 +63,16 @@ def files_of(
         WeightsMissing: A file that the user named is not there.
         WeightsError: A file is none of this kind.
     """
-    store = store or Store()
     own = (settings.dit, settings.vae, settings.text_embedding)
-    listed = () if all(own) else _published(model, settings.precision, card_bytes, store)
-    dit, vae, text = (
-        named(Path(path)) if path else planned(listed[place], store)
-        for place, path in enumerate(own)
-    )
+    if all(own):
+        dit, vae, text = (named(Path(path)) for path in own)
+    else:
+        store = store or Store()
+        listed = _published(model, settings.precision, card_bytes, store)
+        dit, vae, text = (
+            named(Path(path)) if path else planned(state, store)
+            for path, state in zip(own, listed, strict=True)
+        )
     return ModelFiles(
         dit=dit,
         vae=vae,
@@ -90,14 +94,14 @@ def model_of(dit: Path) -> str:
     return "seedvr2-3b" if config.mlp == "swiglu" else "seedvr2-7b"
 
 
-def configs(model: str, plan: DiffusionPlan) -> tuple[DitConfig, VaeConfig]:
+def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
     """Configurations of a planned job's transformer and VAE.
 
     Raises:
         WeightsError: A file has gone, or is another one by now.
     """
     return (
-        _dit_config(plan.dit) if plan.dit.is_here else _published_config(model),
+        _dit_config(plan.dit) if plan.dit.is_here else _published_config(plan.model),
         _vae_config(plan.vae) if plan.vae.is_here else VAE,
     )
 

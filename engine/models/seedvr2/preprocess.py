@@ -5,33 +5,13 @@ Frames are [T, 3, H, W]: 0 to 1 outside of the model, -1 to 1 inside.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import FrameLayout, reference_sizes
-from engine.ops.resize import resize
+from engine.models.seedvr2.frame_layout import FrameLayout
 
 _BLACK = -1.0  # in the range of the model
-
-
-def resize_as_reference(frames: Tensor, short_side: int, longest: int = 0) -> Tensor:
-    """Resize once or twice, as `reference_sizes` says.
-
-    Args:
-        frames: [T, 3, H, W] float32.
-        short_side: Wanted shorter side, px.
-        longest: Most px of a side; 0: no such limit.
-
-    Returns:
-        [T, 3, h, w] float32; may overshoot the range of the input slightly.
-    """
-    source = Size(frames.shape[-1], frames.shape[-2])
-    for size in reference_sizes(source, short_side, longest):
-        frames = resize(frames, size)
-    return frames
 
 
 def place(frames: Tensor, layout: FrameLayout) -> Tensor:
@@ -74,15 +54,6 @@ def overlap_weights(frames: int) -> list[float]:
     Every frame is mixed: 1 - i / (frames + 1) for the i-th, counted from 1.
     """
     return [1 - (i + 1) / (frames + 1) for i in range(frames)]
-
-
-def reference_overlap_weights(frames: int) -> list[float]:
-    """The same as the reference has it: cosine in the middle third, hard cuts for 1, 2 and 4."""
-    steps = [i / max(1, frames - 1) for i in range(frames)]
-    if frames < 3:
-        return [1 - s for s in steps]
-    inner = (min(1.0, max(0.0, 3 * s - 1)) for s in steps)
-    return [0.5 + 0.5 * math.cos(math.pi * u) for u in inner]
 
 
 def join(earlier: Tensor, later: Tensor, weights: list[float]) -> Tensor:

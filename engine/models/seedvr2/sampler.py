@@ -1,4 +1,4 @@
-"""From noise to a latent: time steps, noise that is drawn on the CPU, condition, Euler steps.
+"""From noise to a latent in one step: noise that is drawn on the CPU, condition, prediction.
 
 A latent between picture and noise is `(1 - t/1000) picture + (t/1000) noise`; the transformer
 predicts the velocity `noise - picture`. The published models were made for one step from t = 1000,
@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -24,21 +22,6 @@ START = 1000.0  # the time step of pure noise
 SPATIAL, TEMPORAL = 8, 4  # pixels of a position, frames of a latent step
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Guidance:
-    """Away from a second text.
-
-    Attributes:
-        negative: [L, D], the text to move away from.
-        scale: How far; 1 stays at the first text.
-        rescale: 0 to 1, how much of the first prediction's deviation is restored.
-    """
-
-    negative: Tensor
-    scale: float
-    rescale: float = 0.0
-
-
 def condition(latent: Tensor) -> Tensor:
     """What the transformer sees of the source: its scaled latent [T, H, W, 16] and a mask of 1.
 
@@ -48,20 +31,7 @@ def condition(latent: Tensor) -> Tensor:
     return torch.cat((latent, torch.ones_like(latent[..., :1])), dim=-1)
 
 
-def timesteps(steps: int) -> list[float]:
-    """From pure noise downwards in even steps, the picture (0) left out."""
-    return [START * (1 - step / steps) for step in range(steps)]
-
-
-def sample(
-    dit: Predict,
-    noise: Tensor,
-    condition: Tensor,
-    text: Tensor,
-    *,
-    steps: int = 1,
-    guidance: Guidance | None = None,
-) -> Tensor:
+def sample(dit: Predict, noise: Tensor, condition: Tensor, text: Tensor) -> Tensor:
     """The latent that fits a condition.
 
     Args:
@@ -69,33 +39,13 @@ def sample(
         noise: [T, H, W, 16].
         condition: [T, H, W, 17], see `condition`; the type and device of the noise.
         text: [L, D].
-        steps: Predictions; the published models need one.
-        guidance: None: none, and half the work.
 
     Returns:
         [T, H, W, 16].
 
     Memory: two latents beside what the transformer needs.
     """
-    latent = noise
-    for now, then in pairwise((*timesteps(steps), 0.0)):
-        seen = torch.cat((latent, condition), dim=-1)
-        velocity = _guided(dit, seen, text, now, guidance)
-        latent = torch.add(latent, velocity, alpha=-(now - then) / START)
-    return latent
-
-
-def _guided(
-    dit: Predict, seen: Tensor, text: Tensor, timestep: float, guidance: Guidance | None
-) -> Tensor:
-    """The prediction, moved away from the one for the other text."""
-    positive = dit(seen, text, timestep)
-    if guidance is None:
-        return positive
-    negative = dit(seen, guidance.negative, timestep)
-    guided = torch.lerp(negative, positive, guidance.scale)
-    ratio = positive.std(-1, keepdim=True) / guided.std(-1, keepdim=True)
-    return guided * (guidance.rescale * ratio + (1 - guidance.rescale))
+    return noise - dit(torch.cat((noise, condition), dim=-1), text, START)
 
 
 def seeded_noise(

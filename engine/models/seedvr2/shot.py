@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.contracts import Restored, Watch
 from engine.models.seedvr2.preprocess import join, overlap_weights
 from engine.models.seedvr2.vae.decode_stream import DecodeStream
 from engine.models.seedvr2.vae.encode_stream import EncodeStream
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import Restored, Watch
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.video_vae.slicing import slices
 from engine.tiling.latent_clips import (

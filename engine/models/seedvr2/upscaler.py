@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.contracts import DecodedTile, Restored, ShotModel, Watch
-from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit, load_text_embedding
+from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.frame_layout import FrameLayout
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.preprocess import cut_out, place
 from engine.models.seedvr2.sampler import (
     condition,
@@ -24,39 +23,30 @@ from engine.models.seedvr2.sampler import (
     seeded_noise,
 )
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
-from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae, load_vae
 from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import DecodedTile, Restored, ShotModel, Watch
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
-from engine.protocol.plan import DiffusionPlan, ModelPlan
 from engine.tiling.latent_clips import ClipGrid, latent_of
 
 _Four = tuple[int, int, int, int]
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # methods that look at all frames of a block
 
 
-class Transformer(Protocol):
-    """Either form of the transformer."""
-
-    def __call__(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
-        """Velocity [T, H, W, 16] for [T, H, W, 33], a text [L, D] and a time step up to 1000."""
-        ...
-
-
 class SeedVr2(ShotModel):
     """VAE, transformer and text embedding of one job.
 
     Args:
-        plan: With a `diffusion` part.
+        plan: How they work.
         vae: In the precision and on the device of the plan.
         dit: The same.
         text: [L, D], in the precision of the transformer.
     """
 
-    def __init__(self, plan: ModelPlan, vae: Vae, dit: Transformer, text: Tensor) -> None:
-        self._plan = _diffusion(plan)
+    def __init__(self, plan: SeedVr2Plan, vae: Vae, dit: SeedVr2Dit, text: Tensor) -> None:
+        self._plan = plan
         self._device = torch.device(plan.device)
         self._dtype: torch.dtype = getattr(torch, plan.dtype)
         self._vae, self._dit, self._text = vae, dit, text
@@ -84,16 +74,12 @@ class SeedVr2(ShotModel):
 
         A clip can take minutes, and nobody should have to wait for that.
         """
-        if isinstance(self._dit, FastDit):
-            self._dit.between = check
+        self._dit.check_between(check)
 
     def close(self) -> None:
         """Give back buffers and pinned memory; the model is of no use afterwards."""
-        stream = getattr(self._dit, "stream", None)
-        if stream is not None:
-            stream.close()
-        if isinstance(self._vae, FastVae):
-            self._vae.release()
+        self._dit.close()
+        self._vae.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
         """The frame to begin reading at, so that `wanted` and all behind it come out right.
@@ -149,8 +135,7 @@ class SeedVr2(ShotModel):
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         result = sample(self._predict, noise, condition(latents), self._text)
-        if isinstance(self._dit, FastDit):
-            self._dit.release()
+        self._dit.release()
         return result
 
     def rest(self) -> None:
@@ -158,8 +143,7 @@ class SeedVr2(ShotModel):
 
         A recorded graph is bound to them.
         """
-        if isinstance(self._vae, FastVae) and not self._vae.switches.cuda_graph:
-            self._vae.release()
+        self._vae.rest()
 
     def _resized(self, source: Tensor) -> Tensor:
         """Frames of the source at the size of the result."""
@@ -177,7 +161,8 @@ class SeedVr2(ShotModel):
         return noise, seeded_noise(shape, seed + 1, shot=shot, first=first)
 
     def _predict(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
-        return self._dit(latent.to(self._dtype), text, timestep).float()
+        velocity: Tensor = self._dit(latent.to(self._dtype), text, timestep)
+        return velocity.float()
 
     def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
         plan, config = self._plan, self._vae.config
@@ -221,7 +206,7 @@ class RunningShot:
             self._model.rest()
 
 
-def load_seedvr2(plan: ModelPlan) -> SeedVr2:
+def load_seedvr2(plan: SeedVr2Plan) -> SeedVr2:
     """Read the files of a plan.
 
     Raises:
@@ -230,31 +215,24 @@ def load_seedvr2(plan: ModelPlan) -> SeedVr2:
 
     Memory: the VAE, the blocks of the transformer that stay on the device, and two more.
     """
-    files = _diffusion(plan)
     device, dtype = torch.device(plan.device), getattr(torch, plan.dtype)
     vae = load_vae(
-        files.vae.path,
+        plan.vae.path,
         form="fast",
         device=device,
-        dtype=getattr(torch, files.vae_dtype),
+        dtype=getattr(torch, plan.vae_dtype),
         switches=plan.switches.vae,
     )
     options = LoadOptions(
-        products=files.products,
-        blocks_on_device=files.blocks_on_device,
-        pin_bytes=files.pin_bytes,
-        attention=files.attention,
+        products=plan.products,
+        blocks_on_device=plan.blocks_on_device,
+        pin_bytes=plan.pin_bytes,
+        attention=plan.attention,
         switches=plan.switches.dit,
     )
-    dit = load_dit(files.dit.path, form="fast", device=device, dtype=dtype, options=options)
-    text = load_text_embedding(files.text.path, dit.config)
+    dit = load_dit(plan.dit.path, form="fast", device=device, dtype=dtype, options=options)
+    text = load_text_embedding(plan.text.path, dit.config)
     return SeedVr2(plan, vae, dit, text.to(device, dtype))
-
-
-def _diffusion(plan: ModelPlan) -> DiffusionPlan:
-    if plan.diffusion is None:
-        raise ValueError(f"{plan.model} is no diffusion model")
-    return plan.diffusion
 
 
 def _tiling(tile: Size | None, warm_up: int, *, is_whole: bool = False) -> Tiling | None:

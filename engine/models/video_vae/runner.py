@@ -102,6 +102,11 @@ class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
             graph.forget()
         self.workspace.release()
 
+    def rest(self) -> None:
+        """Give buffers back unless recorded graphs are bound to them."""
+        if not self.switches.cuda_graph:
+            self.release()
+
     def run_clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """One slice [B, C, T, H, W] of all clips of a batch, through a whole way."""
         working = carry.begin()

@@ -9,7 +9,6 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
-from engine.models.contracts import Limits, VideoVae
 from engine.ops.conv.causal_conv import Carry
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
@@ -36,8 +35,11 @@ class ClipSizes(Protocol):
         ...
 
 
-class SlicedVae(VideoVae, ABC):
-    """A VAE that knows how to work on one slice, and therefore on a clip of any length.
+class SlicedVae(ABC):
+    """A VAE that turns clips into latents and back, at once or slice by slice.
+
+    Latents are unscaled: what the encoder gives is what the decoder takes. All it has to know is
+    how to work on one slice, so that it can work on a clip of any length.
 
     Slices give the same as the whole clip at once: every causal convolution finds its last inputs
     in the carry. A clip is cut only when it is longer than its first slice would be.
@@ -51,22 +53,13 @@ class SlicedVae(VideoVae, ABC):
     config: ClipSizes
     _slice_frames: int | None = None
 
-    @property
-    def limits(self) -> Limits:
-        """Sizes, lengths and types it can take."""
-        return Limits(
-            multiple_of=self.config.spatial_factor,
-            temporal_step=self.config.temporal_factor,
-            dtypes=("float64", "float32", "float16", "bfloat16"),
-        )
-
     @abstractmethod
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice.
 
         Args:
-            frames: [B, 3, T, H, W] in [-1, 1]; T = 1 + n * temporal_step in the first slice of a
-                clip and n * temporal_step later.
+            frames: [B, 3, T, H, W] in [-1, 1]; T = 1 + n * temporal_factor in the first slice of a
+                clip and n * temporal_factor later.
             carry: Result of the previous call; `Carry()` starts a clip. It is not changed, unless
                 it was handed over.
 
@@ -83,25 +76,33 @@ class SlicedVae(VideoVae, ABC):
             carry: As for `encode_slice`.
 
         Returns:
-            Frames [B, 3, T, H, W], not clipped, T = temporal_step * t, less temporal_step - 1 in
-            the first slice; the next carry.
+            Frames [B, 3, T, H, W], not clipped, T = temporal_factor * t, in the first slice
+            temporal_factor - 1 less; the next carry.
         """
 
     def enable_slicing(self, frames: int | None = None) -> None:
         """Work through longer clips in slices.
 
         Args:
-            frames: Of a slice, a multiple of `limits.temporal_step`; the first one takes one
+            frames: Of a slice, a multiple of `config.temporal_factor`; the first one takes one
                 more. None takes the number that the model was published with.
         """
         frames = self.usual_slice_frames if frames is None else frames
-        if frames < 1 or frames % self.limits.temporal_step:
-            raise ValueError(f"slices of {frames} frames are no {self.limits.temporal_step}n")
+        if frames < 1 or frames % self.config.temporal_factor:
+            raise ValueError(f"slices of {frames} frames are no {self.config.temporal_factor}n")
         self._slice_frames = frames
 
     def disable_slicing(self) -> None:
         """Take every clip at once."""
         self._slice_frames = None
+
+    def release(self) -> None:
+        """Give back buffers that are kept between calls; the next slice takes them again."""
+        return  # this form keeps none
+
+    def rest(self) -> None:
+        """The same unless something is bound to them: another model needs the room in turn."""
+        self.release()
 
     @property
     def usual_slice_frames(self) -> int:
@@ -112,7 +113,7 @@ class SlicedVae(VideoVae, ABC):
         """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].
 
         Raises:
-            ValueError: T is not 1 + n * temporal_step.
+            ValueError: T is not 1 + n * temporal_factor.
         """
         return self._encoded(self.encode_slice, frames)
 
@@ -133,9 +134,9 @@ class SlicedVae(VideoVae, ABC):
         return torch.addcmul(mean, torch.exp(0.5 * logvar), noise.to(mean.device))
 
     def _encoded(self, step: Step, frames: Tensor) -> Tensor:
-        later, rest = divmod(frames.shape[2] - 1, self.limits.temporal_step)
+        later, rest = divmod(frames.shape[2] - 1, self.config.temporal_factor)
         if later < 0 or rest:
-            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.limits.temporal_step}n")
+            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.config.temporal_factor}n")
         return _through(step, frames, self._slice_frames, 1 + later)
 
     def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -145,7 +146,7 @@ class SlicedVae(VideoVae, ABC):
 
     def decode(self, latent: Tensor) -> Tensor:
         """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
-        each = self.limits.temporal_step
+        each = self.config.temporal_factor
         size = None if self._slice_frames is None else self._slice_frames // each
         return _through(self.decode_slice, latent, size, 1 + each * (latent.shape[2] - 1))
 

@@ -24,6 +24,8 @@ from engine.models.wan.vae.config import (
 from engine.models.wan.vae.header import wan_config_of
 from engine.protocol.plan import WeightsPlan
 
+FOLD_S = 4e-9  # CPU seconds to fold the weights of a byte of a file, measured in float32
+
 WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
 
 PUBLISHED: dict[str, WanConfig] = {"wan-2x": WAN2X, "wan21-vae": WAN21, "wan22-vae": WAN22}

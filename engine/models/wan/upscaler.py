@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.contracts import Restored, RunningShot, ShotModel, Watch
+from engine.models.upscalers import Restored, RunningShot, ShotModel, Watch
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.wan.files import wan_config
+from engine.models.wan.plan import WanPlan
 from engine.models.wan.vae.config import WanConfig
-from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
 from engine.ops.resize import resize
-from engine.protocol.plan import ModelPlan, WanPlan
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 
@@ -58,14 +57,14 @@ class WanUpscaler(ShotModel):
     """The VAE of one job.
 
     Args:
-        plan: With a `wan` part.
+        plan: How it works.
         vae: With the decoder that enlarges, on the device and in the precision of the plan.
 
     Memory: what the streams say, and the source's frames of a slice.
     """
 
-    def __init__(self, plan: ModelPlan, vae: Wan) -> None:
-        self._plan = _wan(plan)
+    def __init__(self, plan: WanPlan, vae: Wan) -> None:
+        self._plan = plan
         self._device = torch.device(plan.device)
         self._vae = vae
         self._between: Callable[[], None] = lambda: None
@@ -73,7 +72,7 @@ class WanUpscaler(ShotModel):
     @property
     def slice_frames(self) -> int:
         """Frames that shots are fed in, the first slice apart, which has one more."""
-        return self._plan.slice_frames
+        return self._plan.clip_frames
 
     @property
     def is_pooled(self) -> bool:
@@ -98,7 +97,7 @@ class WanUpscaler(ShotModel):
         """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
-        size = plan.slice_frames // config.temporal_factor
+        size = plan.clip_frames // config.temporal_factor
         decode = Streaming(
             tile=plan.decode_tile, warm_up=plan.warm_up, parks=plan.parks, slice_latents=size
         )
@@ -142,8 +141,7 @@ class WanUpscaler(ShotModel):
 
     def close(self) -> None:
         """Give back buffers; the model is of no use afterwards."""
-        if isinstance(self._vae, FastWanVae):
-            self._vae.release()
+        self._vae.release()
 
 
 class _Running(RunningShot):
@@ -184,7 +182,7 @@ class _Running(RunningShot):
             yield Restored(first=self._shot + first, frames=frames)
 
 
-def load_wan_upscaler(plan: ModelPlan) -> WanUpscaler:
+def load_wan_upscaler(plan: WanPlan) -> WanUpscaler:
     """Read the file of a plan.
 
     Raises:
@@ -192,20 +190,13 @@ def load_wan_upscaler(plan: ModelPlan) -> WanUpscaler:
 
     Memory: the model, and the tables of one layer.
     """
-    wan = _wan(plan)
-    wan_config(wan.vae, "wan-2x")
+    wan_config(plan.vae, "wan-2x")
     dtype: torch.dtype = getattr(torch, plan.dtype)
     vae = load_wan(
-        wan.vae.path,
+        plan.vae.path,
         form="fast",
         device=plan.device,
         dtype=dtype,
         switches=plan.switches.vae,
     )
     return WanUpscaler(plan, vae)
-
-
-def _wan(plan: ModelPlan) -> WanPlan:
-    if plan.wan is None:
-        raise ValueError(f"{plan.model} is not Wan 2x")
-    return plan.wan

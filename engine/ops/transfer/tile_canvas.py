@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
 from engine.ops.torch_flags import current
 
-Bits = Literal[8, 16]
-_WHITE: dict[int, int] = {8: 255, 16: 65535}
+_WHITE = 65535
 _PENDING = 2  # parts that are being copied to the host at a time
 
 
@@ -44,36 +43,28 @@ class Sink(Protocol):
 
 
 class TileSink:
-    """A clip on the host in 8 or 16 bits, put together of tiles.
+    """A clip on the host in 16 bits, put together of tiles.
 
     Each value differs from the blend of the same tiles in exact arithmetic by at most 0.52 codes
     for each tile that counts there (half a code of rounding, the rest float32), of 65535 codes.
-    Out of range is clipped before it is blended. 8 bits are for tiles that share nothing.
+    Out of range is clipped before it is blended.
 
-    Memory: the canvas, 3 * bits / 8 bytes for each pixel of each frame, on the host. On a CUDA
-    device also two parts in pinned host memory, and on the device the codes of at most three
-    parts and one frame of a part in float32 and int32.
+    Memory: the canvas, 6 bytes for each pixel of each frame, on the host. On a CUDA device also two
+    parts in pinned host memory, and on the device the codes of at most three parts and one frame of
+    a part in float32 and int32.
     """
 
-    def __init__(self, frames: int, size: Size, *, bits: Bits = 16) -> None:
+    def __init__(self, frames: int, size: Size) -> None:
         # int16 adds as uint16 does, bit for bit, and torch has no sums of uint16
-        dtype = torch.uint8 if bits == 8 else torch.int16
-        self._canvas = torch.zeros((frames, size.height, size.width, 3), dtype=dtype)
-        self._white = _WHITE[bits]
+        self._canvas = torch.zeros((frames, size.height, size.width, 3), dtype=torch.int16)
         self._transfer: _Transfer | None = None
         self._is_finite: Tensor | None = None
         self._narrow = ""
 
     def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
-        """Round on the part's device and send to the canvas; see Sink.
-
-        Raises:
-            ValueError: 8 bits have no weights: what is rounded to 8 bits cannot be blended.
-        """
-        if weight is not None and self._white != _WHITE[16]:
-            raise ValueError("tiles that share pixels need 16 bits")
+        """Round on the part's device and send to the canvas; see Sink."""
         self._look_at(part)
-        codes = quantised(part, self._white if weight is None else weight, self._canvas.dtype)
+        codes = quantised(part, _WHITE if weight is None else weight)
         place = _PartPlace(start, window, adds=weight is not None)
         if self._transfer is None:
             self._transfer = _transfer_from(part.device, self._arrive)
@@ -97,7 +88,7 @@ class TileSink:
         )
 
     def result(self) -> Tensor:
-        """The clip [T, H, W, 3], uint8 or uint16, on the host; waits for pending parts.
+        """The clip [T, H, W, 3], uint16, on the host; waits for pending parts.
 
         Raises:
             NumericOverflow: As `check`.
@@ -106,8 +97,7 @@ class TileSink:
         if self._transfer is not None:
             self._transfer.finish()
             self._transfer = None  # a cycle with this sink would keep the canvas
-        is_deep = self._canvas.dtype == torch.int16
-        return self._canvas.view(torch.uint16) if is_deep else self._canvas
+        return self._canvas.view(torch.uint16)
 
     def _look_at(self, part: Tensor) -> None:
         """Note on the device whether all is finite: one reading pass, nothing is waited for."""
@@ -126,51 +116,18 @@ class TileSink:
             target.copy_(codes)
 
 
-class FloatSink:
-    """A clip as float frames [T, 3, H, W] on the device of its tiles: for exact comparisons.
-
-    Memory: the canvas in the dtype of the tiles.
-    """
-
-    def __init__(self, frames: int, size: Size) -> None:
-        self._shape = (frames, 3, size.height, size.width)
-        self._canvas: Tensor | None = None
-
-    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
-        """Add a part, times its weight; see Sink."""
-        if self._canvas is None:
-            self._canvas = part.new_zeros(self._shape)
-        frames = self._canvas[start : start + len(part)]
-        target = frames[..., window.y : window.bottom, window.x : window.right]
-        target += part if weight is None else part * (weight.to(part) / _WHITE[16])
-
-    def check(self) -> None:
-        """Nothing: infinite values stay visible in the result."""
-
-    def result(self) -> Tensor:
-        """The clip [T, 3, H, W].
-
-        Raises:
-            ValueError: No tile was added.
-        """
-        if self._canvas is None:
-            raise ValueError("no tile was added")
-        return self._canvas
-
-
-def quantised(part: Tensor, weight: Tensor | int, dtype: torch.dtype) -> Tensor:
+def quantised(part: Tensor, weight: Tensor | int) -> Tensor:
     """Values times a weight as whole numbers, channels last, on the part's own device.
 
     Args:
         part: [T, 3, H, W] in [-1, 1], any float dtype; clipped.
         weight: Code of 1.0: one for all, or for each pixel [H, W] float32 whole numbers.
-        dtype: torch.uint8, or torch.int16 for the bits of uint16.
 
     Returns:
-        [T, H, W, 3], contiguous.
+        [T, H, W, 3] int16 with the bits of uint16, contiguous.
     """
     frames = part.permute(0, 2, 3, 1)
-    codes = torch.empty(frames.shape, dtype=dtype, device=part.device)
+    codes = torch.empty(frames.shape, dtype=torch.int16, device=part.device)
     factor = weight[..., None].to(part.device) if isinstance(weight, Tensor) else weight
     for frame, into in zip(frames, codes, strict=True):
         values = frame.to(torch.float32, memory_format=torch.contiguous_format, copy=True)

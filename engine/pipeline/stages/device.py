@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engine.models.contracts import FrameUpscaler
+from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview
 from engine.pipeline.stages.read import Clip
@@ -22,7 +22,7 @@ class Device:
         self._context = context
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(context.media.video, context.plan.model.device)
+        self._colours = SourceColours(context.media.video, context.plan.work.device)
 
     def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
         """Work until the source ends; `done` frames were finished by earlier runs."""

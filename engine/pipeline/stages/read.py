@@ -37,7 +37,7 @@ def read(
     target: Stream[Clip],
     control: Control,
 ) -> None:
-    """Send the frames that are not finished yet, `plan.model.clip_frames` at a time.
+    """Send the frames that are not finished yet, `plan.work.clip_frames` at a time.
 
     No clip reaches over the end of a segment, so that a resumed job makes the same clips.
     """
@@ -48,7 +48,7 @@ def read(
         control.check_cancelled()  # a full queue stops it while the device is paused
         waiting.append(frame)
         ends_segment = (number + 1) % plan.segment_frames == 0
-        if len(waiting) == plan.model.clip_frames or ends_segment:
+        if len(waiting) == plan.work.clip_frames or ends_segment:
             target.put(Clip(first=number + 1 - len(waiting), frames=tuple(waiting)))
             done, waiting = number + 1, []
     if waiting:

@@ -1,4 +1,4 @@
-"""Everything that runs on the device where a model takes whole shots: SeedVR2, Wan 2x."""
+"""Everything that runs on the device where a model takes whole shots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from engine.core.geometry import Box
-from engine.models.contracts import DecodedTile, Restored, RunningShot, ShotModel
+from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
 from engine.pipeline.stages.read_shots import Beginning, ShotSlice
@@ -33,7 +33,7 @@ class Shots:
         self._beginning = beginning
         model.check_between(lambda: context.check("layer"))
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(context.media.video, context.plan.model.device)
+        self._colours = SourceColours(context.media.video, context.plan.work.device)
         self._running: RunningShot | None = None
         self._waiting: deque[tuple[int, PlanarFrame]] = deque()
         self._block: list[Restored] = []

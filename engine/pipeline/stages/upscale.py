@@ -9,7 +9,8 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.hardware.out_of_memory import give_back, let_go
-from engine.models.contracts import FrameUpscaler
+from engine.models.frame_family import FramePlan
+from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import Context
 from engine.pipeline.recovery import change_plan, reason_of
 from engine.pipeline.stages.progress import show_tile
@@ -55,6 +56,13 @@ class Upscale:
             if self._context.guard is not None:
                 self._context.guard.begin()
 
+    @property
+    def _plan(self) -> FramePlan:
+        """As it is now: it may become smaller."""
+        work = self._context.plan.work
+        assert isinstance(work, FramePlan)  # of a model that takes frames
+        return work
+
     def _shrink(self, error: Exception) -> bool:
         """Go on with smaller pieces; False where that is no help, or not possible."""
         failure = reason_of(error)
@@ -68,8 +76,7 @@ class Upscale:
         return True
 
     def _tiled(self, model: FrameUpscaler, frames: Tensor, first: int) -> Tensor:
-        plan = self._context.plan.model
-        clip = plan.clip_frames
+        clip = self._plan.clip_frames
         parts = [
             self._one_clip(model, frames[i : i + clip], first + i)
             for i in range(0, len(frames), clip)
@@ -77,7 +84,7 @@ class Upscale:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _one_clip(self, model: FrameUpscaler, frames: Tensor, first: int) -> Tensor:
-        plan = self._context.plan.model
+        plan = self._plan
         frame = Size(frames.shape[-1], frames.shape[-2])
         boxes = tile_grid(frame, plan.tile, plan.overlap)
         blender = Blender(frame.scaled(model.scale), margin=model.halo * model.scale)

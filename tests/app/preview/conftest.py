@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.core.geometry import FrameSpan, Size
+from engine.models.lite.plan import LitePlan
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import ModelPlan, PicturePlan, Plan
+from engine.protocol.plan import PicturePlan, Plan
 
 Flat = Callable[..., Picture]
 
@@ -59,7 +60,7 @@ def plan() -> Plan:
         span=FrameSpan(0, 150),
         start=Fraction(2),
         stop=Fraction(8),
-        model=ModelPlan(model="lite", scale=2),
+        work=LitePlan(frame=Size(64, 36), tile=Size(64, 36)),
         picture=PicturePlan(
             size=Size(128, 72),
             codec="h264",

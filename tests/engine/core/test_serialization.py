@@ -8,14 +8,18 @@ import pytest
 from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import message
 from engine.core.serialization import from_plain, to_plain
+from engine.models import registry
+from engine.models.lite.plan import LitePlan
 from engine.protocol.plan import (
-    ModelPlan,
     Notice,
     PassPlan,
     PicturePlan,
     Plan,
     StagePlan,
+    WorkPlan,
 )
+
+VARIANTS = {WorkPlan: registry.plan_class}
 
 
 def a_plan() -> Plan:
@@ -26,7 +30,7 @@ def a_plan() -> Plan:
         source_size=Size(4, 2),
         span=FrameSpan(0, 9),
         start=Fraction(1001, 24000),
-        model=ModelPlan(model="lite", tile=Size(4, 2)),
+        work=LitePlan(treatment="restore", frame=Size(4, 2), tile=Size(4, 2)),
         picture=PicturePlan(
             size=Size(8, 4),
             codec="h264",
@@ -43,7 +47,14 @@ def a_plan() -> Plan:
 
 
 def test_a_plan_survives_json():
-    assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan())))) == a_plan()
+    assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan()))), VARIANTS) == a_plan()
+
+
+def test_a_plan_of_a_family_that_is_not_here_is_refused():
+    data = to_plain(a_plan())
+    data["work"]["family"] = "of-tomorrow"
+    with pytest.raises(KeyError):
+        from_plain(Plan, data, VARIANTS)
 
 
 def test_unknown_keys_are_ignored_and_missing_ones_take_their_default():

@@ -140,7 +140,7 @@ def test_other_settings_of_the_program_hold_from_the_next_plan_on(source, tmp_pa
         engine.send(c.ChangeEngine(settings=EngineSettings(threads=1, memory_share=0.1)))
         engine.send(c.ChangeJob(job_id="a", settings=FAST))
         modest = heard.wait(e.PlanChosen).plan
-    assert modest.model.threads == 1
+    assert modest.work.threads == 1
     assert modest.budget_bytes < 0.5 * generous.budget_bytes
 
 

@@ -11,6 +11,7 @@ import torch
 
 from engine.core.geometry import Size
 from engine.models.wan.latents.spaces import raw
+from engine.models.wan.latents.vae import middle
 from engine.pipeline import latent_view
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -78,7 +79,7 @@ def test_the_middle_has_the_shape_of_the_whole() -> None:
         (Size(1, 9), 1, Size(1, 3)),
         (Size(3, 3), 0, Size(1, 1)),
     ):
-        box = latent_view.middle(grid, most)
+        box = middle(grid, most)
         assert box.size == size
         assert box.x == (grid.width - size.width) // 2
         assert box.bottom <= grid.height

@@ -43,7 +43,7 @@ def test_plans_are_for_the_card_and_a_start_is_refused(
     engine.send(c.AddJob(job_id="a", source=film))
     plan = heard.wait(e.PlanChosen).plan
     assert (plan.card, plan.is_pretended, plan.fits) == ("RTX 5070 Ti, 12 GB", True, False)
-    assert plan.model.device == "cuda"
+    assert plan.work.device == "cuda"
     assert plan.device_budget_bytes == 10 * 2**30
     engine.send(c.StartQueue())
     ended = heard.wait(*ENDS)

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.core.paths import resource
 from engine.hardware.out_of_memory import give_back
-from engine.models.lite.net import load_lite
-from engine.models.lite.upscaler import LiteUpscaler
+from engine.models.lite.benchmarks import upscaler
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae import decode_stream, encode_stream
 from engine.models.seedvr2.vae.fast import FastVae
@@ -26,7 +24,6 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.wan.vae import streams
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
-from engine.protocol.plan import ModelPlan
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
@@ -84,9 +81,7 @@ class Maker:
         return lambda _: dit(latent, text, 1000.0)
 
     def lite(self) -> Push:
-        net = load_lite(resource("weights", "lite_x2_faithful.safetensors"))
-        plan = ModelPlan(model="lite", scale=2, dtype="float32", device=self._device)
-        model = LiteUpscaler(net, plan)
+        model = upscaler(2, self._device)
         return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
 
     def _numbers(self, *shape: int) -> Tensor:

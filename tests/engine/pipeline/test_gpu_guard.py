@@ -12,13 +12,15 @@ import torch
 
 from engine.core.control import Control
 from engine.core.errors import JobError
+from engine.core.geometry import Size
 from engine.hardware import gpu_processes, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES, Spilled
+from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
 from engine.pipeline.context import Context, GivenBack
 from engine.pipeline.gpu_guard import cared_for, expected_seconds
 from engine.protocol.events import Event
-from engine.protocol.plan import ModelPlan, Plan, StagePlan
+from engine.protocol.plan import Plan, StagePlan
 from tests.helpers.plans import a_media, a_plan
 
 GIB = 2**30
@@ -34,8 +36,9 @@ def a_context(plan: Plan) -> Context:
 
 
 def on_card(**changes: Any) -> Context:
-    model = ModelPlan(model="lite", scale=2, device="cuda", tiles=4, clip_frames=2)
-    return a_context(a_plan(model=model, device_budget_bytes=4 * GIB, **changes))
+    frame = Size(640, 360)
+    work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
+    return a_context(a_plan(work=work, device_budget_bytes=4 * GIB, **changes))
 
 
 @pytest.fixture(autouse=True)

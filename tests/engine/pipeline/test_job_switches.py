@@ -17,11 +17,10 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.torch_flags import current
 from engine.pipeline.context import Context
 from engine.pipeline.job_switches import switched
-from engine.planner.plan_job import plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.events import Warned
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 from engine.settings.switches import Switches
 from tests.helpers.plans import a_budget, a_media
@@ -38,12 +37,12 @@ def plan_of(settings: JobSettings) -> Plan:
 
 def test_seedvr2_is_loaded_with_the_switches_of_its_plan(tmp_path: Path) -> None:
     plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
-    model = registry.shot_model(plan.model)
+    model = registry.family_of(plan.work).load_shots(plan.work)
     assert isinstance(model, SeedVr2)
     vae, dit = model._vae, model._dit
     assert isinstance(vae, FastVae)
     assert isinstance(dit, FastDit)
-    assert vae.switches == plan.model.switches.vae
+    assert vae.switches == plan.work.switches.vae
     assert (vae.switches.in_place, vae.switches.convolution) == (False, "3d")
     assert not dit.switches.fused_steps
     assert dit.switches.attention == "math"
@@ -54,7 +53,7 @@ def test_wan_is_loaded_with_the_switches_of_its_plan(tmp_path: Path) -> None:
     file = tmp_path / "wan.safetensors"
     write_wan(file, tiny_wan_config("2x"))
     plan = plan_of(JobSettings(model="wan-2x", vae=str(file), switches=CHANGED))
-    model = registry.shot_model(plan.model)
+    model = registry.family_of(plan.work).load_shots(plan.work)
     assert isinstance(model, WanUpscaler)
     assert isinstance(model._vae, FastWanVae)
     assert not model._vae.switches.in_place
@@ -65,9 +64,9 @@ def test_a_resumed_job_has_the_switches_of_its_plan(
 ) -> None:
     plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
     monkeypatch.setenv("UPREEL_VAE_IN_PLACE", "on")  # what later runs say does not count
-    again = from_plain(Plan, to_plain(plan))
-    assert again.model.switches == plan.model.switches
-    assert again.model.switches != Switches()
+    again = from_plain(Plan, to_plain(plan), {WorkPlan: registry.plan_class})
+    assert again.work.switches == plan.work.switches
+    assert again.work.switches != Switches()
 
 
 def test_what_holds_for_the_process_is_set_for_the_job() -> None:
@@ -75,7 +74,7 @@ def test_what_holds_for_the_process_is_set_for_the_job() -> None:
     events = Events(Control())
     before = current()
     with switched(context(plan, events)):
-        assert current() == plan.model.switches.run
+        assert current() == plan.work.switches.run
         assert current().tf32
     assert current() is before
     assert events.all == []

@@ -111,7 +111,7 @@ def test_the_latents_are_those_of_the_whole_clip(
     assert done.padded_frames == 4 * done.latents - 3
     assert done.bytes == done.output.stat().st_size
     with LatentFile(done.output) as file:
-        film_again = file.head.film
+        film_again = file.header.film
     assert (film_again.size, film_again.frames) == (done.size, frames)
     assert film_again.rate == Fraction(30000, 1001)
     assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "film.latent"}

@@ -40,7 +40,7 @@ def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):
     plan = planned(tmp_path, 4)
     control = Control()
     context = Context(job_id="job", media=None, plan=plan, control=control, events=Events(control))
-    smaller = replace(plan, model=replace(plan.model, clip_frames=1))
+    smaller = replace(plan, work=replace(plan.work, clip_frames=1))
     change_plan(context, smaller, reason_of(MemoryError()))
     assert (context.plan, context.teaches) == (smaller, False)
 

@@ -32,7 +32,7 @@ def job(path: Path, heard: list[Event] | None = None, *, of_latents: bool = Fals
         path=path, published="tiny", bytes=about.st_size, modified_ns=about.st_mtime_ns
     )
     plan = SimpleNamespace(
-        model=SimpleNamespace(weights_files=() if of_latents else (planned,)),
+        work=SimpleNamespace(weights_files=() if of_latents else (planned,)),
         latent=SimpleNamespace(weights=(planned,)) if of_latents else None,
     )
     said = SimpleNamespace(emit=(heard if heard is not None else []).append)

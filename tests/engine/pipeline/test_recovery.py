@@ -20,6 +20,7 @@ from engine.core.units import memory_text
 from engine.hardware.spill_guard import SURE_BYTES, SpillGuard
 from engine.jobs.checkpoint import Checkpoint
 from engine.models import registry
+from engine.models.wan.family import WanFamily
 from engine.models.wan.upscaler import WanUpscaler
 from engine.pipeline import run as run_module
 from engine.pipeline.stages.restore import Restore
@@ -62,7 +63,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SmallJob]:
 
 def allocations(job: SmallJob) -> int:
     """How many there are from the first file that is opened to the result."""
-    job.right(job.plan.model)  # the first job of a program tries out what works here
+    job.right(job.plan.work)  # the first job of a program tries out what works here
     counter = RunsOut()
     job.run(counter)
     return counter.count
@@ -72,7 +73,7 @@ def assert_right(job: SmallJob, done: Outcome, codes: int = 0) -> None:
     # models of random numbers make pictures that look like nothing
     problems = [each for each in done.report.problems if each.code != "likeness"]
     assert not problems
-    assert done.report.passed or job.plan.model.model != "lite"
+    assert done.report.passed or job.plan.work.model != "lite"
     assert len(done.pictures) == FRAMES
     for number, (a, b) in enumerate(zip(done.pictures, job.expected(done.events), strict=True)):
         worst = int(np.abs(a.astype(int) - b).max())
@@ -91,7 +92,7 @@ def refused_at(job: SmallJob, at: int, kind: str) -> Outcome:
     assert changes, f"nobody was told about allocation {at}, {mode.refused}"
     assert_right(job, done, LITE_CODES if kind == "lite" else 0)
     if kind == "lite":  # and those of the plan that did not fit are the same pictures
-        for a, b in zip(done.pictures, job.right(job.plan.model), strict=True):
+        for a, b in zip(done.pictures, job.right(job.plan.work), strict=True):
             assert int(np.abs(a.astype(int) - b).max()) <= LITE_CODES
     return done
 
@@ -160,17 +161,18 @@ def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
 ) -> None:
     job = jobs(kind)
     count = allocations(job)  # whatever is kept for the whole program is there now
-    loader = "frame_model" if kind == "lite" else "shot_model"
-    real, models, tensors = getattr(registry, loader), list[Any](), list[int]()
+    family = type(registry.family_of(job.plan.work))
+    loader = "load_frames" if kind == "lite" else "load_shots"
+    real, models, tensors = getattr(family, loader), list[Any](), list[int]()
 
-    def load(plan: Any) -> Any:
+    def load(*args: Any) -> Any:
         assert [model() for model in models] == [None] * len(models)
         tensors.append(live_tensors())
-        model = real(plan)
+        model = real(*args)
         models.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(registry, loader, load)
+    monkeypatch.setattr(family, loader, load)
     if kind == "lite":  # whose tiles are done again with the same model; Restore is not
         monkeypatch.setattr(Restore, "run", failing(Restore.run, at=2))
         job.run()
@@ -213,7 +215,7 @@ def test_memory_that_runs_out_outside_of_the_model_costs_no_frame(
     place: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = jobs("lite")
-    job.right(job.plan.model)
+    job.right(job.plan.work)
     where, name = PLACES[place]
     if where is run_module and at > 1:
         pytest.skip("called once in a job")
@@ -227,7 +229,7 @@ def test_memory_that_runs_out_while_reading_costs_no_frame(
     kind: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, real = jobs(kind), FrameReader.__iter__
-    job.right(job.plan.model)
+    job.right(job.plan.work)
     fails = [True]
 
     def frames(self: FrameReader) -> Any:
@@ -263,8 +265,8 @@ def test_what_is_finished_when_memory_runs_out_is_closed_as_a_segment(
 ) -> None:
     job = jobs("lite")
     monkeypatch.setattr(Restore, "run", failing(Restore.run, at=4))
-    plan, usual = job.plan, job.right(job.plan.model)
-    one_by_one = replace(plan, model=replace(plan.model, clip_frames=1))
+    plan, usual = job.plan, job.right(job.plan.work)
+    one_by_one = replace(plan, work=replace(plan.work, clip_frames=1))
     done = SmallJob(one_by_one, job.folder.parent / "short").run()
     lengths = [event.frames_done for event in done.of(SegmentDone)]
     assert lengths[0] == 3, "three frames were finished"
@@ -275,12 +277,12 @@ def test_a_paused_job_may_give_everything_back_and_goes_on_with_the_same_picture
     jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = jobs("wan-2x")
-    usual = job.right(job.plan.model)
-    real, models, controls = registry.shot_model, list[Any](), list[Any]()
+    usual = job.right(job.plan.work)
+    real, models, controls = WanFamily.load_shots, list[Any](), list[Any]()
     while_paused: list[Any] = []
 
-    def load(plan: Any) -> Any:
-        model = real(plan)
+    def load(*args: Any) -> Any:
+        model = real(*args)
         models.append(weakref.ref(model))
         return model
 
@@ -303,7 +305,7 @@ def test_a_paused_job_may_give_everything_back_and_goes_on_with_the_same_picture
         controls.append(context.control)
 
     calls, real_finished = list[int](), WanUpscaler.finished
-    monkeypatch.setattr(registry, "shot_model", load)
+    monkeypatch.setattr(WanFamily, "load_shots", load)
     monkeypatch.setattr(WanUpscaler, "finished", finished)
     done = job.run(change=change)
     assert while_paused == [None], "the model was there during the pause"
@@ -328,7 +330,7 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, shared = jobs("seedvr2"), [0]
-    job.right(job.plan.model)
+    job.right(job.plan.work)
 
     def change(context: Any) -> None:
         context.guard = SpillGuard(lambda: shared[0], clock=iter(range(10**6)).__next__)
@@ -358,11 +360,11 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
 
 def test_a_card_that_spills_at_the_floor_is_slow_but_ends(jobs: Callable[[str], SmallJob]) -> None:
     job = jobs("lite")
-    floor = replace(job.plan.model, clip_frames=1)
+    floor = replace(job.plan.work, clip_frames=1)
     readings = iter([0, 0, *[2 * SURE_BYTES] * 1000])
 
     def change(context: Any) -> None:
-        context.plan = replace(context.plan, model=floor)
+        context.plan = replace(context.plan, work=floor)
         context.guard = SpillGuard(readings.__next__, clock=iter(range(10**6)).__next__)
 
     done = job.run(change=change)

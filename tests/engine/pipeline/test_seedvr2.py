@@ -197,6 +197,5 @@ def test_models_that_are_not_here_are_a_refusal(film: Path, tmp_path: Path) -> N
     refusal = next(notice for notice in plan.notices if notice.severity == "refusal")
     assert refusal.code == "weights-missing"
     assert "seedvr2-7b-q4" in refusal.params["files"]
-    assert plan.model.diffusion is not None
-    assert plan.model.diffusion.size == Size(128, 96)
+    assert plan.work.canvas == Size(128, 96)
     assert shutil.which("ffmpeg")

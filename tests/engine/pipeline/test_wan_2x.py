@@ -98,9 +98,8 @@ def test_slices_of_another_length_give_the_same_pictures(
     vae: Path, film: Path, tmp_path: Path, usual: list[np.ndarray]
 ) -> None:
     plan = plan_of(film, tmp_path / "out.mkv", lossless(vae))
-    assert plan.model.wan is not None
-    longer = replace(plan.model, wan=replace(plan.model.wan, slice_frames=8))
-    run(replace(plan, model=longer), tmp_path / "job")
+    longer = replace(plan.work, clip_frames=8)
+    run(replace(plan, work=longer), tmp_path / "job")
     assert_same(planes_of(plan.output), usual, codes=1)
 
 
@@ -109,9 +108,8 @@ def test_tiles_give_the_same_pictures(vae: Path, tmp_path: Path) -> None:
     found = []
     for name, tile in (("whole", None), ("tiles", Size(208, 208))):
         plan = plan_of(film, tmp_path / f"{name}.mkv", lossless(vae))
-        assert plan.model.wan is not None
-        model = replace(plan.model, wan=replace(plan.model.wan, decode_tile=tile, encode_tile=None))
-        events = run(replace(plan, model=model), tmp_path / name)
+        work = replace(plan.work, decode_tile=tile, encode_tile=None)
+        events = run(replace(plan, work=work), tmp_path / name)
         told = {event.tiles for event in events if isinstance(event, TileDone)}
         assert told == {1 if tile is None else 3}
         found.append(planes_of(plan.output))
@@ -143,14 +141,13 @@ def test_a_plan_that_did_not_work_is_replaced(
 
     monkeypatch.setattr(FastWanVae, "decode_slice", decode_slice)
     plan = plan_of(film, tmp_path / "out.mkv", lossless(vae, vae_precision="bfloat16"))
-    assert plan.model.dtype == "bfloat16"
+    assert plan.work.dtype == "bfloat16"
     events = run(plan, tmp_path / "job")
     (less,) = [event for event in events if isinstance(event, PlanDowngraded)]
     assert less.why == why
-    now = less.plan.model
-    assert now.wan is not None
+    now = less.plan.work
     assert (now.dtype == "float32") == (why == "overflow")
-    assert (now.wan.decode_tile is not None) == (why == "out-of-memory")
+    assert (now.decode_tile is not None) == (why == "out-of-memory")
     assert len(planes_of(plan.output)) == 8
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.core.geometry import Size
+from engine.models.lite.plan import LitePlan
+from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.wan.plan import WanPlan
 from engine.planner.downgrade import (
     change_of,
     next_plan,
@@ -15,65 +18,59 @@ from engine.planner.downgrade import (
     notice_of,
 )
 from engine.protocol.gpu_reading import Holder
-from engine.protocol.plan import (
-    DiffusionPlan,
-    LatentPlan,
-    ModelPlan,
-    Plan,
-    Reasons,
-    StagePlan,
-    WanPlan,
-    WeightsPlan,
-)
+from engine.protocol.plan import LatentPlan, Reasons, StagePlan, WeightsPlan, WorkPlan
 from tests.helpers.plans import a_plan
 
 FILE = WeightsPlan(path=Path("a.safetensors"))
 SIZE = Size(1920, 1080)
-DIFFUSION = DiffusionPlan(
-    dit=FILE, vae=FILE, text=FILE, size=SIZE, padded=SIZE, reflected=0, clip=6, shared=2
+SEEDVR2 = SeedVr2Plan(
+    model="seedvr2-3b",
+    dit=FILE,
+    vae=FILE,
+    text=FILE,
+    size=SIZE,
+    padded=SIZE,
+    reflected=0,
+    clip=6,
+    shared=2,
 )
 WAN = WanPlan(vae=FILE, size=SIZE, padded=SIZE)
 LATENT = LatentPlan(vae=FILE, model="wan21-vae", normalised=False)
-LITE = ModelPlan(
-    model="lite",
-    scale=2,
+LITE = LitePlan(
     weights="lite_x2_faithful.safetensors",
+    frame=Size(640, 360),
     tile=Size(640, 360),
     overlap=32,
     clip_frames=4,
 )
 
 
-def plan_with(**parts: object) -> Plan:
-    return a_plan(model=ModelPlan(model="seedvr2-3b", tile=SIZE, **parts))
-
-
 CHANGES = [
-    (DIFFUSION, {"clip": 3}, "clips of 9 instead of 21 frames"),
-    (replace(DIFFUSION, join="none", clip=21), {"clip": 9}, "clips of 9 instead of 21 frames"),
+    (SEEDVR2, {"clip": 3}, "clips of 9 instead of 21 frames"),
+    (replace(SEEDVR2, join="none", clip=21), {"clip": 9}, "clips of 9 instead of 21 frames"),
     (
-        DIFFUSION,
+        SEEDVR2,
         {"decode_tile": Size(1024, 1024)},
         "decoding in tiles of 1024x1024 instead of whole frames",
     ),
     (
-        replace(DIFFUSION, encode_tile=Size(1024, 1024)),
+        replace(SEEDVR2, encode_tile=Size(1024, 1024)),
         {"encode_tile": Size(512, 512)},
         "encoding in tiles of 512x512 instead of 1024x1024",
     ),
     (
-        DIFFUSION,
+        SEEDVR2,
         {"blocks_on_device": 32},
         "32 blocks of the model kept loaded instead of all of it",
     ),
     (
-        replace(DIFFUSION, blocks_on_device=32),
+        replace(SEEDVR2, blocks_on_device=32),
         {"blocks_on_device": 24},
         "24 instead of 32 blocks of the model kept loaded",
     ),
-    (DIFFUSION, {"vae_dtype": "bfloat16"}, "numbers of bfloat16 instead of float32"),
-    (DIFFUSION, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
-    (DIFFUSION, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
+    (SEEDVR2, {"vae_dtype": "bfloat16"}, "numbers of bfloat16 instead of float32"),
+    (SEEDVR2, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
+    (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
     (WAN, {"parks": True}, "the states of whole frames waiting in main memory"),
     (
         WAN,
@@ -83,10 +80,9 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("part", "change", "words"), CHANGES, ids=[words for *_, words in CHANGES])
-def test_every_change_has_words(part: object, change: dict[str, object], words: str) -> None:
-    name = "wan" if isinstance(part, WanPlan) else "diffusion"
-    before, after = plan_with(**{name: part}), plan_with(**{name: replace(part, **change)})
+@pytest.mark.parametrize(("work", "change", "words"), CHANGES, ids=[words for *_, words in CHANGES])
+def test_every_change_has_words(work: WorkPlan, change: dict[str, object], words: str) -> None:
+    before, after = a_plan(work=work), a_plan(work=replace(work, **change))
     assert change_of(before, after) == words
 
 
@@ -103,26 +99,26 @@ def test_latents_have_words_too() -> None:
 
 
 def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
-    plan, words = a_plan(model=LITE), []
+    plan, words = a_plan(work=LITE), []
     while (after := next_plan(plan, "out-of-memory")) is not None:
         words.append(change_of(plan, after))
         assert after.peak_bytes <= plan.peak_bytes or not plan.peak_bytes
         plan = after
     assert words[0] == "2 instead of 4 frames at a time"
     assert words[2] == "tiles of 320x180 instead of 640x360"
-    assert plan.model.clip_frames == 1
+    assert plan.work.clip_frames == 1
     assert next_plan(plan, "overflow") is None
 
 
 def test_predicted_memory_follows_the_plan() -> None:
-    plan = a_plan(model=LITE, peak_bytes=1)
+    plan = a_plan(work=LITE, peak_bytes=1)
     after = next_plan(plan, "spilled")
     assert after is not None
     assert after.peak_bytes > 10**8
 
 
 def test_a_notice_names_who_holds_the_memory() -> None:
-    before, after = plan_with(diffusion=DIFFUSION), plan_with(diffusion=replace(DIFFUSION, clip=3))
+    before, after = a_plan(work=SEEDVR2), a_plan(work=replace(SEEDVR2, clip=3))
     holders = (Holder(name="chrome.exe", mb=2048), Holder(name="game.exe", mb=1))
     notice = notice_of(before, after, "spilled", spilled_bytes=2**30, holders=holders)
     assert notice.message == (
@@ -135,16 +131,16 @@ def test_a_notice_names_who_holds_the_memory() -> None:
 
 
 def test_the_floor_says_what_it_needs_and_what_is_free() -> None:
-    on_card = a_plan(model=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
+    on_card = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
     error = no_smaller(on_card, 2**30, (Holder(name="chrome.exe", mb=2048),))
     assert "takes about 3.0 GB of memory of the card, and 1.0 GB are free" in error.message
     assert error.hint.startswith("chrome.exe holds 2.0 GB of the card's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"
-    assert "of main memory" in no_smaller(a_plan(model=LITE, peak_bytes=2**30), 5).message
+    assert "of main memory" in no_smaller(a_plan(work=LITE, peak_bytes=2**30), 5).message
 
 
 def test_stages_of_a_smaller_plan_are_its_own_and_reasons_of_the_first_are_gone() -> None:
-    first = a_plan(model=LITE)
+    first = a_plan(work=LITE)
     stage = StagePlan(stage="upscale", peak_bytes=2**40, seconds=1.0)
     plan = replace(first, stages=(stage,), reasons=Reasons(limited_by="memory", message="So."))
     after = next_plan(plan, "out-of-memory")

@@ -10,10 +10,9 @@ import pytest
 
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, Card, cards
-from engine.planner.gpu_presets import presets_for
-from engine.planner.plan_job import bare_plan, plan_job
+from engine.planner.plan_job import Request, bare_plan, plan_job
+from engine.planner.preset_choice import presets_for
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table

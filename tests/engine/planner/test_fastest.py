@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import Card, cards
+from engine.models import registry
 from engine.models.planning.search import pairs_within
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.planning.search import shared_of
+from engine.models.wan.plan import WanPlan
 from engine.planner import times
-from engine.planner.families import family_of
-from engine.planner.plan_job import bare_plan, smaller_model
+from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
@@ -46,14 +47,14 @@ def is_refused(plan: Plan) -> bool:
 
 def rank(plan: Plan) -> tuple[int, int]:
     """What comes before time, the best first: how much clips share, how the decoder works."""
-    found = plan.model.diffusion
-    if found is None:
-        return int(plan.model.wan is not None and plan.model.wan.parks), 0
+    found = plan.work
+    if not isinstance(found, SeedVr2Plan):
+        return int(isinstance(found, WanPlan) and found.parks), 0
     return int(shared_of(found.clip) == 0), 1 * found.decodes_whole_tiles + (2 - found.shared)
 
 
 def model_seconds(plan: Plan, budget: Budget) -> float:
-    return times.model_seconds(plan.model, plan.frames, budget, Rates())
+    return times.model_seconds(plan.work, plan.frames, budget, Rates())
 
 
 @settings(max_examples=40, deadline=None)
@@ -134,19 +135,18 @@ def test_after_out_of_memory_the_stage_that_failed_needs_less(
 ) -> None:
     card = cards()[0]
     budget = replace(pretended_budget(card, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
-    now = planned(budget, size, model).model
-    family = family_of(now)
-    assert family is not None
-    if stage not in family.stage_bytes(now):
+    now = planned(budget, size, model).work
+    family = registry.family_of(now)
+    if stage not in family.needs(now).stages:
         return
     for _ in range(120):
-        less = smaller_model(now, stage)
+        less = family.smaller(now, stage)
         if less is None:
             break
-        before, after = family.stage_bytes(now), family.stage_bytes(less)
+        before, after = family.needs(now).stages, family.needs(less).stages
         assert after[stage] < before[stage] or sum(after.values()) < sum(before.values())
         now = less
-    assert smaller_model(now, stage) is None
+    assert family.smaller(now, stage) is None
 
 
 @given(

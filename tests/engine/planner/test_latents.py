@@ -8,12 +8,13 @@ import pytest
 
 from engine.core.errors import WeightsMissing, WrongModel
 from engine.core.geometry import Size
-from engine.models.wan.latents.spaces import Guess, raw
+from engine.models import registry
+from engine.models.latents import Guess
+from engine.models.wan.latents.format import WanLatents
+from engine.models.wan.latents.spaces import raw
 from engine.pipeline.sources import probe_source
-from engine.planner import latents
-from engine.planner.plan_job import plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import (
     LatentPlan,
@@ -50,7 +51,8 @@ def notice(plan: Plan, code: str) -> Notice | None:
 
 
 def test_films_have_no_plan_of_latents() -> None:
-    assert latents.choose(a_media(), JobSettings(), a_budget(), "cpu") is None
+    request = Request(media=a_media(), settings=JobSettings())
+    assert plan_job(request, a_budget(), Rates()).latent is None
 
 
 def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) -> None:
@@ -91,9 +93,9 @@ def test_without_a_sure_guess_raw_is_taken_and_said(
     tmp_path: Path, vae: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     media = a_source(tmp_path)
-    head, _ = latents.examined(media.path)
+    header = WanLatents().header(media.path)
     unsure = Guess(reading="normalised", is_sure=False, evidence=-1.0)
-    monkeypatch.setattr(latents, "examined", lambda _: (head, unsure))
+    monkeypatch.setattr(WanLatents, "examined", lambda *_: (header, unsure))
     plan = planned(media, vae)
     assert plan.latent is not None
     assert not plan.latent.normalised
@@ -155,6 +157,7 @@ def test_a_card_that_is_too_small_is_a_refusal(
 
 def test_tiles_shrink_to_what_still_shows_something() -> None:
     for model, least in (("wan21-vae", 256), ("wan22-vae", 392)):
+        latents = registry.latent_format_of(model)
         plan: LatentPlan | None = LatentPlan(
             vae=WeightsPlan(path=Path("vae")), model=model, normalised=False
         )
@@ -173,6 +176,7 @@ def test_wider_numbers() -> None:
     plan = LatentPlan(
         vae=WeightsPlan(path=Path("vae")), model="wan21-vae", normalised=False, dtype="float16"
     )
+    latents = registry.latent_format_of(plan.model)
     wide = latents.wider(plan)
     assert wide is not None
     assert wide.dtype == "float32"

@@ -17,8 +17,7 @@ from engine.models.seedvr2.vae import encode_stream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae import streams
-from engine.planner.families import family_of
-from engine.protocol.plan import ModelPlan
+from engine.protocol.plan import WorkPlan
 from tests.helpers.allocations import Allocations
 from tests.helpers.figures import tell
 from tests.helpers.memory_plans import random_seedvr2, random_wan, seedvr2_plan, wan_plan
@@ -29,22 +28,16 @@ QUICK_SEEDVR2, QUICK_WAN = (4, 5), (5,)  # without tiles, which take many frames
 MOST = 1.10
 
 
-def predicted(plan: ModelPlan) -> dict[str, int]:
+def predicted(plan: WorkPlan) -> dict[str, int]:
     """Bytes of each stage beside the weights; the processor's memory is one."""
-    family = family_of(plan)
-    assert family is not None
-    needs: Any = family.needs(plan)
+    needs = registry.family_of(plan).needs(plan)
     return {name: size - needs.weights + needs.hosts[name] for name, size in needs.stages.items()}
 
 
-def measured(plan: ModelPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def measured(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Bytes of each stage; a shot of so many frames goes the way that the pipeline takes."""
     model, kept = loaded(plan, monkeypatch)
-    part = plan.diffusion or plan.wan
-    assert part is not None
-    side = part.size if plan.wan is not None else part.size.scaled(1)
-    shrink = 2 if plan.diffusion is not None else 1
-    source = torch.rand(plan.clip_frames + 1, 3, side.height // shrink, side.width // shrink)
+    source = torch.rand(plan.clip_frames + 1, 3, plan.canvas.height // 2, plan.canvas.width // 2)
     gc.collect()
     with torch.inference_mode(), StageMemory() as found:
         running = model.shot(0, 0, lambda _: None)
@@ -56,10 +49,10 @@ def measured(plan: ModelPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> d
     return {name: size + kept for name, size in found.stages.items()}
 
 
-def loaded(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
+def loaded(plan: WorkPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     """A model whose stages can be told apart, and bytes that it keeps from an earlier clip."""
     kept = 0
-    model: Any = registry.shot_model(plan)
+    model: Any = registry.family_of(plan).load_shots(plan)
     for where in (encode_stream, streams):
         push = marked("encode", where.EncodeStream.push)
         monkeypatch.setattr(where.EncodeStream, "push", push)
@@ -77,7 +70,7 @@ def loaded(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     return model, kept
 
 
-def check(plan: ModelPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def check(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stages, wanted = measured(plan, frames, monkeypatch), predicted(plan)
     stages["decode"] = stages.pop("")
     most = max(stages.values())
@@ -128,12 +121,11 @@ def test_peak_of_a_card(kind: str) -> None:
         if kind == "seedvr2"
         else wan_plan(size=Size(640, 480), device="cuda", dtype="float16")
     )
-    family = family_of(plan)
-    assert family is not None
+    family = registry.family_of(plan)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    model: Any = registry.shot_model(plan)
+    model: Any = registry.family_of(plan).load_shots(plan)
     source = torch.rand(plan.clip_frames + 1, 3, 240, 320)
     if kind == "wan":
         source = torch.rand(plan.clip_frames + 1, 3, 480, 640)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from engine.pipeline.stages.restore import Restore
-from engine.planner.peaks import ONE_THREAD, ram_bytes, stage_peaks
-from engine.protocol.plan import ModelPlan, Plan
+from engine.planner.peaks import ram_bytes, stage_peaks
+from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.figures import tell
 from tests.helpers.memory_plans import seedvr2_plan, wan_plan
@@ -49,9 +49,9 @@ def job(folder: Path, size: str, frames: int, **settings: Any) -> Plan:
     return plan_of(film, folder / "out.mkv", JobSettings(**wanted))
 
 
-def with_model(plan: Plan, model: ModelPlan) -> Plan:
+def with_work(plan: Plan, work: WorkPlan) -> Plan:
     """The same job with another model, whose pictures are as large."""
-    return replace(plan, model=replace(model, threads=1))
+    return replace(plan, work=replace(work, threads=1))
 
 
 def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +72,10 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     with StageMemory() as found:
         run(plan, folder / "job")
     peaks = stage_peaks(plan)
-    wanted = max(peaks[name].ram for name in ONE_THREAD if name in peaks)
-    wanted -= ONEDNN_BYTES if plan.model.model == "lite" else 0
+    wanted = max(peak.ram for name, peak in peaks.items() if name not in ("read", "write"))
+    wanted -= ONEDNN_BYTES if plan.work.model == "lite" else 0
     ratio = wanted / found.peak_bytes
-    tell(f"\n{plan.model.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
+    tell(f"\n{plan.work.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
     assert 1 <= ratio <= MOST
 
 
@@ -84,20 +84,20 @@ def test_a_job_with_lite(tiled: bool, tmp_path: Path, monkeypatch: pytest.Monkey
     plan = job(tmp_path, "480x360", 9)
     if tiled:
         size = replace(plan.source_size, width=288)
-        plan = replace(plan, model=replace(plan.model, tile=size))
+        plan = replace(plan, work=replace(plan.work, tile=size))
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_a_job_with_seedvr2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = with_model(job(tmp_path, "64x56", 29), seedvr2_plan())
-    plan = replace(plan, picture=replace(plan.picture, size=plan.model.tile))
+    plan = with_work(job(tmp_path, "64x56", 29), seedvr2_plan())
+    plan = replace(plan, picture=replace(plan.picture, size=plan.work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_a_job_with_wan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_predicted(with_model(job(tmp_path, "96x80", 29), wan_plan()), tmp_path, monkeypatch)
+    assert_predicted(with_work(job(tmp_path, "96x80", 29), wan_plan()), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

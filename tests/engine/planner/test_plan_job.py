@@ -13,11 +13,11 @@ from engine.core.errors import (
     UnsupportedMedia,
 )
 from engine.core.geometry import Size
+from engine.models import registry
+from engine.models.lite.plan import treatment_of
 from engine.planner import peaks
-from engine.planner.model_choice import choose_form
-from engine.planner.plan_job import plan_job, smaller_model
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -34,7 +34,7 @@ def codes(plan: Plan) -> set[str]:
 
 def test_the_default_is_twice_the_size_with_lite_on_the_processor():
     plan = planned()
-    assert (plan.model.model, plan.model.scale, plan.model.device) == ("lite", 2, "cpu")
+    assert (plan.work.model, plan.work.scale, plan.work.device) == ("lite", 2, "cpu")
     assert plan.picture.size == Size(1280, 720)
     assert (plan.picture.codec, plan.container, plan.frames) == ("h264", "mkv", 250)
     assert plan.fits
@@ -65,22 +65,22 @@ def test_too_little_memory_is_refused_in_words():
     plan = planned(budget=a_budget(ram_bytes=10**8))
     assert not plan.fits
     assert plan.notices[0].code == "plan-does-not-fit"
-    assert plan.model.clip_frames == 1
+    assert plan.work.clip_frames == 1
 
 
 def test_large_frames_are_cut_into_tiles_of_a_tenth_of_a_second():
     plan = planned(media=a_media(size=Size(1920, 1080)))
-    assert plan.model.tiles > 4
-    assert plan.model.tile.pixels < 320_000
-    assert plan.model.overlap >= 16
+    assert plan.work.tiles > 4
+    assert plan.work.tile.pixels < 320_000
+    assert plan.work.overlap >= 16
 
 
 def test_smaller_plans_end_at_a_floor():
-    model = planned(media=a_media(size=Size(1920, 1080))).model
+    work = planned(media=a_media(size=Size(1920, 1080))).work
     steps = 0
-    while (smaller := smaller_model(model)) is not None:
-        assert smaller.tile.pixels * smaller.clip_frames < model.tile.pixels * model.clip_frames
-        model, steps = smaller, steps + 1
+    while (smaller := registry.family_of(work).smaller(work)) is not None:
+        assert smaller.tile.pixels * smaller.clip_frames < work.tile.pixels * work.clip_frames
+        work, steps = smaller, steps + 1
     assert 2 < steps < 20
 
 
@@ -98,7 +98,7 @@ def test_smaller_plans_end_at_a_floor():
     ],
 )
 def test_damaged_sources_are_restored(video, form):
-    assert choose_form(a_media(**video).video) == form
+    assert treatment_of(a_media(**video).video) == form
 
 
 def test_hdr_interlace_and_guessed_colours_are_said():
@@ -117,13 +117,13 @@ def test_a_source_that_is_cut_short_is_refused_unless_allowed():
 
 def test_a_smaller_target_uses_no_model_and_says_so():
     plan = planned(height=180)
-    assert plan.model.model == "none"
+    assert plan.work.model == "none"
     assert "target-is-smaller" in codes(plan)
 
 
 def test_beyond_four_times_is_said():
     plan = planned(height=2160)
-    assert plan.model.scale == 4
+    assert plan.work.scale == 4
     assert "beyond-model" in codes(plan)
 
 

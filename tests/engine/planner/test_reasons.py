@@ -13,9 +13,8 @@ from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
-from engine.planner.plan_job import bare_plan, plan_job
+from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.plan import Notice, Plan, Reasons
 from engine.settings.schema import JobSettings, with_text
 from tests.helpers.plans import a_media
@@ -147,8 +146,7 @@ def test_no_offer_is_made_where_nothing_fits() -> None:
 
 def test_a_decoder_in_tiles_is_told() -> None:
     plan = planned(a_machine(6), Size(1920, 1080))
-    assert plan.model.diffusion is not None
-    assert plan.model.diffusion.decodes_whole_tiles
+    assert plan.work.decodes_whole_tiles
     assert "decoder-in-tiles" in {notice.code for notice in plan.notices}
     assert choice(plan, "decode").endswith("each by itself, and blended.")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.planner.switch_notices import switch_notices
+from engine.planner.notices import switch_notices
 from engine.settings.schema import JobSettings
 
 

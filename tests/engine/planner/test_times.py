@@ -10,9 +10,8 @@ from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import cards
 from engine.planner import times
 from engine.planner.gpu_speed import card_of
-from engine.planner.plan_job import plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates, load_rates
-from engine.planner.request import Request
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 
@@ -55,7 +54,7 @@ def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum(card):
 def test_a_better_card_is_never_slower(model):
     """The same work on every card, beside every card that is at least as good in everything."""
     strong = pretended_budget(cards()[-1], ram_bytes=64 * GB)
-    job = planned(model, budget=strong).model
+    job = planned(model, budget=strong).work
     seconds = {
         card: times.model_seconds(job, 100, replace(strong, card=card), Rates()) for card in cards()
     }
@@ -89,10 +88,10 @@ def test_a_card_of_no_table_counts_as_the_middle_one_of_its_generation(capabilit
 
 def test_streamed_weights_take_time_and_pinned_copies_less():
     budget = pretended_budget(cards()[-1], ram_bytes=64 * GB)
-    model = planned("seedvr2-7b", budget=budget, clip_frames=5).model
-    all_there = replace(model, diffusion=replace(model.diffusion, blocks_on_device=None))
-    paged = replace(model, diffusion=replace(model.diffusion, blocks_on_device=0, pin_bytes=0))
-    pinned = replace(paged, diffusion=replace(paged.diffusion, pin_bytes=64 * GB))
+    work = planned("seedvr2-7b", budget=budget, clip_frames=5).work
+    all_there = replace(work, blocks_on_device=None)
+    paged = replace(work, blocks_on_device=0, pin_bytes=0)
+    pinned = replace(paged, pin_bytes=64 * GB)
     found = [times.model_seconds(one, 100, budget, Rates()) for one in (all_there, pinned, paged)]
     assert found == sorted(set(found))
 

@@ -1,34 +1,21 @@
-"""What the fast transformer takes on a card: for the planner, from sizes alone. No torch."""
+"""Weights and operations of the SeedVR2 transformer, from sizes alone. No torch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.models.seedvr2.dit.config import DitConfig
-from engine.models.seedvr2.dit.flops import Flops, forward_flops
-from engine.models.seedvr2.dit.memory import ITEM, forward_bytes, kept_bytes
+from engine.models.seedvr2.dit.memory import ITEM
 from engine.models.seedvr2.dit.parameter_count import (
-    FORMAT_BYTES,
     block_tensors,
     end_tensors,
-    parameters,
+    layer_windows,
+    matrix_numbers,
+    token_count,
 )
 from engine.ops.attention.windows import Grid
 from engine.ops.transfer.residency import resident_blocks
-
-__all__ = [
-    "FORMAT_BYTES",
-    "Flops",
-    "blocks_on_device",
-    "forward_bytes",
-    "forward_flops",
-    "kept_bytes",
-    "largest_block_bytes",
-    "parameters",
-    "resident_bytes",
-    "streamed_bytes",
-    "streams",
-]
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
@@ -85,40 +72,6 @@ def streamed_bytes(
     return coming + own_text * sum(text[i] for i in stay)
 
 
-def largest_block_bytes(config: DitConfig, bytes_per_weight: float, dtype: str = "bfloat16") -> int:
-    """Of the largest block: of one buffer, and of one pinned copy."""
-    return max(_weights(config, bytes_per_weight, dtype)[1])
-
-
-def blocks_on_device(
-    config: DitConfig,
-    bytes_per_weight: float,
-    budget_bytes: int,
-    latent: Grid,
-    *,
-    text: int = 58,
-    dtype: str = "bfloat16",
-) -> int | None:
-    """The most blocks that can stay on a card beside a forward of this size.
-
-    Args:
-        config: Of the model.
-        bytes_per_weight: As they are there; if less than of `dtype`, they are widened at use.
-        budget_bytes: For weights and forward together.
-        latent: Its time, height and width.
-        text: Its text tokens.
-        dtype: That is computed in.
-
-    Returns:
-        None when not even the buffers and the forward fit.
-    """
-    widened = bytes_per_weight < ITEM[dtype]
-    left = budget_bytes - forward_bytes(config, latent, text, dtype, widened=widened)
-    counts = range(config.layers, -1, -1)
-    fits = (n for n in counts if resident_bytes(config, bytes_per_weight, n, dtype=dtype) <= left)
-    return next(fits, None)
-
-
 @lru_cache(maxsize=256)
 def _weights(
     config: DitConfig, bytes_per_weight: float, dtype: str
@@ -133,3 +86,58 @@ def _weights(
         for block in blocks
     )
     return ends, each, text
+
+
+# --- operations
+
+
+@dataclass(frozen=True, slots=True)
+class DitFlops:
+    """Floating-point operations of a forward; one multiply-add is two."""
+
+    linear: int
+    attention: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.linear + self.attention
+
+
+@lru_cache(maxsize=256)
+def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> DitFlops:
+    """Of one forward, as the published data flow has it.
+
+    Args:
+        config: Of the model.
+        latent: Time, height and width.
+        text: Text tokens.
+    """
+    picture, words, once = _numbers(config)
+    linear = 2 * once + 2 * token_count(config, latent) * picture + 2 * text * words
+    pairs = [
+        sum((window.tokens + text) ** 2 for window in layer_windows(config, latent, shifted=odd))
+        for odd in (False, True)
+    ]
+    odd_layers = config.layers // 2
+    both = (config.layers - odd_layers) * pairs[0] + odd_layers * pairs[1]
+    return DitFlops(linear, 4 * config.inner_dim * both)
+
+
+@lru_cache(maxsize=32)
+def _numbers(config: DitConfig) -> tuple[int, int, int]:
+    """Numbers of the matrices that a picture token, a text token and one vector go through."""
+    ends = list(end_tensors(config))
+    picture = matrix_numbers(ends, ("picture",))
+    words = matrix_numbers(ends, ("text",))
+    for layer in range(config.layers):
+        picture += matrix_numbers(block_tensors(config, layer), ("picture", "both"))
+        words += _text_numbers(config, layer)
+    return picture, words, matrix_numbers(ends, ("both",))
+
+
+def _text_numbers(config: DitConfig, layer: int) -> int:
+    """Matrices that text tokens go through in a layer."""
+    if config.text_ends(layer):
+        return config.dim * 4 * config.inner_dim
+    return matrix_numbers(block_tensors(config, layer), ("text", "both"))

@@ -78,9 +78,22 @@ class FastDit(SeedVr2Dit):
                 for block in cast(Iterable[Block], self.blocks):
                     self._modulations.fold(block)
 
+    def stream_weights(self, stream: WeightStream) -> None:
+        """Have the blocks' weights brought to the device when they are used."""
+        self.stream = stream
+
+    def check_between(self, check: Callable[[], None]) -> None:
+        """Call something before each layer."""
+        self.between = check
+
     def release(self) -> None:
         """Give the memory of the buffers back; the next forward takes it again."""
         self._tools.workspace.release()
+
+    def close(self) -> None:
+        """Give back pinned memory too; the model is of no use afterwards."""
+        if self.stream is not None:
+            self.stream.close()
 
     def forward(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
         """Predict the velocity: noise minus picture; see `SeedVr2Dit.forward`.

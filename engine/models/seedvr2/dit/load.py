@@ -119,8 +119,7 @@ def load_dit(
         reading.fill(dit)
     if streamed:
         _stream(dit, options, where, dtype)
-    if isinstance(dit, FastDit):
-        dit.finish_loading()
+    dit.finish_loading()
     return dit.eval()
 
 
@@ -236,10 +235,7 @@ def _stream(
         pin_bytes=_pin_bytes(options, device),
         keep_on_host=_is_of_text if own_text else None,
     )
-    if isinstance(dit, FastDit):
-        dit.stream = stream
-    else:
-        stream.attach(blocks)
+    dit.stream_weights(stream)
 
 
 def _is_of_text(name: str) -> bool:

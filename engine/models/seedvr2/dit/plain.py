@@ -5,6 +5,9 @@ Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import torch
 from einops import rearrange
 from torch import Tensor, nn
@@ -25,6 +28,9 @@ from engine.ops.attention.rope import (
     window_angles,
 )
 from engine.ops.attention.windows import Grid, windows
+
+if TYPE_CHECKING:
+    from engine.ops.transfer.weight_streaming import WeightStream
 
 
 class PatchIn(nn.Module):
@@ -119,6 +125,24 @@ class SeedVr2Dit(nn.Module):
         if self.config.out_norm:
             vid = self.vid_out_ada(self.vid_out_norm(vid), emb)
         return torch.as_tensor(self.vid_out(vid))
+
+    # what other variants do more about
+
+    def finish_loading(self) -> None:
+        """Call it when the weights are there, or are others."""
+
+    def stream_weights(self, stream: WeightStream) -> None:
+        """Have the blocks' weights brought to the device when they are used."""
+        stream.attach(list(self.blocks))
+
+    def check_between(self, check: Callable[[], None]) -> None:
+        """Call something before each layer, which may wait or raise; not in this variant."""
+
+    def release(self) -> None:
+        """Give the memory of buffers back."""
+
+    def close(self) -> None:
+        """Give back everything that is held; the model is of no use afterwards."""
 
 
 def layout_of(

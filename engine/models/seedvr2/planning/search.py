@@ -14,14 +14,13 @@ from functools import cached_property
 from itertools import groupby
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Room, pairs_within
-from engine.models.planning.tile_sizes import smaller_tiles, tilings
+from engine.models.planning.search import Room, pairs_within, smaller_tiles, tilings
 from engine.models.seedvr2 import files
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import requirements as bytes_of
-from engine.models.seedvr2.planning.requirements import BLEND_PX, ENCODE_OVERLAP_PX, STEP
+from engine.models.seedvr2.planning.vae_memory import BLEND_PX, ENCODE_OVERLAP_PX
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.split_grid import halo, pixels_per_feature, whole_shared
-from engine.protocol.plan import DiffusionPlan, ModelPlan
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
@@ -30,14 +29,14 @@ BLOCKS_STEP = 12  # fewer that stay, from one way to the next
 _STILLS = 2  # latents: clips this short share nothing and are taken last
 
 
-def fitted(model: ModelPlan, room: Room) -> ModelPlan:
-    """The fastest plan within the budget; the smallest one where none is.
+def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
+    """The fastest plan that the room holds; the smallest one where it holds none.
 
     Args:
-        model: At its largest; what the user chose is the largest there.
+        plan: The largest; what the user chose is the largest there.
         room: What there is.
     """
-    search = _Search(model, room)
+    search = _Search(plan, room)
     return search.best() or search.smallest()
 
 
@@ -59,9 +58,9 @@ def shared_of(clip: int) -> int:
     return min(2, (clip - 1) // 2)
 
 
-def with_clip(plan: DiffusionPlan, latents: int) -> DiffusionPlan:
+def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
     """The same with clips of so many latents."""
-    if latents == bytes_of.latents_of(plan):
+    if latents == plan.latents:
         return plan
     if plan.join == "latents":
         return replace(plan, clip=latents, shared=shared_of(latents))
@@ -91,17 +90,15 @@ class _Kind:
 class _Search:
     """Ways of running one model, and their needs."""
 
-    def __init__(self, model: ModelPlan, room: Room) -> None:
-        if model.diffusion is None:
-            raise ValueError(f"{model.model} is no diffusion model")
-        self.model, self.room, self.plan = model, room, model.diffusion
-        self.is_card = model.device == "cuda"
-        self.config, self.vae = files.configs(model.model, self.plan)
-        self._loads: dict[DiffusionPlan, int] = {}
+    def __init__(self, plan: SeedVr2Plan, room: Room) -> None:
+        self.room, self.plan = room, plan
+        self.is_card = plan.device == "cuda"
+        self.config, self.vae = files.configs(plan)
+        self._loads: dict[SeedVr2Plan, int] = {}
         self._weights: dict[int | None, int] = {}
         self._host_is_short = False
 
-    def best(self) -> ModelPlan | None:
+    def best(self) -> SeedVr2Plan | None:
         """The fastest of the best kind that fits; None where nothing does."""
         for kind in self._kinds():
             found = self._fastest(self._fitting(kind))
@@ -109,18 +106,17 @@ class _Search:
                 return found
         return None
 
-    def smallest(self) -> ModelPlan:
+    def smallest(self) -> SeedVr2Plan:
         """The way that takes least, whether it fits or not."""
         way = _Way(blocks=self.blocks[-1], clip=self.clips[-1], warm_up=WARM_UP, is_whole=True)
-        plan = replace(self._smallest(way), blocks_on_device=way.blocks)
-        return replace(self.model, diffusion=plan)
+        return replace(self._smallest(way), blocks_on_device=way.blocks)
 
     # --- what is tried
 
     @cached_property
     def clips(self) -> tuple[int, ...]:
         """Lengths in latents, the wanted one first."""
-        wanted = bytes_of.latents_of(self.plan)
+        wanted = self.plan.latents
         usual = CLIPS["cuda" if self.is_card else "cpu"]
         return wanted, *(clip for clip in usual if clip < wanted)
 
@@ -161,7 +157,7 @@ class _Search:
 
     # --- what fits
 
-    def _fitting(self, kind: _Kind) -> Iterator[ModelPlan]:
+    def _fitting(self, kind: _Kind) -> Iterator[SeedVr2Plan]:
         """The best for each number of blocks: the longest clips, in the largest tiles."""
         self._host_is_short = False
         for warm_up in (0, WARM_UP) if self.is_card else (self.plan.warm_up,):
@@ -181,36 +177,33 @@ class _Search:
                 if self._is_untouched(best, kind.clips[0]):
                     return  # fewer blocks make nothing faster
 
-    def _fastest(self, models: Iterable[ModelPlan]) -> ModelPlan | None:
-        return min(models, key=self.room.seconds, default=None)
+    def _fastest(self, plans: Iterable[SeedVr2Plan]) -> SeedVr2Plan | None:
+        return min(plans, key=self.room.seconds, default=None)
 
-    def _is_untouched(self, model: ModelPlan, clip: int) -> bool:
+    def _is_untouched(self, plan: SeedVr2Plan, clip: int) -> bool:
         """Whether no lack of memory made tiles smaller or clips shorter."""
-        plan, wanted = model.diffusion, self.plan
-        return plan is not None and (
-            (plan.encode_tile, plan.decode_tile) == (wanted.encode_tile, wanted.decode_tile)
-            and bytes_of.latents_of(plan) == clip
-        )
+        wanted = self.plan.encode_tile, self.plan.decode_tile
+        return (plan.encode_tile, plan.decode_tile) == wanted and plan.latents == clip
 
-    def _filled(self, way: _Way) -> Iterator[ModelPlan]:
+    def _filled(self, way: _Way) -> Iterator[SeedVr2Plan]:
         """A way with the tiles that take least time among those that fit, if any do."""
         limit = self._limit(way)
         tiled = list(self._tiled(way, limit))
         plans = [plan for plan in tiled if self._fits_host(plan)]
         if len(plans) < len(tiled):  # the card has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
-        models = [self._pinned(plan, way) for plan in plans]
-        if models:
-            yield models[0] if len(models) == 1 else min(models, key=self.room.seconds)
+        found = [self._pinned(plan, way) for plan in plans]
+        if found:
+            yield found[0] if len(found) == 1 else min(found, key=self.room.seconds)
 
-    def _tiled(self, way: _Way, limit: int, *, with_host: bool = False) -> Iterator[DiffusionPlan]:
+    def _tiled(self, way: _Way, limit: int, *, with_host: bool = False) -> Iterator[SeedVr2Plan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another.
 
         What one of them keeps may wait while the other works, so that both bear on each other.
         """
         base, encode, decode = self._base(way), self.encode, self._decode(way)
 
-        def tiled(first: int, second: int) -> DiffusionPlan:
+        def tiled(first: int, second: int) -> SeedVr2Plan:
             return replace(base, encode_tile=encode[first], decode_tile=decode[second])
 
         def fits(first: int, second: int) -> bool:
@@ -226,47 +219,45 @@ class _Search:
         if way.blocks not in self._weights:
             one = self._smallest(way)
             usual, stay = (
-                bytes_of.needs(replace(self.model, diffusion=plan)).weights
+                bytes_of.needs(plan).weights
                 for plan in (one, replace(one, blocks_on_device=way.blocks))
             )
             self._weights[way.blocks] = stay - usual
         budget = self.room.budget
         return (budget.vram_bytes if self.is_card else budget.ram_bytes) - self._weights[way.blocks]
 
-    def _load(self, plan: DiffusionPlan) -> int:
+    def _load(self, plan: SeedVr2Plan) -> int:
         """Bytes that are to stay within the limit."""
         found = self._loads.get(plan)
         if found is None:
-            model = replace(self.model, diffusion=plan)
-            found = self.room.device(model) if self.is_card else self.room.ram(model)
+            found = self.room.device(plan) if self.is_card else self.room.ram(plan)
             self._loads[plan] = found
         return found
 
-    def _fits_host(self, plan: DiffusionPlan) -> bool:
-        if not self.is_card or self.room.holds_ram(replace(self.model, diffusion=plan)):
+    def _fits_host(self, plan: SeedVr2Plan) -> bool:
+        if not self.is_card or self.room.holds_ram(plan):
             return True
         self._host_is_short = True
         return False
 
-    def _pinned(self, plan: DiffusionPlan, way: _Way) -> ModelPlan:
+    def _pinned(self, plan: SeedVr2Plan, way: _Way) -> SeedVr2Plan:
         """With copies of streamed weights in main memory, as far as there is room for them."""
-        stay = replace(plan, blocks_on_device=way.blocks)
-        model = replace(self.model, diffusion=stay)
-        streamed = bytes_of.streamed_bytes(model)
+        plan = replace(plan, blocks_on_device=way.blocks)
+        streamed = bytes_of.streamed_bytes(plan)
         if not streamed:
-            return model
+            return plan
         allowed = self.room.budget.ram_bytes
-        copies = min(streamed, allowed - self.room.ram(model), int(PINNED_SHARE * allowed))
-        return replace(model, diffusion=replace(stay, pin_bytes=max(0, copies)))
+        copies = min(streamed, allowed - self.room.ram(plan), int(PINNED_SHARE * allowed))
+        return replace(plan, pin_bytes=max(0, copies))
 
-    def _smallest(self, way: _Way) -> DiffusionPlan:
+    def _smallest(self, way: _Way) -> SeedVr2Plan:
         """The way in its smallest tiles; whole frames where they are too small to be cut."""
         decode = self._decode(way)
         base = self._base(way) if decode else self._base(replace(way, is_whole=False))
         tile = decode[-1] if decode else None
         return replace(base, encode_tile=self.encode[-1], decode_tile=tile)
 
-    def _base(self, way: _Way) -> DiffusionPlan:
+    def _base(self, way: _Way) -> SeedVr2Plan:
         """The way without its blocks: what else is needed does not depend on them."""
         plan = replace(self.plan, warm_up=way.warm_up, decodes_whole_tiles=way.is_whole)
         return with_clip(plan, way.clip)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory_phases import Moment, Streamed
+from engine.models.planning.memory import Moment, Streamed
+from engine.models.seedvr2.plan import STEP
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.split_grid import split_tiles, whole_tiles
@@ -18,7 +19,6 @@ from engine.models.video_vae.memory_peak import Peak
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
-STEP = 4  # frames of a latent
 BLEND_PX = 32  # of the ramp between decoded tiles
 SLICES = 8  # that a tile is encoded for at a time
 ENCODE_OVERLAP_PX = 64

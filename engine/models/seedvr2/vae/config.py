@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.core.errors import UnknownKeys
 from engine.models.shapes import Shapes, agreed, count, number, size, told_by
@@ -55,6 +55,11 @@ class VaeConfig:
             raise ValueError(f"{self.norm_groups} groups do not divide {self.block_out_channels}")
 
     @property
+    def upscale(self) -> int:
+        """Decoded pictures are as large as encoded ones."""
+        return 1
+
+    @property
     def spatial_factor(self) -> int:
         """Pixels per side of a latent position."""
         return 1 << len(self.encoder_time)
@@ -68,6 +73,11 @@ class VaeConfig:
     def slice_latents(self) -> int:
         """Latent steps of a slice after the first one; the first has one more."""
         return max(1, self.slice_frames // self.temporal_factor)
+
+    def narrower(self, parts: int) -> VaeConfig:
+        """The same with a part of the channels."""
+        widths = tuple(width // parts for width in self.block_out_channels)
+        return replace(self, block_out_channels=widths)
 
 
 VAE = VaeConfig()

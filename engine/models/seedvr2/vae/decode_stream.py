@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.contracts import DecodedTile, Watch
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.split_decode import parked
@@ -21,6 +20,7 @@ from engine.models.seedvr2.vae.split_grid import (
     whole_tiles,
 )
 from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import (
     as_clip,
     as_frames,
@@ -54,10 +54,9 @@ class DecodeStream:
         self._count = first  # frames are told by number, from this one on
         self._tiled: _Tiled | None = None
         if tiling is not None:
-            if not isinstance(vae, FastVae):
-                raise ValueError("only the fast form decodes in tiles")
-            part = _All(vae) if tiling.is_whole else _HighPart(vae)
-            self._tiled = _Tiled(vae, part, frame, tiling)
+            fast = vae.in_parts()
+            part = _All(fast) if tiling.is_whole else _HighPart(fast)
+            self._tiled = _Tiled(fast, part, frame, tiling)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.

@@ -39,6 +39,10 @@ class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
         self._low, self._high = decoder(build, self.config)
         return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 
+    def in_parts(self) -> FastVae:
+        """This form."""
+        return self
+
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.video_vae.slicing import SlicedVae
+
+if TYPE_CHECKING:
+    from engine.models.seedvr2.vae.fast import FastVae
 
 
 class VaeForm(SlicedVae):
@@ -14,3 +19,11 @@ class VaeForm(SlicedVae):
     """
 
     config: VaeConfig
+
+    def in_parts(self) -> FastVae:
+        """The form whose parts can be given tiles.
+
+        Raises:
+            ValueError: This form has none; an error in the caller.
+        """
+        raise ValueError("only the fast form works in tiles")

@@ -1,15 +1,14 @@
 """Files of latents as ComfyUI saves them (.latent), read piece by piece. No pickle.
 
 Safetensors with one tensor, the raw latent, and an empty one that only marks the version of the
-format; without that mark the numbers are those of the oldest version, times 0.18215. Loads no
-torch before numbers are wanted.
+format; without that mark the values are those of the oldest version, times 0.18215. Loads no
+torch before values are read.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -30,14 +29,8 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.model_files.formats.safetensors_file import SafetensorsFile
-from engine.models.wan.latents.spaces import (
-    SPACES,
-    TEMPORAL_FACTOR,
-    Guess,
-    LatentSpace,
-    frames_of,
-    guess,
-)
+from engine.models.latents import Guess, LatentFilm, LatentHeader
+from engine.models.wan.latents.spaces import SPACES, TEMPORAL_FACTOR, frames_of, guess
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,60 +53,15 @@ _OTHERS = {
 _KNOWN = " and ".join(f"{space.channels} ({space.title})" for space in SPACES.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilmNote:
-    """What latents cannot tell of the film that they come from.
-
-    Our own files have it in their metadata, so that a film comes back as it was; others have none.
-
-    Attributes:
-        size: Of a picture, px: up to a position less than the latents give.
-        frames: Of the film: up to three less than the latents give.
-        rate: Frames/s.
-    """
-
-    size: Size
-    frames: int
-    rate: Fraction
-
-    def metadata(self) -> dict[str, str]:
-        """For the head of a file."""
-        return {
-            _NOTE + "size": str(self.size),
-            _NOTE + "frames": str(self.frames),
-            _NOTE + "frame_rate": str(self.rate),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatentHead:
-    """What a file of latents says of itself.
-
-    Attributes:
-        space: Which VAE it belongs to, told by its channels.
-        length: Latents, one after the other in time.
-        grid: Positions across and down.
-        scale: What its numbers are to be multiplied with.
-        film: What comes of it: as noted, or all that the latents give.
-    """
-
-    space: LatentSpace
-    length: int
-    grid: Size
-    scale: float
-    film: FilmNote
-
-    @property
-    def padded(self) -> Size:
-        """Of the pictures that the VAE makes, px."""
-        return self.grid.scaled(self.space.factor)
-
-
 class LatentFile:
     """An open file of latents; a context manager.
 
     Args:
         path: Of the file.
+
+    Attributes:
+        header: What it tells.
+        scale: What its values are multiplied with.
 
     Raises:
         SourceMissing, SourceUnreadable: It is not there, or may not be read.
@@ -130,7 +78,8 @@ class LatentFile:
         except WeightsError as err:
             raise _translated(err, path) from err
         try:
-            self.head = _head(self._file)
+            self.header = _header(self._file)
+            self.scale = 1.0 if MARKER in self._file.shapes else _OLDEST_SCALE
         except InputError:
             self._file.close()
             raise
@@ -157,12 +106,13 @@ class LatentFile:
             UnreadableMedia: Some are no numbers, or infinite.
             TruncatedMedia, SourceUnreadable: The file was changed, or the disk fails.
         """
-        head = self.head
+        header = self.header
         try:
             whole = self._file.raw(TENSOR)
         except WeightsError as err:
             raise _translated(err, self.path) from err
-        whole = whole.reshape(head.space.channels, head.length, head.grid.height, head.grid.width)
+        grid = header.grid
+        whole = whole.reshape(header.channels, header.length, grid.height, grid.width)
         found = whole[:, start:stop].float()
         if not bool(found.isfinite().all()):
             raise UnreadableMedia(
@@ -170,24 +120,25 @@ class LatentFile:
                 hint="What made it has failed: run it again there, perhaps with another precision.",
                 path=self.path,
             )
-        return found * head.scale if head.scale != 1 else found.clone()
+        return found * self.scale if self.scale != 1 else found.clone()
 
     def pieces(self) -> Iterator[Tensor]:
         """All latents [C, n, h, w] in order, some millions of numbers at a time."""
-        each = max(1, _AT_ONCE // (self.head.space.channels * self.head.grid.pixels))
-        for start in range(0, self.head.length, each):
-            yield self.latents(start, min(self.head.length, start + each))
+        header = self.header
+        each = max(1, _AT_ONCE // (header.channels * header.grid.pixels))
+        for start in range(0, header.length, each):
+            yield self.latents(start, min(header.length, start + each))
 
     def guess(self) -> Guess:
-        """Which numbers they seem to be; looks at all of them, and so at whether they are numbers.
+        """Which values they seem to be; looks at all of them, and so for NaN and infinite ones.
 
         Raises:
             InputError: As `latents`.
         """
         import torch
 
-        count = self.head.length * self.head.grid.pixels
-        sums = torch.zeros(2, self.head.space.channels, dtype=torch.float64)
+        count = self.header.length * self.header.grid.pixels
+        sums = torch.zeros(2, self.header.channels, dtype=torch.float64)
         for piece in self.pieces():
             numbers = piece.double().flatten(1)
             sums += torch.stack([numbers.sum(1), numbers.square().sum(1)])
@@ -196,8 +147,8 @@ class LatentFile:
         return guess(mean.tolist(), deviation.tolist())
 
 
-def examined(path: Path) -> tuple[LatentHead, Guess]:
-    """Head and guess of a file; it is read once, and again only when it has changed.
+def examined(path: Path) -> tuple[LatentHeader, Guess]:
+    """Header and guess of a file; it is read once, and again only when it has changed.
 
     Raises:
         InputError: As `LatentFile` and its `latents`.
@@ -210,12 +161,12 @@ def examined(path: Path) -> tuple[LatentHead, Guess]:
 
 
 @lru_cache(maxsize=64)
-def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHead, Guess]:
+def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHeader, Guess]:
     with LatentFile(path) as file:
-        return file.head, file.guess()
+        return file.header, file.guess()
 
 
-def _head(file: SafetensorsFile) -> LatentHead:
+def _header(file: SafetensorsFile) -> LatentHeader:
     shape = file.shapes.get(TENSOR)
     if shape is None:
         raise UnreadableMedia(
@@ -232,19 +183,31 @@ def _head(file: SafetensorsFile) -> LatentHead:
     if space is None:
         _wrong_channels(file.path, channels)
     grid = Size(width, height)
-    whole = FilmNote(size=grid.scaled(space.factor), frames=frames_of(length), rate=space.rate)
+    whole = LatentFilm(size=grid.scaled(space.factor), frames=frames_of(length), rate=space.rate)
     if max(whole.size.width, whole.size.height) > LARGEST_SIDE:
         _unsupported(file.path, f"would be a picture of {whole.size} pixels, which is too large")
-    return LatentHead(
-        space=space,
+    return LatentHeader(
+        model=space.model,
+        title=space.title,
+        channels=channels,
+        factor=space.factor,
+        rate=space.rate,
         length=length,
         grid=grid,
-        scale=1.0 if MARKER in file.shapes else _OLDEST_SCALE,
         film=_noted(file.metadata, whole, space.factor),
     )
 
 
-def _noted(metadata: Mapping[str, str], whole: FilmNote, factor: int) -> FilmNote:
+def metadata_of(film: LatentFilm) -> dict[str, str]:
+    """What latents do not tell of their film, for the header of a file: other files have none."""
+    return {
+        _NOTE + "size": str(film.size),
+        _NOTE + "frames": str(film.frames),
+        _NOTE + "frame_rate": str(film.rate),
+    }
+
+
+def _noted(metadata: Mapping[str, str], whole: LatentFilm, factor: int) -> LatentFilm:
     """What our own metadata say; `whole` where there are none, or none that can be true."""
     try:
         width, height = map(int, metadata[_NOTE + "size"].split("x"))
@@ -254,7 +217,7 @@ def _noted(metadata: Mapping[str, str], whole: FilmNote, factor: int) -> FilmNot
     spare = (whole.size.width - width, whole.size.height - height)
     fits = all(0 <= less < factor for less in spare)
     fits &= 0 <= whole.frames - frames < TEMPORAL_FACTOR and 0 < rate <= MOST_RATE
-    return FilmNote(size=Size(width, height), frames=frames, rate=rate) if fits else whole
+    return LatentFilm(size=Size(width, height), frames=frames, rate=rate) if fits else whole
 
 
 def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from engine.protocol.media import Reading
+from engine.models.latents import Guess
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,21 +113,6 @@ def _statistics(latent: Tensor) -> tuple[Tensor, Tensor]:
         for numbers in (space.mean, space.std)
     )
     return mean, 1 / std
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """Which numbers a latent seems to hold.
-
-    Attributes:
-        reading: The likelier one.
-        is_sure: Whether it is likelier by far.
-        evidence: Natural logarithm of how many times likelier raw is; below 0, normalised.
-    """
-
-    reading: Reading
-    is_sure: bool
-    evidence: float
 
 
 # How single clips differ from the average of many: assumed, since no published figures exist.

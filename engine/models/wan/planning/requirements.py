@@ -1,14 +1,15 @@
-"""What jobs with a Wan VAE need and how much they have to compute; from numbers alone."""
+"""What jobs with a Wan VAE need and how much they compute, from plans alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory_phases import Moment, Streamed, most_of
+from engine.models.planning.memory import Moment, Needs, Streamed, most_of
 from engine.models.video_vae.workload import Work
 from engine.models.wan import files
+from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
     STEP,
     Pass,
@@ -20,10 +21,7 @@ from engine.models.wan.planning.vae_memory import (
 )
 from engine.models.wan.vae import cost, flops, split
 from engine.models.wan.vae.config import WanConfig
-from engine.protocol.plan import LatentPlan, ModelPlan
 from engine.settings.optimisations import VaeSwitches
-
-__all__ = ["STEP", "Needs", "Pass", "decode_needs", "encode_needs", "latent_needs", "needs"]
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
@@ -34,50 +32,10 @@ _NOTHING = Streamed(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """Bytes of a job with a Wan VAE.
-
-    Attributes:
-        weights: On the device, for as long as the job runs.
-        encode: Beside them, on the device, while the encoder works.
-        decode: The same of the decoder, and while its frames are finished.
-        finishing: The same when frames are finished: what the job holds then, and the picture.
-        hosts: In main memory while each stage works, device or not.
-        waiting: Frames of the source that wait for their result.
-        finished: Frames that are finished at a time.
-        sources: Bytes of those that wait, in main memory too.
-    """
-
-    weights: int
-    encode: int
-    decode: int
-    finishing: int
-    hosts: dict[str, int]
-    waiting: int = 0
-    finished: int = 1
-    sources: int = 0
-
-    @property
-    def device(self) -> int:
-        """Most bytes on the device at once."""
-        return max(self.stages.values())
-
-    @property
-    def host(self) -> int:
-        """Most bytes of main memory at once, device or not."""
-        return max(self.hosts.values()) + self.sources
-
-    @property
-    def stages(self) -> dict[str, int]:
-        """Bytes on the device while each stage works, weights included."""
-        return {"encode": self.weights + self.encode, "decode": self.weights + self.decode}
-
-
 @lru_cache(maxsize=4096)
-def needs(model: ModelPlan) -> Needs:
-    """What a job with Wan 2x takes; from numbers alone."""
-    encode, decode = _passes(model)
+def needs(plan: WanPlan) -> Needs:
+    """What a job with Wan 2x takes."""
+    encode, decode = passes(plan)
     waiting = STEP * (_delay(encode) + _delay(decode))
     found = _job(encode, encode_way(encode), decode_way(decode))
     sources = waiting * encode.frame.pixels * _SOURCE_BYTES
@@ -125,8 +83,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     most = {name: most_of(some, is_card=asked.is_card) for name, some in moments.items()}
     return Needs(
         weights=_weights(asked),
-        encode=most["encode"].device,
-        decode=most["decode"].device,
+        working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,
         hosts={name: moment.host for name, moment in most.items()},
     )
@@ -144,35 +101,10 @@ def _delay(asked: Pass) -> int:
     return asked.visit if asked.tile is not None else max(1, asked.slice_frames // STEP)
 
 
-def latent_needs(plan: LatentPlan, size: Size) -> Needs:
-    """Of decoding latents to pictures of a size."""
-    return decode_needs(_latent_pass(plan, size))
-
-
-def latent_work(plan: LatentPlan, size: Size, frames: int) -> float:
-    """Floating-point operations of that."""
-    return frames * decode_work(_latent_pass(plan, size))
-
-
-def work(model: ModelPlan, frames: int) -> float:
-    """Floating-point operations for so many frames."""
-    return sum(stage_work(model, frames).values())
-
-
-def stage_work(model: ModelPlan, frames: int) -> dict[str, float]:
-    """The same, stage by stage."""
-    encode, decode = _passes(model)
+def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
+    """Floating-point operations for so many frames, stage by stage."""
+    encode, decode = passes(plan)
     return {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
-
-
-def stage_bytes(model: ModelPlan) -> dict[str, int]:
-    """Bytes on the device while each stage works, weights included."""
-    return needs(model).stages
-
-
-def tiles(model: ModelPlan) -> int:
-    """Tiles of the decoder in a frame."""
-    return len(decode_tiles(_passes(model)[1]))
 
 
 def encode_work(asked: Pass) -> float:
@@ -202,31 +134,18 @@ def padded_size(config: WanConfig, size: Size) -> Size:
     return Size(-(-size.width // each) * each, -(-size.height // each) * each)
 
 
-def _latent_pass(plan: LatentPlan, size: Size) -> Pass:
-    config = files.wan_config(plan.vae, plan.model)
-    return Pass(
-        config=config,
-        frame=padded_size(config, size),
+def passes(plan: WanPlan) -> tuple[Pass, Pass]:
+    """How a job with Wan 2x encodes and decodes."""
+    encode = Pass(
+        config=files.wan_config(plan.vae, plan.model),
+        frame=plan.padded,
         device=plan.device,
         dtype=plan.dtype,
-        tile=plan.decode_tile,
-    )
-
-
-def _passes(model: ModelPlan) -> tuple[Pass, Pass]:
-    plan = model.wan
-    if plan is None:
-        raise ValueError(f"{model.model} is not Wan 2x")
-    encode = Pass(
-        config=files.wan_config(plan.vae, model.model),
-        frame=plan.padded,
-        device=model.device,
-        dtype=model.dtype,
         tile=plan.encode_tile,
-        slice_frames=plan.slice_frames,
+        slice_frames=plan.clip_frames,
         warm_up=plan.warm_up,
         parks=plan.parks,
-        switches=model.switches.vae,
+        switches=plan.switches.vae,
     )
     drips = len(encode_tiles(encode)) == 1
     return encode, replace(encode, tile=plan.decode_tile, drips=drips)
@@ -247,3 +166,10 @@ def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float,
     clip = Work(frames=frames, size=size, switches=switches, slice_frames=STEP)
     encode, decode = flops.encode_flops(config, clip), flops.decode_flops(config, clip)
     return encode.total / frames, decode.total / frames
+
+
+def vae_dtype(precision: str, device: str) -> str:
+    """Dtype of a Wan VAE: as wanted, else the fast one of a GPU."""
+    if precision != "auto":
+        return precision
+    return "float16" if device == "cuda" else "float32"

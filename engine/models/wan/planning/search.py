@@ -6,26 +6,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Room, pairs_within
-from engine.models.planning.tile_sizes import EDGES, smaller_tiles, tilings
+from engine.models.planning.search import EDGES, Room, pairs_within, smaller_tiles, tilings
 from engine.models.wan import files
+from engine.models.wan.plan import WanPlan
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
-from engine.protocol.plan import ModelPlan, WanPlan
 
 
-def fitted(model: ModelPlan, room: Room) -> ModelPlan:
-    """The fastest plan within the budget; the smallest one where none is.
+def fitted(plan: WanPlan, room: Room) -> WanPlan:
+    """The fastest plan that the room holds; the smallest one where it holds none.
 
     Args:
-        model: At its largest; what the user chose is the largest there.
+        plan: The largest; what the user chose is the largest there.
         room: What there is.
     """
-    if model.wan is None:
-        raise ValueError(f"{model.model} is not Wan 2x")
-    search = _Search(model, model.wan, room)
-    on_card = model.device == "cuda"
+    search = _Search(plan, room)
+    on_card = plan.device == "cuda"
     for parks in (False, True) if on_card else (False,):  # what is parked has a way to go
         found = search.best(parks=parks)
         if found is not None:
@@ -54,41 +51,38 @@ def wan_tiles(config: WanConfig, frame: Size) -> tuple[tuple[Size, ...], tuple[S
 
 
 class _Search:
-    """Ways of running one model, and their needs."""
+    """Plans of one model, and their needs."""
 
-    def __init__(self, model: ModelPlan, plan: WanPlan, room: Room) -> None:
-        self.model, self.plan, self.room = model, plan, room
-        config = files.wan_config(plan.vae, model.model)
+    def __init__(self, plan: WanPlan, room: Room) -> None:
+        self.plan, self.room = plan, room
+        config = files.wan_config(plan.vae, plan.model)
         self.early = warm_up(config)
         encode, decode = wan_tiles(config, plan.padded)
         self.encode = smaller_tiles(plan.encode_tile, encode)
         self.decode = smaller_tiles(plan.decode_tile, decode)
 
-    def best(self, *, parks: bool) -> ModelPlan | None:
+    def best(self, *, parks: bool) -> WanPlan | None:
         """The fastest that fits; None where nothing does."""
-        for early in (0, self.early) if self.model.device == "cuda" else (self.plan.warm_up,):
+        for early in (0, self.early) if self.plan.device == "cuda" else (self.plan.warm_up,):
             base = replace(self.plan, warm_up=early, parks=parks)
             found = list(self._tiled(base))
             if found:
                 return min(found, key=self.room.seconds)
         return None
 
-    def smallest(self, *, parks: bool) -> ModelPlan:
-        """The way that takes least, whether it fits or not."""
+    def smallest(self, *, parks: bool) -> WanPlan:
+        """The plan that takes least, whether it fits or not."""
         base = replace(self.plan, warm_up=self.early, parks=parks)
-        return self._with(base, self.encode[-1], self.decode[-1])
+        return replace(base, encode_tile=self.encode[-1], decode_tile=self.decode[-1])
 
-    def _tiled(self, base: WanPlan) -> Iterator[ModelPlan]:
+    def _tiled(self, base: WanPlan) -> Iterator[WanPlan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another."""
 
-        def tiled(first: int, second: int) -> ModelPlan:
-            return self._with(base, self.encode[first], self.decode[second])
+        def tiled(first: int, second: int) -> WanPlan:
+            return replace(base, encode_tile=self.encode[first], decode_tile=self.decode[second])
 
         def fits(first: int, second: int) -> bool:
             return self.room.holds(tiled(first, second))
 
         for pair in pairs_within(len(self.encode), len(self.decode), fits):
             yield tiled(*pair)
-
-    def _with(self, base: WanPlan, encode: Size | None, decode: Size | None) -> ModelPlan:
-        return replace(self.model, wan=replace(base, encode_tile=encode, decode_tile=decode))

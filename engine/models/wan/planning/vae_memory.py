@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory_phases import Moment, Streamed
+from engine.models.planning.memory import Moment, Streamed
 from engine.models.video_vae.memory_ledger import ITEM
 from engine.models.video_vae.memory_peak import Peak
 from engine.models.wan.vae import cost, split

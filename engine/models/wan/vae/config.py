@@ -97,6 +97,10 @@ class WanConfig:
         """Latent steps of a slice after the first one."""
         return 1
 
+    def narrower(self, parts: int) -> WanConfig:
+        """The same with a part of the channels."""
+        return replace(self, dim=self.dim // parts, dec_dim=self.dec_dim // parts)
+
     @property
     def has_stage_shortcuts(self) -> bool:
         """Whether the input of a stage is added to its result."""

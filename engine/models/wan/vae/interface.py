@@ -8,6 +8,7 @@ from engine.models.video_vae.slicing import SlicedVae
 
 if TYPE_CHECKING:
     from engine.models.wan.vae.config import WanConfig
+    from engine.models.wan.vae.fast import FastWanVae
 
 
 class WanForm(SlicedVae):
@@ -21,3 +22,11 @@ class WanForm(SlicedVae):
     """
 
     config: WanConfig
+
+    def in_parts(self) -> FastWanVae:
+        """The form whose parts can be given tiles.
+
+        Raises:
+            ValueError: This form has none; an error in the caller.
+        """
+        raise ValueError("only the fast form works in tiles")

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.contracts import DecodedTile, Watch
+from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
-from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.interface import WanForm
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_way, encode_way
@@ -81,7 +80,7 @@ class EncodeStream:
         self._size = streaming.slice_latents * vae.config.temporal_factor
         tiles = encode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = _fast(vae)
+            fast = vae.in_parts()
             way = encode_way(fast, streaming.slice_latents, streaming.warm_up)
             self._high, self._step = TiledHalf(way, tiles), fast.encode_low
             self._size = way.given(self._size)
@@ -160,7 +159,7 @@ class DecodeStream:
         self._boxes = [Box(0, 0, canvas.width, canvas.height)]
         tiles = decode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = _fast(vae)
+            fast = vae.in_parts()
             way = decode_way(fast, streaming.slice_latents, streaming.warm_up)
             self._high, self._step = TiledHalf(way, tiles), fast.decode_low
             self._boxes, self._device = self._high.shown, fast.device
@@ -214,12 +213,6 @@ class DecodeStream:
                 picture=picture.float(),
             )
         )
-
-
-def _fast(vae: WanForm) -> FastWanVae:
-    if not isinstance(vae, FastWanVae):
-        raise ValueError("only the fast form works in tiles")
-    return vae
 
 
 def _wide(frames: Tensor) -> Tensor:

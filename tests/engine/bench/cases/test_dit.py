@@ -9,20 +9,20 @@ import torch
 
 from engine.bench.cases import dit
 from engine.bench.cases.dit import Entry, dit_rows
-from engine.bench.cases.dit_runs import (
-    MIDDLE,
-    Kind,
-    base_run,
-    build,
-    inputs_of,
-    work_of,
-)
+from engine.bench.cases.dit_runs import base_run
 from engine.bench.options import BenchOptions
 from engine.bench.timing import process_memory
 from engine.bench.timing.matmul_replay import Replay
 from engine.core.geometry import Size
 from engine.core.serialization import from_plain, to_plain
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
+from engine.models.seedvr2.dit.random_dit import (
+    MIDDLE,
+    Kind,
+    build,
+    inputs_of,
+    work_of,
+)
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.tiny_dit import tiny_dit_config
 

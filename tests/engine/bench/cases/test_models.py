@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from engine.bench.cases import models
-from engine.bench.cases.vae_models import MODELS
+from engine.bench.cases import models, vae_models
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
+from engine.models.seedvr2.dit import random_dit
 from tests.helpers.tiny import tiny_config
 from tests.helpers.tiny_dit import tiny_dit_config
 from tests.helpers.tiny_wan import tiny_wan_config
 
-OPTIONS = BenchOptions(
-    device="cpu", size=Size(32, 32), quick=True, runs=1, threads=1, dit=tiny_dit_config()
-)
+OPTIONS = BenchOptions(device="cpu", size=Size(32, 32), quick=True, runs=1, threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +24,11 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         "wan22-vae": wan,
         "wan-2x": replace(wan, out_channels=12),
     }
-    for name, config in configs.items():
-        monkeypatch.setitem(MODELS, name, replace(MODELS[name], config=config))
+    found = {name: replace(vae, config=configs[name]) for name, vae in vae_models.models().items()}
+    for module in (models, vae_models):
+        monkeypatch.setattr(module, "models", lambda: found)
+    for kind in random_dit.KINDS:
+        monkeypatch.setitem(random_dit.MIDDLE, kind, tiny_dit_config())
 
 
 def test_every_model_has_a_row() -> None:
@@ -54,8 +55,9 @@ def test_every_model_has_a_row() -> None:
 
 
 def test_speeds_are_of_the_result() -> None:
-    assert models._lite(OPTIONS, 4).megapixels == pytest.approx(2 * 128 * 128 / 1e6)
-    twice = models._vae(replace(OPTIONS, model="wan-2x"), "decode")
+    works = dict(models._models(OPTIONS))
+    assert works["Lite 4x"]().megapixels == pytest.approx(2 * 128 * 128 / 1e6)
+    twice = works["Wan 2x, decode"]()
     assert twice.megapixels == pytest.approx(5 * 64 * 64 / 1e6)
     assert twice.compute().shape[-1] == 64  # type: ignore[attr-defined]  # a tensor
 
@@ -63,9 +65,9 @@ def test_speeds_are_of_the_result() -> None:
 def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    def fail(*_: object) -> models._Work:
+    def fail(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(models, "_dit", fail)
+    monkeypatch.setattr(random_dit, "build", fail)
     last = list(models.model_rows(OPTIONS))[-1]
     assert last == {"model": "SeedVR2 transformer, 7b kind", "note": "not enough memory"}

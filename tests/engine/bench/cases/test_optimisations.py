@@ -15,7 +15,6 @@ from engine.bench.cases.switch_models import (
     RunSubject,
     Subject,
     VaeSubject,
-    narrower,
 )
 from engine.bench.options import BenchOptions
 from engine.bench.timing.paired_timing import Ratio, ratio_of
@@ -167,8 +166,8 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_narrower_models_are_of_the_same_kind() -> None:
-    assert narrower(VAE, 4).block_out_channels == (32, 64, 128, 128)
-    assert (narrower(WAN22, 2).dim, narrower(WAN22, 2).dec_dim) == (80, 128)
+    assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
+    assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
     assert "half" in VaeSubject(BenchOptions(device="cpu")).about
 
 

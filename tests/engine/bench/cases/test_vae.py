@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.bench.cases import vae
-from engine.bench.cases.vae_models import Side, VaeRun
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -22,8 +22,9 @@ from engine.bench.cases.vae_runs import (
 from engine.bench.options import BenchOptions
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import to_plain
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.tiny import tiny_config
@@ -91,7 +92,7 @@ def test_both_forms_of_wan_do_the_same_work(model: str, side: Side) -> None:
     if side == "decode":
         assert plain.shape == (1, 3, 5, 16 * side_px, 32 * side_px)
     assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
-    assert from_plain(type(base), json.loads(json.dumps(to_plain(base)))) == base
+    assert VaeRun.read(json.loads(json.dumps(to_plain(base)))) == base
 
 
 def test_weights_and_clips_are_the_same_each_time() -> None:
@@ -129,8 +130,12 @@ def test_the_reference_is_scaled_by_the_calibration() -> None:
     assert vae.reference_seconds(known(), 0.69) == pytest.approx(95.3)
     assert vae.reference_seconds(known(), 1.38) == pytest.approx(190.6)
     assert vae.reference_seconds(known(frames=1, side="encode"), 0.69) == pytest.approx(9.6)
-    assert vae.reference_seconds(known(config=WAN21), 1.38) == pytest.approx(77.6)
-    assert vae.reference_seconds(known(config=WAN22), 0.69) == pytest.approx(71.6)
+    assert vae.reference_seconds(known(model="wan21-vae", config=WAN21), 1.38) == pytest.approx(
+        77.6
+    )
+    assert vae.reference_seconds(known(model="wan22-vae", config=WAN22), 0.69) == pytest.approx(
+        71.6
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,8 +146,8 @@ def test_the_reference_is_scaled_by_the_calibration() -> None:
         known(dtype="float16"),
         known(device="cuda"),
         known(config=replace(VAE, layers_per_block=1)),
-        known(config=WAN21, frames=1),
-        known(config=WAN2X),
+        known(model="wan21-vae", config=WAN21, frames=1),
+        known(model="wan-2x", config=WAN2X),
     ],
 )
 def test_other_work_has_no_reference(run: VaeRun) -> None:
@@ -153,7 +158,9 @@ def test_other_work_has_no_reference(run: VaeRun) -> None:
 def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vae, "calibration", lambda quick: 1.38)
     monkeypatch.setattr(vae, "matrix_ceiling", lambda device, dtype, quick: 2e12)
-    monkeypatch.setitem(vae.REFERENCE_SECONDS, (tiny_config(), "decode", 1), 10.0)
+    monkeypatch.setitem(vae.REFERENCE_SECONDS, ("seedvr2-vae", "decode", 1), 10.0)
+    tiny = replace(vae.models()["seedvr2-vae"], config=tiny_config())
+    monkeypatch.setitem(vae.models(), "seedvr2-vae", tiny)
     monkeypatch.setattr(vae, "_REFERENCE_SIZE", Size(32, 16))
     options = replace(OPTIONS, calibrate=True, frames=(1,), form="fast")
     yardsticks, row = vae.vae_rows(options, "decode")

@@ -14,7 +14,7 @@ from engine.bench.timing import process_memory
 from engine.bench.timing.process_memory import Traffic
 from engine.core.errors import InternalError
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import to_plain
 from tests.helpers.tiny import tiny_config
 
 MIB = 2**20
@@ -88,7 +88,7 @@ def test_another_process_measures() -> None:
 
 
 def test_a_run_survives_the_way_to_another_process() -> None:
-    assert from_plain(type(RUN), to_plain(RUN)) == RUN
+    assert type(RUN).read(to_plain(RUN)) == RUN
 
 
 def test_a_packed_program_measures_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,8 @@ from engine.models.seedvr2.frame_layout import (
     LEAST_BLACK,
     MULTIPLE,
     REFLECTED,
-    clip_length,
     layout_of,
     reference_layout,
-    reference_sizes,
 )
 
 SIDES = st.integers(1, 5000)
@@ -35,13 +33,3 @@ def test_usual_pictures_grow_by_one_row_of_tokens(height, padded):
 def test_the_reference_pads_only_what_needs_it():
     assert reference_layout(Size(1280, 720)).padded == Size(1280, 720)
     assert reference_layout(Size(1920, 1080)).padded == Size(1920, 1088)
-
-
-def test_a_limit_that_is_not_reached_changes_nothing():
-    assert reference_sizes(Size(64, 36), 72) == reference_sizes(Size(64, 36), 72, 128)
-    assert reference_sizes(Size(64, 36), 72, 127) == (Size(128, 72), Size(127, 71))
-
-
-@pytest.mark.parametrize(("frames", "length"), [(1, 1), (2, 5), (5, 5), (6, 9), (9, 9), (10, 13)])
-def test_clips_are_as_long_as_the_model_takes(frames, length):
-    assert clip_length(frames) == length

@@ -8,8 +8,6 @@ from engine.models.seedvr2.preprocess import (
     join,
     overlap_weights,
     place,
-    reference_overlap_weights,
-    resize_as_reference,
 )
 
 
@@ -58,21 +56,11 @@ def test_frames_of_another_size_are_refused():
         place(frames_of(33, 20), layout_of(Size(20, 33)))
 
 
-def test_a_second_resize_only_where_the_first_is_too_large():
-    assert resize_as_reference(frames_of(64, 30), 48, 80).shape[-2:] == (38, 80)
-    assert resize_as_reference(frames_of(64, 30), 48, 102).shape[-2:] == (48, 102)
-
-
 @pytest.mark.parametrize("frames", range(1, 9))
 def test_every_frame_of_an_overlap_is_mixed_evenly(frames):
     weights = overlap_weights(frames)
     steps = torch.tensor([1.0, *weights, 0.0]).diff()
     torch.testing.assert_close(steps, torch.full((frames + 1,), -1 / (frames + 1)))
-
-
-@pytest.mark.parametrize("frames", [1, 2, 4])
-def test_short_overlaps_of_the_reference_are_hard_cuts(frames):
-    assert set(reference_overlap_weights(frames)) <= {0.0, 1.0}
 
 
 def test_joining_goes_from_the_earlier_clip_to_the_later():

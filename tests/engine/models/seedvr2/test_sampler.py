@@ -1,4 +1,4 @@
-"""From noise to a latent: steps, guidance, and noise that anybody can draw again."""
+"""From noise to a latent: one step, and noise that can be drawn again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.models.seedvr2.sampler import (
-    Guidance,
     condition,
     noisy_frames,
     noisy_latent,
@@ -20,7 +19,6 @@ from engine.models.seedvr2.sampler import (
     sample,
     seeded_noise,
     shifted_timestep,
-    timesteps,
 )
 from tests.helpers.tiny_dit import random_dit, random_inputs
 
@@ -48,55 +46,6 @@ def test_one_step_is_noise_minus_the_prediction(given_) -> None:
     seen = torch.cat((given_["noise"], given_["condition"]), dim=-1)
     wanted = given_["noise"] - dit(seen, given_["text"], 1000.0)
     assert torch.equal(sample(dit, **given_), wanted)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_an_exact_prediction_gives_the_picture_in_any_number_of_steps(steps: int) -> None:
-    picture, noise = (torch.randn(SHAPE, dtype=torch.float64) for _ in range(2))
-    asked = []
-
-    def exact(seen: Tensor, text: Tensor, timestep: float) -> Tensor:
-        asked.append(timestep)
-        share = timestep / 1000
-        wanted = (1 - share) * picture + share * noise
-        torch.testing.assert_close(seen[..., :16], wanted, rtol=0, atol=1e-12)
-        return noise - picture
-
-    result = sample(exact, noise, condition(picture), torch.zeros(1, 1), steps=steps)
-    torch.testing.assert_close(result, picture, rtol=0, atol=1e-12)
-    assert asked == timesteps(steps)
-
-
-def test_timesteps_go_down_from_noise_in_even_steps() -> None:
-    assert timesteps(1) == [1000]
-    assert timesteps(4) == [1000, 750, 500, 250]
-
-
-def test_five_steps_give_the_same_each_time(given_) -> None:
-    results = [sample(random_dit(), **given_, steps=5) for _ in range(2)]
-    assert torch.equal(*results)
-    assert not torch.allclose(results[0], sample(random_dit(), **given_))
-
-
-def test_guidance_with_scale_one_changes_nothing(given_) -> None:
-    dit = random_dit()
-    other = torch.randn_like(given_["text"])
-    plain = sample(dit, **given_, steps=2)
-    for rescale in (0.0, 0.7):
-        guided = sample(dit, **given_, steps=2, guidance=Guidance(other, 1.0, rescale))
-        torch.testing.assert_close(guided, plain, rtol=0, atol=1e-12)
-
-
-def test_full_rescaling_keeps_the_deviation_of_the_first_prediction() -> None:
-    positive, negative = torch.randn(SHAPE), torch.randn(SHAPE)
-
-    def dit(seen: Tensor, text: Tensor, timestep: float) -> Tensor:
-        return positive if text.item() else negative
-
-    noise, texts = torch.zeros(SHAPE), (torch.ones(1, 1), torch.zeros(1, 1))
-    guidance = Guidance(texts[1], 4.0, 1.0)
-    result = sample(dit, noise, condition(noise), texts[0], guidance=guidance)
-    torch.testing.assert_close(result.std(-1), positive.std(-1))
 
 
 STARTS = st.integers(0, 10**6)

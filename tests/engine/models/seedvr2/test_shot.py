@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.contracts import DecodedTile, Restored
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.decode_stream import DecodeStream
@@ -19,6 +18,7 @@ from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
 from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip
 from tests.helpers.tiny import random_frames, tiny_vae

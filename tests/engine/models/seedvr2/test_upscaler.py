@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.ops.resize import resize
-from engine.protocol.plan import DiffusionPlan, ModelPlan, WeightsPlan
+from engine.protocol.plan import WeightsPlan
 
 SIZE = Size(32, 32)
 
@@ -19,7 +20,8 @@ SIZE = Size(32, 32)
 def model(**choices: Any) -> SeedVr2:
     """Without models: only what comes after them is asked for."""
     nowhere = WeightsPlan(path=Path())
-    plan = DiffusionPlan(
+    plan = SeedVr2Plan(
+        model="seedvr2-3b",
         dit=nowhere,
         vae=nowhere,
         text=nowhere,
@@ -31,8 +33,7 @@ def model(**choices: Any) -> SeedVr2:
         **choices,
     )
     nothing = cast(Any, None)
-    whole = ModelPlan(model="seedvr2-3b", tile=SIZE, diffusion=plan)
-    return SeedVr2(whole, nothing, nothing, torch.zeros(1, 1))
+    return SeedVr2(plan, nothing, nothing, torch.zeros(1, 1))
 
 
 def edge() -> Tensor:

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from engine.core.errors import WeightsMissing, WrongModel
 from engine.core.geometry import Size
-from engine.models.contracts import DecodedTile, Restored
+from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
+from engine.models.wan.plan import WanPlan
 from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumption
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
-from engine.protocol.plan import ModelPlan, WanPlan, WeightsPlan
+from engine.protocol.plan import WeightsPlan
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny import random_frames
 from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config, write_wan
@@ -32,7 +33,7 @@ def vae() -> FastWanVae:
     return FastWanVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def plan_of(size: Size, weights: Path = Path("vae.safetensors"), **changes: Any) -> ModelPlan:
+def plan_of(size: Size, weights: Path = Path("vae.safetensors"), **changes: Any) -> WanPlan:
     padded = Size(-(-size.width // 8) * 8, -(-size.height // 8) * 8)
     about = weights.stat() if weights.exists() else None
     file = WeightsPlan(
@@ -40,8 +41,7 @@ def plan_of(size: Size, weights: Path = Path("vae.safetensors"), **changes: Any)
         bytes=about.st_size if about else 0,
         modified_ns=about.st_mtime_ns if about else 0,
     )
-    wan = WanPlan(vae=file, size=size, padded=padded, **changes)
-    return ModelPlan(model="wan-2x", scale=2, wan=wan)
+    return WanPlan(vae=file, size=size, padded=padded, **changes)
 
 
 def model_of(size: Size, **changes: Any) -> WanUpscaler:
@@ -92,7 +92,7 @@ def assert_same(found: Tensor, right: Tensor) -> None:
 @pytest.mark.parametrize("slice_frames", [4, 12])
 def test_every_frame_comes_out_once_and_twice_as_large(count: int, slice_frames: int) -> None:
     size = Size(14, 10)
-    model, source = model_of(size, slice_frames=slice_frames), pictures(count, size)
+    model, source = model_of(size, clip_frames=slice_frames), pictures(count, size)
     found = through(model, source)
     assert found[0].first == 0
     result = model.finished(whole(found), source)
@@ -105,8 +105,8 @@ def test_every_frame_comes_out_once_and_twice_as_large(count: int, slice_frames:
 def test_a_shot_in_pieces_is_the_shot_at_once(count: int) -> None:
     size = Size(16, 8)
     source = pictures(count, size)
-    at_once = film(model_of(size, slice_frames=40), source)
-    assert_same(film(model_of(size, slice_frames=8), source), at_once)
+    at_once = film(model_of(size, clip_frames=40), source)
+    assert_same(film(model_of(size, clip_frames=8), source), at_once)
     clip = (source[:13] * 2 - 1).movedim(0, 1)[None]
     if count > 13:
         direct = vae().decode(vae().encode(clip))[0].movedim(0, 1)
@@ -121,7 +121,7 @@ TILES = {"encode_tile": Size(52, 52), "decode_tile": Size(136, 136)}
     [
         TILES,
         {"encode_tile": Size(60, 999)},
-        {"decode_tile": Size(999, 136), "slice_frames": 8},
+        {"decode_tile": Size(999, 136), "clip_frames": 8},
         {**TILES, "warm_up": 30},
     ],
 )
@@ -131,7 +131,7 @@ def test_tiles_leave_no_trace(tiles: dict[str, Any]) -> None:
     assert_same(film(model_of(size, **tiles), source), film(model_of(size), source))
 
 
-@pytest.mark.parametrize("tiles", [{}, {**TILES, "slice_frames": 8}])
+@pytest.mark.parametrize("tiles", [{}, {**TILES, "clip_frames": 8}])
 def test_tiles_are_told_with_numbers_of_the_job(tiles: dict[str, Any]) -> None:
     size, told = Size(78, 70), list[DecodedTile]()
     model = model_of(size, **tiles)
@@ -159,7 +159,7 @@ def uninterrupted() -> tuple[Tensor, Tensor]:
 )
 def test_beginning_again_gives_the_same_film(wanted: int, slice_frames: int) -> None:
     source, right = uninterrupted()
-    model = model_of(Size(8, 8), slice_frames=slice_frames)
+    model = model_of(Size(8, 8), clip_frames=slice_frames)
     found = through(model, source, shot=7, wanted=7 + wanted)
     assert 7 + wanted - 4 < found[0].first <= 7 + wanted
     assert_same(whole(found), right[found[0].first - 7 :])
@@ -266,8 +266,3 @@ def test_vaes_that_do_not_enlarge_are_refused(tmp_path: Path, layout: Any) -> No
 def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(WeightsMissing):
         load_wan_upscaler(plan_of(Size(16, 16), tmp_path / "gone.safetensors"))
-
-
-def test_a_plan_of_another_model_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="lite is not Wan 2x"):
-        WanUpscaler(ModelPlan(model="lite"), vae())

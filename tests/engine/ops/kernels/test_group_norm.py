@@ -93,7 +93,7 @@ def test_the_order_of_the_kernel_gives_the_same_statistics(size, channels):
         for i in (1, 2)
     )
     found = norm.combine((grid.per_block * group, grid.in_last * group), mean, m2)
-    wanted = norm.group_moments(x.double(), count // group)
+    wanted = norm.group_statistics(x.double(), count // group)
     assert found.count == wanted.count
     torch.testing.assert_close(found.mean, wanted.mean, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.m2, wanted.m2, rtol=2e-6, atol=1e-4)
@@ -207,9 +207,9 @@ def test_the_source_normalises_groups_of_several_threads_in_place():
 def test_statistics_and_normalise_of_the_source_work_apart():
     x = frames((2, 16, 8, 9))
     weight, bias = torch.randn(2, 16)
-    whole = norm.group_moments(x[:, :, :3], 4, kernels=True)
-    whole = whole.merge(norm.group_moments(x[:, :, 3:], 4, kernels=True))
-    plain = norm.group_moments(x.double(), 4)
+    whole = norm.group_statistics(x[:, :, :3], 4, kernels=True)
+    whole = whole.merge(norm.group_statistics(x[:, :, 3:], 4, kernels=True))
+    plain = norm.group_statistics(x.double(), 4)
     assert whole.count == plain.count
     torch.testing.assert_close(whole.mean, plain.mean, rtol=1e-6, atol=0)
     torch.testing.assert_close(whole.m2, plain.m2, rtol=1e-5, atol=0)
@@ -332,7 +332,7 @@ def test_kernels_reach_beyond_two_billion_values():
     x = torch.ones(3, 1024, 1024, 768, device=device, dtype=torch.float16).permute(0, 3, 1, 2)
     x[-1, :, -1, -1] = 3
     weight = torch.ones(768, device=device, dtype=torch.float16)
-    found = norm.group_moments(x, 32, kernels=True)
+    found = norm.group_statistics(x, 32, kernels=True)
     torch.testing.assert_close(found.m2[0], torch.zeros_like(found.m2[0]))
     assert (found.m2[2] > 90).all()
     norm.group_norm_silu(x, weight, 0 * weight, 32, 1e-6, x, silu=False, kernels=True)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from engine.core.errors import CapacityError, NumericOverflow
 from engine.core.geometry import Box, Size
 from engine.ops.transfer import tile_canvas
-from engine.ops.transfer.tile_canvas import FloatSink, TileSink, quantised
+from engine.ops.transfer.tile_canvas import TileSink, quantised
 from engine.tiling.blend import tile_weights
 from engine.tiling.grid import tile_grid
+from tests.helpers.float_sink import FloatSink
 
 
 def fill(sinks, tiles, canvas: Size, boxes: list[Box], blend: int, step: int = 2) -> None:
@@ -83,24 +84,17 @@ def test_the_sum_of_rounded_tiles_is_at_most_65535_for_values_just_below_white()
         assert sink.result().int().min() > 65530
 
 
-def test_8_bits_are_rounded_once():
+def test_a_whole_frame_is_rounded_once():
     frame = torch.linspace(-1.1, 1.1, 2 * 3 * 5 * 7).view(2, 3, 5, 7)
-    sink = TileSink(2, Size(7, 5), bits=8)
+    sink = TileSink(2, Size(7, 5))
     sink.add(frame, Box(0, 0, 7, 5), 0)
-    expected = ((frame + 1) * 127.5).clamp(0, 255).round().byte().permute(0, 2, 3, 1)
-    assert torch.equal(sink.result(), expected)
-
-
-def test_8_bits_cannot_be_blended():
-    with pytest.raises(ValueError, match="16 bits"):
-        TileSink(1, Size(2, 2), bits=8).add(
-            torch.zeros(1, 3, 2, 2), Box(0, 0, 2, 2), 0, torch.full((2, 2), 9.0)
-        )
+    expected = (frame * 0.5 + 0.5).clamp(0, 1).mul(65535).round().permute(0, 2, 3, 1)
+    assert torch.equal(sink.result().int(), expected.int())
 
 
 def test_a_part_keeps_its_values():
     part = torch.full((1, 3, 2, 2), 0.3).to(memory_format=torch.channels_last)
-    quantised(part, 255, torch.uint8)
+    quantised(part, 65535)
     assert torch.equal(part, torch.full((1, 3, 2, 2), 0.3))
 
 

@@ -6,10 +6,10 @@ import torch
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
+from engine.models.lite.plan import LitePlan
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
 from engine.protocol.events import Event, PlanDowngraded, TileDone
-from engine.protocol.plan import ModelPlan
 from tests.helpers.plans import a_media, a_plan
 
 
@@ -39,15 +39,14 @@ class Ears:
 
 
 def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) -> Context:
-    model = ModelPlan(
-        model="lite",
-        scale=2,
+    work = LitePlan(
         weights="lite_x2_faithful.safetensors",
+        frame=Size(200, 120),
         tile=tile,
         overlap=overlap,
         clip_frames=clip,
     )
-    plan = replace(a_plan(), source_size=Size(200, 120), model=model)
+    plan = replace(a_plan(), source_size=Size(200, 120), work=work)
     return Context(
         job_id="a",
         media=a_media(rotation=rotation),
@@ -91,8 +90,8 @@ def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     torch.testing.assert_close(made, Upscale(Doubler(), context(Size(200, 120))).run(frames, 0))
     downgrades = [event for event in job.events.events if isinstance(event, PlanDowngraded)]
     assert downgrades
-    assert job.plan.model.clip_frames == 1
-    assert job.plan.model.tile.pixels <= 7000
+    assert job.plan.work.clip_frames == 1
+    assert job.plan.work.tile.pixels <= 7000
     assert downgrades[-1].plan == job.plan
 
 
@@ -100,7 +99,7 @@ def test_no_memory_at_all_is_for_others_to_answer():
     job = context(Size(200, 120))
     with pytest.raises(torch.OutOfMemoryError):
         Upscale(Doubler(most=10), job).run(torch.rand(1, 3, 120, 200), 0)
-    assert job.plan.model.tile == Size(64, 64)
+    assert job.plan.work.tile == Size(64, 64)
 
 
 def test_a_smaller_plan_says_what_is_smaller():

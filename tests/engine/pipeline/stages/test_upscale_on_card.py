@@ -10,24 +10,22 @@ from engine.core.geometry import Size
 from engine.hardware.out_of_memory import give_back
 from engine.hardware.vram_limit import within
 from engine.models import registry
+from engine.models.lite.plan import LitePlan
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
 from engine.protocol.events import Event, PlanDowngraded
-from engine.protocol.plan import ModelPlan
 from tests.helpers.plans import a_media, a_plan
 
 pytestmark = pytest.mark.gpu
 
 MIB = 2**20
 FRAME = Size(960, 540)
-MODEL = ModelPlan(
-    model="lite",
-    form="faithful",
-    scale=2,
+WORK = LitePlan(
     weights="lite_x2_faithful.safetensors",
     device="cuda",
     dtype="float16",
     clip_frames=16,
+    frame=FRAME,
     tile=FRAME,
     overlap=32,
 )
@@ -47,12 +45,12 @@ def enlarged(frames: torch.Tensor) -> tuple[torch.Tensor, list[PlanDowngraded]]:
     context = Context(
         job_id="a",
         media=a_media(),
-        plan=a_plan(model=MODEL, source_size=FRAME),
+        plan=a_plan(work=WORK, source_size=FRAME),
         control=Control(),
         events=ears,
         pictures=False,
     )
-    model = registry.frame_model(MODEL)
+    model = registry.family_of(WORK).load_frames(WORK)
     with torch.inference_mode():
         return Upscale(model, context).run(frames.to("cuda"), 0).cpu(), ears.smaller
 

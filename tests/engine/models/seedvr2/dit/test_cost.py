@@ -8,24 +8,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import (
-    FORMAT_BYTES,
-    Flops,
-    blocks_on_device,
-    forward_bytes,
+    DitFlops,
     forward_flops,
-    largest_block_bytes,
-    parameters,
     resident_bytes,
     streamed_bytes,
 )
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from engine.models.seedvr2.dit.memory import forward_bytes
+from engine.models.seedvr2.dit.parameter_count import FORMAT_BYTES, parameters
 from tests.helpers.allocations import Allocations
 from tests.helpers.quant_files import write_fp8
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
@@ -68,7 +63,7 @@ def test_numbers_of_small_models(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 def test_operations_of_the_published_tables(kind: str) -> None:
     for latent, linear, attention in PUBLISHED[kind]:
-        assert forward_flops(SIZED[kind], latent) == Flops(linear, attention)
+        assert forward_flops(SIZED[kind], latent) == DitFlops(linear, attention)
 
 
 @pytest.mark.parametrize("kind", ["3b", "7b"])
@@ -151,28 +146,6 @@ def test_bytes_of_the_published_files() -> None:
     assert resident_bytes(DIT_7B, 2, None) == pytest.approx(16.5 * GB, rel=0.01)
     saved = resident_bytes(DIT_7B, 2, None) - resident_bytes(DIT_7B, 2, 36)
     assert saved == pytest.approx(8.2 * GB - 2 * 0.227 * GB, rel=0.05)
-    assert largest_block_bytes(DIT_7B, 2) == pytest.approx(0.453 * GB, rel=0.01)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    kind=st.sampled_from(["3b", "7b"]),
-    kind_of_file=st.sampled_from(sorted(FORMAT_BYTES)),
-    gigabytes=st.integers(1, 40),
-    latent=st.sampled_from([(2, 90, 160), (6, 136, 240), (6, 270, 480)]),
-)
-def test_blocks_fit_the_budget_and_one_more_does_not(
-    kind: str, kind_of_file: str, gigabytes: int, latent: tuple[int, int, int]
-) -> None:
-    config, each, budget = SIZED[kind], FORMAT_BYTES[kind_of_file], gigabytes * GB
-    blocks = blocks_on_device(config, each, budget, latent)
-    forward = forward_bytes(config, latent, widened=each < 2)
-    if blocks is None:
-        assert resident_bytes(config, each, 0) + forward > budget
-        return
-    assert resident_bytes(config, each, blocks) + forward <= budget
-    if blocks < config.layers:
-        assert resident_bytes(config, each, blocks + 1) + forward > budget
 
 
 def test_it_loads_without_torch() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
+from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.planning.requirements import needs
-from engine.planner.plan_job import plan_job, smaller_model, wider_model
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -33,21 +33,12 @@ def plan_of(vram_gib: float, size: Size = HD, **changes: Any) -> Plan:
     return plan_job(Request(media=a_media(size=size), settings=wanted), budget, Rates())
 
 
-def diffusion_of(plan: Plan) -> Any:
-    assert plan.model.diffusion is not None
-    return plan.model.diffusion
-
-
-def blocks_of(found: Any) -> int:
-    return 99 if found.blocks_on_device is None else found.blocks_on_device
-
-
 def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
     plan = plan_of(64)
-    found = diffusion_of(plan)
+    found = plan.work
     assert (found.encode_tile, found.decode_tile, found.blocks_on_device) == (None, None, None)
     assert (found.clip, found.shared, found.pin_bytes) == (21, 2, 0)
-    assert (plan.model.device, plan.model.dtype, found.vae_dtype) == (
+    assert (plan.work.device, plan.work.dtype, found.vae_dtype) == (
         "cuda",
         "bfloat16",
         "float16",
@@ -58,7 +49,7 @@ def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
 @pytest.mark.parametrize("vram", [7, 11, 15, 23, 31])
 def test_full_hd_fits_every_card(model: str, vram: int) -> None:
     plan = plan_of(vram, model=model)
-    assert needs(plan.model).device <= vram * GIB
+    assert needs(plan.work).device <= vram * GIB
     assert {n.code for n in plan.notices if n.severity == "refusal"} == {"weights-missing"}
 
 
@@ -74,32 +65,29 @@ def test_what_cannot_fit_is_refused() -> None:
     st.sampled_from(["latents", "frames"]),
 )
 def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, join: str) -> None:
-    model = plan_of(vram, size, join=join).model
-    seen = {model.diffusion}
+    work = plan_of(vram, size, join=join).work
+    seen = {work}
     for _ in range(80):
-        less = smaller_model(model)
+        less = FAMILY.smaller(work)
         if less is None:
             break
-        assert less.diffusion not in seen
-        seen.add(less.diffusion)
-        model = less
-    assert smaller_model(model) is None
+        assert less not in seen
+        seen.add(less)
+        work = less
+    assert FAMILY.smaller(work) is None
 
 
 def test_an_overflow_makes_the_vae_wider_once() -> None:
-    wider = wider_model(plan_of(30).model)
+    wider = FAMILY.wider(plan_of(30).work)
     assert wider is not None
-    assert wider.diffusion is not None
-    assert wider.diffusion.vae_dtype == "float32"
-    assert wider_model(wider) is None
+    assert wider.vae_dtype == "float32"
+    assert FAMILY.wider(wider) is None
 
 
 def test_choices_are_kept() -> None:
-    found = diffusion_of(
-        plan_of(
-            64, clip_frames=30, decode_tile=512, padding="black", blocks_on_device=5, shots="off"
-        )
-    )
+    found = plan_of(
+        64, clip_frames=30, decode_tile=512, padding="black", blocks_on_device=5, shots="off"
+    ).work
     assert (found.clip, found.decode_tile, found.blocks_on_device) == (9, Size(512, 512), 5)
     assert (found.padded, found.reflected) == (Size(1920, 1088), 0)
     assert found.shot_sensitivity is None
@@ -108,12 +96,12 @@ def test_choices_are_kept() -> None:
 
 def test_the_processor_is_slow_and_says_so() -> None:
     plan = plan_of(0, Size(320, 180))
-    assert plan.model.device == "cpu"
+    assert plan.work.device == "cpu"
     assert "slow-on-processor" in {notice.code for notice in plan.notices}
     assert plan.seconds > 3600
     assert plan.peak_bytes < 24 * GIB
-    longer = replace(plan.model, diffusion=replace(diffusion_of(plan), clip=21))
-    assert needs(longer).transformer > needs(plan.model).transformer
+    longer = replace(plan.work, clip=21)
+    assert needs(longer).working["transformer"] > needs(plan.work).working["transformer"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +122,7 @@ def test_products_that_a_card_lacks_are_refused_with_another(
     plan = plan_job(Request(media=a_media(size=HD), settings=wanted), budget, Rates())
     found = [notice for notice in plan.notices if notice.code == "feature-missing"]
     assert bool(found) == refused
-    assert plan.model.dtype == ("float16" if capability < (8, 0) else "bfloat16")
+    assert plan.work.dtype == ("float16" if capability < (8, 0) else "bfloat16")
     if refused:
         assert found[0].hint
         assert found[0].params["nearest"] != product

@@ -19,8 +19,9 @@ from engine.models.seedvr2.vae.load import load_vae
 from engine.models.seedvr2.vae.split_decode import split_decode
 from engine.models.seedvr2.vae.split_grid import norms_of_high_part
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.transfer.tile_canvas import FloatSink, TileSink
+from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import Convolution, VaeSwitches
+from tests.helpers.float_sink import FloatSink
 from tests.helpers.tiny import random_frames, tiny_vae
 
 pytestmark = pytest.mark.gpu

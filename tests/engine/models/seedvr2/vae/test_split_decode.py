@@ -19,9 +19,10 @@ from engine.models.seedvr2.vae.split_decode import split_decode
 from engine.models.seedvr2.vae.split_grid import halo, norms_of_high_part, split_tiles
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.group_norm import group_statistics
-from engine.ops.transfer.tile_canvas import FloatSink, TileSink
+from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
+from tests.helpers.float_sink import FloatSink
 from tests.helpers.split_vae import TINY, PlainSplit, tiny_vae
 
 LATENT = Size(11, 1)

@@ -19,7 +19,8 @@ from engine.core.errors import (
     UnsupportedMedia,
 )
 from engine.core.geometry import Size
-from engine.models.wan.latents.file import FilmNote, LatentFile, examined
+from engine.models.latents import LatentFilm
+from engine.models.wan.latents.file import LatentFile, examined, metadata_of
 from engine.models.wan.latents.writer import LatentWriter
 from tests.helpers.latent_files import a_latent, write_latent
 
@@ -28,7 +29,7 @@ WAN = Path(__file__).parents[4] / "golden" / "wan"
 
 def read(path: Path) -> torch.Tensor:
     with LatentFile(path) as file:
-        return file.latents(0, file.head.length)
+        return file.latents(0, file.header.length)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +39,8 @@ def read(path: Path) -> torch.Tensor:
 def test_what_a_file_says(tmp_path: Path, channels: int, model: str, size: Size, rate: int) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(channels))
     with LatentFile(tmp_path / "a.latent") as file:
-        assert (file.head.space.model, file.head.length) == (model, 3)
-        assert file.head.film == FilmNote(size=size, frames=9, rate=Fraction(rate))
+        assert (file.header.model, file.header.length) == (model, 3)
+        assert file.header.film == LatentFilm(size=size, frames=9, rate=Fraction(rate))
         assert torch.equal(file.latents(1, 3), latent[0, :, 1:3])
         assert torch.equal(torch.cat(list(file.pieces()), dim=1), latent[0])
 
@@ -145,7 +146,7 @@ def test_a_file_is_looked_at_again_only_when_it_changed(tmp_path: Path) -> None:
     first = examined(path)
     assert examined(path) is first
     write_latent(path, a_latent(48, 2))
-    assert examined(path)[0].space.channels == 48
+    assert examined(path)[0].channels == 48
 
 
 @settings(max_examples=15, deadline=None)
@@ -157,7 +158,7 @@ def test_what_is_written_piece_by_piece_is_read_back(
 ) -> None:
     path = tmp_path_factory.mktemp("latents") / "a.latent"
     latent = a_latent(channels, sum(parts))[0]
-    note = FilmNote(
+    note = LatentFilm(
         size=Size(40 * channels // 16 - 3, 24 * channels // 16),
         frames=4 * sum(parts) - 3,
         rate=Fraction(24000, 1001),
@@ -165,13 +166,13 @@ def test_what_is_written_piece_by_piece_is_read_back(
     writer = LatentWriter(path, channels, Size(5, 3))
     for piece in latent.split(parts, dim=1):
         writer.add(piece)
-    assert writer.close(note.metadata()) == path.stat().st_size
+    assert writer.close(metadata_of(note)) == path.stat().st_size
     assert torch.equal(load_file(path)["latent_tensor"][0], latent), "as any reader finds it"
     assert load_file(path)["latent_format_version_0"].shape == (0,)
     assert torch.equal(read(path), latent)
     assert list(path.parent.iterdir()) == [path]
     with LatentFile(path) as file:
-        given_ = file.head.film
+        given_ = file.header.film
     if channels == 16:
         assert given_ == note
     else:
@@ -194,7 +195,7 @@ def test_metadata_of_others_are_not_believed(tmp_path: Path) -> None:
         note = {"upreel.size": size, "upreel.frames": frames, "upreel.frame_rate": rate}
         save_file({"latent_tensor": a_latent()}, path, note)
         with LatentFile(path) as file:
-            assert file.head.film == FilmNote(size=Size(40, 24), frames=9, rate=Fraction(16))
+            assert file.header.film == LatentFilm(size=Size(40, 24), frames=9, rate=Fraction(16))
 
 
 def test_an_unfinished_file_leaves_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +14,19 @@ from hypothesis import strategies as st
 
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
-from engine.models.wan.planning.choose import (
-    fitted_decode,
-    fitted_encode,
-    least_edge,
-    less_on_host,
-)
-from engine.models.wan.planning.requirements import (
-    Pass,
-    decode_needs,
-    encode_needs,
-    needs,
-)
-from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from engine.models.latents import EncodeRoom, LatentFilm, LatentHeader
+from engine.models.wan.family import FAMILY
+from engine.models.wan.latents.format import WanLatents
+from engine.models.wan.plan import WanPlan
+from engine.models.wan.planning.requirements import needs
+from engine.models.wan.planning.search import least_edge
+from engine.models.wan.vae.config import WAN2X, WAN22
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.planner import peaks, times
-from engine.planner.plan_job import plan_job, smaller_model, wider_model
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.request import Request
-from engine.protocol.plan import (
-    LatentPlan,
-    Plan,
-    WanPlan,
-    WeightsPlan,
-)
+from engine.protocol.plan import LatentPlan, Plan, WeightsPlan
+from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 
@@ -61,8 +51,8 @@ def plan_of(vram_gib: float, size: Size = HD, *, ram_gib: float = 44, **changes:
 
 
 def wan_of(plan: Plan) -> WanPlan:
-    assert plan.model.wan is not None
-    return plan.model.wan
+    assert isinstance(plan.work, WanPlan)
+    return plan.work
 
 
 def codes(plan: Plan, severity: str = "") -> set[str]:
@@ -83,8 +73,8 @@ def test_a_large_card_takes_whole_frames() -> None:
         Size(856, 488),
         Size(1708, 962),
     )
-    assert (plan.model.device, plan.model.dtype, plan.model.scale) == ("cuda", "float16", 2)
-    assert (plan.model.tiles, plan.picture.size) == (1, Size(1708, 962))
+    assert (plan.work.device, plan.work.dtype, plan.work.scale) == ("cuda", "float16", 2)
+    assert (plan.work.tiles, plan.picture.size) == (1, Size(1708, 962))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_a_large_card_takes_whole_frames() -> None:
 )
 def test_usual_films_fit_usual_cards(size: Size, vram: float, ram: float) -> None:
     plan = plan_of(vram, size, ram_gib=ram)
-    assert needs(plan.model).device <= vram * GIB
+    assert needs(wan_of(plan)).device <= vram * GIB
     assert plan.peak_bytes <= ram * GIB
     assert codes(plan, "refusal") == {"weights-missing"}
 
@@ -109,59 +99,55 @@ def test_little_main_memory_makes_tiles_begin_early() -> None:
     roomy = plan_of(7, ram_gib=32)
     assert wan_of(roomy).warm_up == 0
     assert plan.seconds > roomy.seconds
-    less = less_on_host(roomy.model)
+    less = FAMILY.less_on_host(wan_of(roomy))
     assert less is not None
-    assert needs(less).host < needs(roomy.model).host
+    assert needs(less).host < needs(wan_of(roomy)).host
 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(2, 30), st.sampled_from([Size(320, 180), Size(640, 360), HD]))
 def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size) -> None:
-    model = plan_of(vram, size).model
+    work = wan_of(plan_of(vram, size))
     for _ in range(40):
-        less = smaller_model(model)
+        less = FAMILY.smaller(work)
         if less is None:
             break
-        assert needs(less).device < needs(model).device
-        model = less
-    assert smaller_model(model) is None
+        assert needs(less).device < needs(work).device
+        work = less
+    assert FAMILY.smaller(work) is None
 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(3, 24), st.integers(1, 12))
 def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
-    small, large = (needs(plan_of(size).model).device for size in (vram, vram + more))
+    small, large = (needs(wan_of(plan_of(size))).device for size in (vram, vram + more))
     assert small <= large
 
 
 def test_every_tile_of_every_plan_can_be_cut() -> None:
-    plan = plan_of(64, HD)
-    model = plan.model
-    while (less := smaller_model(model)) is not None:
-        model = less
-        found = model.wan
-        assert found is not None
+    found = wan_of(plan_of(64, HD))
+    while (less := FAMILY.smaller(found)) is not None:
+        found = less
         assert encode_tiles(WAN2X, found.padded, found.encode_tile)
         assert decode_tiles(WAN2X, found.padded, found.decode_tile)
-    found = wan_of(replace(plan, model=model))
     assert found.encode_tile is not None
     assert found.decode_tile is not None
     assert found.parks
 
 
 def test_an_overflow_makes_numbers_wider_once() -> None:
-    wider = wider_model(plan_of(64).model)
+    wider = FAMILY.wider(wan_of(plan_of(64)))
     assert wider is not None
     assert wider.dtype == "float32"
-    assert needs(wider).device > needs(plan_of(64).model).device
-    assert wider_model(wider) is None
+    assert needs(wider).device > needs(wan_of(plan_of(64))).device
+    assert FAMILY.wider(wider) is None
 
 
 def test_choices_are_kept() -> None:
     plan = plan_of(64, encode_tile=640, decode_tile=1000, vae_precision="bfloat16", shots="off")
     found = wan_of(plan)
     assert (found.encode_tile, found.decode_tile) == (Size(640, 640), Size(992, 992))
-    assert (plan.model.dtype, found.shot_sensitivity) == ("bfloat16", None)
+    assert (plan.work.dtype, found.shot_sensitivity) == ("bfloat16", None)
     assert "cuts-not-looked-for" in codes(plan)
     words = plan_words(plan)
     assert "wan-2x, cuda, bfloat16, encodes tiles of 640x640, decodes tiles of 992x992" in words
@@ -178,7 +164,7 @@ def test_limits_are_said_where_it_is_chosen() -> None:
 
 def test_the_processor_is_slow_and_says_so() -> None:
     plan = plan_of(0, Size(640, 360))
-    assert (plan.model.device, plan.model.dtype) == ("cpu", "float32")
+    assert (plan.work.device, plan.work.dtype) == ("cpu", "float32")
     slow = next(n for n in plan.notices if n.code == "slow-on-processor")
     assert slow.message.startswith("Wan 2x ")
     assert plan.seconds > 10 * plan_of(24, Size(640, 360)).seconds
@@ -192,22 +178,40 @@ def test_planning_is_quick() -> None:
     assert (time.process_time() - start) / 5 < 0.05
 
 
-@pytest.mark.parametrize("config", [WAN21, WAN22], ids=["2.1", "2.2"])
-def test_latents_get_the_largest_tiles_that_fit(config: Any) -> None:
+def header(model: str, size: Size) -> LatentHeader:
+    factor = 16 if model == "wan22-vae" else 8
+    return LatentHeader(
+        model=model,
+        title=model,
+        channels=16,
+        factor=factor,
+        rate=Fraction(16),
+        length=21,
+        grid=Size(size.width // factor, -(-size.height // factor)),
+        film=LatentFilm(size=size, frames=81, rate=Fraction(16)),
+    )
+
+
+@pytest.mark.parametrize("model", ["wan21-vae", "wan22-vae"])
+def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
+    latents, wanted = WanLatents(), JobSettings()
     for gib in (3, 6, 12, 48):
         budget = a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB)
-        for fitted, needed in ((fitted_decode, decode_needs), (fitted_encode, encode_needs)):
-            dtype, tile = fitted(config, HD, "cuda", budget)
-            asked = Pass(
-                config=config, frame=Size(1920, 1088), device="cuda", dtype=dtype, tile=tile
-            )
-            found = needed(asked)
+        decoding = latents.choose(header(model, HD), wanted, budget, "cuda")
+        room = EncodeRoom(budget=budget, device="cuda", switches=VaeSwitches())
+        padded = latents.padded(model, HD)
+        encoding = latents.encoding(model, latents.weights(model), padded, wanted, room)
+        for dtype, tile, found in (
+            (decoding.dtype, decoding.decode_tile, latents.needs(decoding, HD)),
+            (encoding.dtype, encoding.tile, latents.encode_needs(encoding)),
+        ):
             assert dtype == "float16"
             smallest = tile is not None and max(tile.width, tile.height) <= 448
             assert found.device <= gib * GIB or smallest
             assert gib < 48 or tile is None
     assert least_edge(WAN22) == 392
-    assert fitted_decode(WAN21, Size(64, 48), "cpu", a_budget()) == ("float32", None)
+    small = latents.choose(header("wan21-vae", Size(64, 48)), wanted, a_budget(), "cpu")
+    assert (small.dtype, small.decode_tile) == ("float32", None)
 
 
 def test_decoding_latents_is_a_stage_before_the_others() -> None:

@@ -9,12 +9,9 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.wan.planning.requirements import (
-    Needs,
-    Pass,
-    decode_needs,
-    encode_needs,
-)
+from engine.models.planning.memory import Needs
+from engine.models.wan.planning.requirements import decode_needs, encode_needs
+from engine.models.wan.planning.vae_memory import Pass
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
 from tests.helpers.allocations import Allocations

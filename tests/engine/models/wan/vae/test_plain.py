@@ -48,8 +48,8 @@ def test_shapes(vae: WanVae) -> None:
     assert latent.shape == (1, config.latent_channels, 3, 1, 2)
     height, width = (config.upscale * side for side in frames.shape[3:])
     assert vae.decode(latent).shape == (1, 3, 9, height, width)
-    assert vae.limits.multiple_of == (16 if config.layout == "2.2" else 8)
-    assert vae.usual_slice_frames == vae.limits.temporal_step == 4
+    assert config.spatial_factor == (16 if config.layout == "2.2" else 8)
+    assert vae.usual_slice_frames == config.temporal_factor == 4
 
 
 @settings(max_examples=6, deadline=None)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
-from engine.models.contracts import DecodedTile
+from engine.models.upscalers import DecodedTile
 from engine.models.video_vae.frame_slices import as_clip, as_frames
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up

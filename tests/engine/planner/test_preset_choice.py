@@ -12,7 +12,7 @@ from engine.hardware.gpu_table import (
     cards,
     find,
 )
-from engine.planner.gpu_presets import (
+from engine.planner.preset_choice import (
     GOALS,
     presets_for,
     presets_of,

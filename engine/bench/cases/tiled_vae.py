@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box
-from engine.models.contracts import VideoVae
+from engine.models.video_vae.slicing import SlicedVae
 
 Pair = tuple[int, int]
 """Height, then width."""
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 _LEAST_WEIGHT = 1e-6
 
 
-def tiled_encode(vae: VideoVae, frames: Tensor, tile: Pair, overlap: Pair) -> Tensor:
+def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> Tensor:
     """Encode tile by tile: the mean, blended over the overlaps.
 
     Args:
@@ -38,7 +38,7 @@ def tiled_encode(vae: VideoVae, frames: Tensor, tile: Pair, overlap: Pair) -> Te
 
     Memory: the latent and its weights beside what one tile takes.
     """
-    factor = vae.limits.multiple_of
+    factor = vae.config.spatial_factor
     whole = (frames.shape[3] // factor, frames.shape[4] // factor)
     rows, columns = _spans(whole, tile, overlap, factor)
 
@@ -50,7 +50,7 @@ def tiled_encode(vae: VideoVae, frames: Tensor, tile: Pair, overlap: Pair) -> Te
     return _blended(rows, columns, 1, encoded)
 
 
-def tiled_decode(vae: VideoVae, latent: Tensor, tile: Pair, overlap: Pair) -> Tensor:
+def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> Tensor:
     """Decode tile by tile, the frames blended over the overlaps.
 
     The ramps are as long as `overlap` says, even where the tiles share fewer pixels because that
@@ -68,7 +68,7 @@ def tiled_decode(vae: VideoVae, latent: Tensor, tile: Pair, overlap: Pair) -> Te
 
     Memory: the frames and their weights beside what one tile takes.
     """
-    factor = vae.limits.multiple_of
+    factor = vae.config.spatial_factor
     rows, columns = _spans((latent.shape[3], latent.shape[4]), tile, overlap, factor)
     rows, columns = rows.with_ramp(overlap[0]), columns.with_ramp(overlap[1])
 

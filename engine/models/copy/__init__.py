@@ -1,0 +1,1 @@
+"""No model: the picture is only converted."""

@@ -1,0 +1,88 @@
+"""Families whose models redraw frames one by one: plans in tiles, and what they share. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from engine.core.geometry import Size
+from engine.models.contracts import ModelFamily
+from engine.models.planning.memory import Needs
+from engine.models.planning.search import Room
+from engine.protocol.plan import WorkPlan
+from engine.tiling.grid import tile_grid
+
+_RGB_BYTES = 12  # of a pixel in float32
+_LEAST_TILE = 64  # px
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramePlan(WorkPlan):
+    """How a model works that takes frames one by one, tile by tile."""
+
+    frame: Size  # of the source, as stored
+    tile: Size  # px of the source at a time, halo included
+    overlap: int = 0  # px that neighbouring tiles share
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the pictures that the model makes."""
+        return self.frame.scaled(self.scale)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a frame."""
+        return len(tile_grid(self.frame, self.tile, self.overlap))
+
+
+F = TypeVar("F", bound=FramePlan)
+
+
+class FrameFamily(ModelFamily[F]):
+    """What holds for all such families: fewer frames at a time, then smaller tiles."""
+
+    def fitted(self, work: F, room: Room) -> F:
+        """The first plan that fits, from the largest on: larger ones are never slower."""
+        while not room.holds(work):
+            smaller = self.smaller(work)
+            if smaller is None:
+                break
+            work = smaller
+        return work
+
+    def smaller(self, work: F, stage: str = "") -> F | None:
+        """Fewer frames at a time, then smaller tiles; None at the minimum."""
+        if work.clip_frames > 1:
+            return replace(work, clip_frames=work.clip_frames // 2)
+        least = max(_LEAST_TILE, 4 * work.overlap)
+        if max(work.tile.width, work.tile.height) <= least:
+            return None
+        tile = Size(
+            min(work.tile.width, max(least, work.tile.width // 2)),
+            min(work.tile.height, max(least, work.tile.height // 2)),
+        )
+        return replace(work, tile=tile)
+
+    def changes(self, old: F, new: F) -> Iterator[str]:
+        """Frames at a time, or tiles."""
+        if old.clip_frames != new.clip_frames:
+            yield f"{new.clip_frames} instead of {old.clip_frames} frames at a time"
+        elif old.tile != new.tile:
+            yield f"tiles of {new.tile} instead of {old.tile}"
+
+
+def frame_needs(work: FramePlan, upscaling: int, weights: int) -> Needs:
+    """Bytes of a job.
+
+    Args:
+        work: The plan.
+        upscaling: Bytes of the model's work on a clip, the result included.
+        weights: Bytes of weights.
+    """
+    return Needs(
+        weights=weights,
+        working={"upscale": upscaling},
+        finishing=work.clip_frames * work.canvas.pixels * _RGB_BYTES,
+        finished=work.clip_frames,
+    )

@@ -1,0 +1,50 @@
+"""Lite at work on random frames: for the benchmark."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from engine.core.geometry import Size
+from engine.hardware import features
+from engine.models.contracts import BenchRequest, BenchWork
+from engine.models.lite import files
+from engine.models.lite.cost import lite_multiplications
+from engine.models.lite.net import load_lite
+from engine.models.lite.plan import LitePlan
+from engine.models.lite.upscaler import LiteUpscaler
+
+_FRAMES = 2
+_SIZE = {"cpu": Size(480, 272), "cuda": Size(1920, 1080)}
+
+
+def upscaler(
+    scale: int, device: str = "cpu", dtype: str = "float32", treatment: str = "faithful"
+) -> LiteUpscaler:
+    """A network by its factor."""
+    name = files.weights_name(scale, treatment)
+    frame = Size(64, 64)  # tiles are the pipeline's business
+    plan = LitePlan(factor=scale, weights=name, device=device, dtype=dtype, frame=frame, tile=frame)
+    return LiteUpscaler(load_lite(files.weights_path(name)), plan)
+
+
+def multiplications(scale: int, size: Size, frames: int) -> int:
+    """Multiply-adds of frames of the source."""
+    return lite_multiplications(
+        files.config_of(files.weights_name(scale, "faithful")), size, frames
+    )
+
+
+def upscaling(request: BenchRequest, scale: int) -> BenchWork:
+    """Two frames in one call; megapixels are those of the result."""
+    half = "bfloat16" if features.cpu_has_bf16() else "float32"
+    dtype = request.dtype or ("float16" if request.device == "cuda" else half)
+    size = request.size or _SIZE[request.device]
+    frames = torch.rand(_FRAMES, 3, size.height, size.width, device=request.device)
+    return BenchWork(
+        compute=partial(upscaler(scale, request.device, dtype).upscale, frames),
+        dtype=dtype,
+        megapixels=_FRAMES * size.pixels * scale**2 / 1e6,
+        operations=2 * multiplications(scale, size, _FRAMES),
+    )

@@ -1,0 +1,114 @@
+"""The family Lite: the built-in upscaler, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar
+
+from engine.core.errors import EngineError
+from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
+from engine.models.frame_family import FrameFamily, frame_needs
+from engine.models.lite import files, plan
+from engine.models.lite.cost import lite_cost, lite_multiplications
+from engine.models.lite.plan import LitePlan
+from engine.models.planning.memory import Needs
+from engine.models.planning.words import chosen, tiles_sentence
+from engine.models.upscalers import FrameUpscaler
+from engine.protocol.plan import Notice
+from engine.settings.schema import JobSettings
+
+_DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_RGB_BYTES, _FLOAT_BYTES = 12, 4
+_GREY_OFF = 0.02  # that an enlarged grey picture may be, of white
+
+
+class LiteFamily(FrameFamily[LitePlan]):
+    """Lite, twice and four times as wide and high."""
+
+    name = "lite"
+    title = "Lite"
+    models: ClassVar[dict[str, str]] = {"lite": "Lite"}
+    plan = LitePlan
+    enlarges_only = True
+    is_built_in = True
+
+    def model_of(self, settings: JobSettings) -> str:
+        """Lite is what "auto" means where no other family takes it."""
+        return "lite" if settings.model in ("lite", "auto") else ""
+
+    def choose(self, request: WorkRequest) -> LitePlan:
+        """The network and its tiles."""
+        return plan.largest(request)
+
+    def needs(self, work: LitePlan) -> Needs:
+        """Bytes of enlarging a clip tile by tile, the result included."""
+        item = _DTYPE_BYTES[work.dtype]
+        cost = lite_cost(
+            files.config_of(work.weights), work.tile, frames=work.clip_frames, dtype_bytes=item
+        )
+        working = cost.activations + cost.workspace
+        if work.tile != work.frame:
+            tile = work.clip_frames * work.tile.scaled(work.scale).pixels * _RGB_BYTES
+            canvas = work.canvas.pixels * (work.clip_frames * _RGB_BYTES + _FLOAT_BYTES)
+            working = canvas + tile + max(working, tile)  # the tile before is still there
+        return frame_needs(work, working, cost.weights)
+
+    def stage_work(self, work: LitePlan, frames: int) -> dict[str, StageWork]:
+        """Operations of all tiles; on a processor the pixels of the source count."""
+        tiles = work.tiles * frames
+        each = 2 * lite_multiplications(files.config_of(work.weights), work.tile)
+        cost = f"lite-{work.scale}-{work.dtype}", work.tile.pixels * tiles / 1e6
+        return {
+            "upscale": StageWork(
+                kind="lite", dtype=work.dtype, operations=float(each * tiles), processor=cost
+            )
+        }
+
+    def choices(self, work: LitePlan) -> Iterator[Notice]:
+        """The treatment, and tiles."""
+        kind = "damaged" if work.treatment == "restore" else "clean"
+        yield chosen("model", f"Lite for {kind} sources, {work.scale} times as wide and high.")
+        yield chosen("tiles", tiles_sentence("Frames are redrawn", work.tiles, work.tile))
+
+    def has_changed(self, work: LitePlan) -> bool:
+        """Whether another version of the program has other weights."""
+        return files.weights_sha256(work.weights) != work.weights_sha256
+
+    def load_frames(self, work: LitePlan) -> FrameUpscaler:
+        """The network, on its device."""
+        from engine.models.lite.net import load_lite
+        from engine.models.lite.upscaler import LiteUpscaler
+
+        return LiteUpscaler(load_lite(files.weights_path(work.weights)), work)
+
+    def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
+        """Both factors."""
+        from engine.models.lite.benchmarks import upscaling
+
+        for scale in files.SCALES:
+            yield f"Lite {scale}x", partial(upscaling, request, scale)
+
+    def self_tests(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Each weights file: loaded strictly, a grey picture stays grey."""
+        for scale in files.SCALES:
+            for treatment in files.TREATMENTS:
+                name = files.weights_name(scale, treatment)
+                yield name, partial(self._tried, name, scale)
+
+    def _tried(self, name: str, scale: int) -> str:
+        import torch
+
+        from engine.models.lite.net import load_lite
+
+        with torch.inference_mode():
+            result = load_lite(files.weights_path(name))(torch.full((1, 3, 32, 32), 0.5))
+        wrong = float((result - 0.5).abs().max())
+        if tuple(result.shape) != (1, 3, 32 * scale, 32 * scale) or not wrong < _GREY_OFF:
+            raise EngineError(
+                f"It does not keep a grey picture ({wrong:.3f} off).", hint="Install Upreel again."
+            )
+        return f"SHA-256 {files.weights_sha256(name)[:12]}..., keeps grey within {wrong:.4f}"
+
+
+FAMILY = LiteFamily()

@@ -1,0 +1,136 @@
+"""How Lite enlarges a film, and which of its treatments suits a source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+
+from engine.core.geometry import Size
+from engine.models.contracts import WorkRequest
+from engine.models.frame_family import FramePlan
+from engine.models.lite import files
+from engine.models.planning.words import chosen
+from engine.protocol.media import VideoInfo
+from engine.protocol.plan import Notice
+
+CPU_PIXELS = 260_000  # source px in one call: about 0.1 s on two cores, so pause acts at once
+CUDA_PIXELS = 1_300_000
+MOST_FRAMES = 8  # in one call, for small pictures
+LOSSLESS = {
+    "ffv1",
+    "rawvideo",
+    "huffyuv",
+    "ffvhuff",
+    "utvideo",
+    "png",
+    "tiff",
+    "exr",
+    "bmp",
+    "prores",
+    "dnxhd",
+    "v210",
+    "qtrle",
+    "magicyuv",
+    "cfhd",
+}
+RESTORE_QUANTISER = 27.0  # of H.264: above it the restoring treatment is nearer to the truth
+_EFFICIENCY = {"hevc": 1.7, "av1": 2.0, "vp9": 1.6, "mpeg2video": 0.5, "mjpeg": 0.3}  # of H.264 = 1
+CLEAN_BITS_PER_PIXEL = 0.16  # at least, for H.264 whose quantiser is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePlan(FramePlan):
+    """A network of Lite, frame by frame."""
+
+    family: str = "lite"
+    model: str = "lite"
+    treatment: str = "faithful"  # or "restore"
+    factor: int = 2  # 2 or 4
+    weights: str = ""  # file name in resources/weights
+    weights_sha256: str = ""
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides."""
+        return self.factor
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """The treatment, whose setting is called form."""
+        return {"form": self.treatment}
+
+    @property
+    def line(self) -> str:
+        """The plan in one line."""
+        tiles = "whole frames" if self.tiles == 1 else f"{self.tiles} tiles of {self.tile}"
+        name = " ".join(filter(None, [self.model, f"x{self.scale}", self.treatment]))
+        return f"{name}, {self.device}, {self.dtype}, {tiles}"
+
+    @property
+    def summary(self) -> tuple[Notice, ...]:
+        """Treatment and tiles."""
+        found = [chosen("value", self.treatment, value=self.treatment)] if self.treatment else []
+        if self.tiles > 1:
+            size = f"{self.tile.width}×{self.tile.height}"
+            words = f"{self.tiles} tiles of {size}, overlap {self.overlap}"
+            found.append(chosen("tiles", words, count=self.tiles, size=size, overlap=self.overlap))
+        return tuple(found)
+
+
+def largest(request: WorkRequest) -> LitePlan:
+    """The network of the next larger factor, in the largest tiles that answer a pause at once."""
+    video, settings, device = request.video, request.settings, request.device
+    size = request.picture.size
+    factor = max(size.width / video.size.width, size.height / video.size.height)
+    scale = files.SCALES[0] if factor <= files.SCALES[0] else files.SCALES[-1]
+    treatment = treatment_of(video) if settings.form == "auto" else settings.form
+    weights = files.weights_name(scale, treatment)
+    overlap = max(settings.overlap, 2 * files.config_of(weights).receptive_radius + 4)
+    pixels = CPU_PIXELS if device == "cpu" else CUDA_PIXELS
+    tile = _tile(video.size, settings.tile, overlap, pixels)
+    plan = LitePlan(
+        treatment=treatment,
+        factor=scale,
+        weights=weights,
+        weights_sha256=files.weights_sha256(weights),
+        device=device,
+        dtype=request.dtype,
+        frame=video.size,
+        tile=tile,
+        overlap=overlap,
+        threads=request.budget.threads,
+    )
+    if tile != video.size:
+        return plan
+    return replace(plan, clip_frames=max(1, min(MOST_FRAMES, pixels // tile.pixels)))
+
+
+def treatment_of(video: VideoInfo) -> str:
+    """The treatment "restore" for a source damaged by a small bit rate, else "faithful".
+
+    Judged by the mean quantiser of H.264 (figures in the model card, resources/weights), else
+    roughly by the bits a pixel got, which depend on motion and detail as much. Unknown bit rates
+    of lossy codecs count as clean: keeping too much is the smaller mistake.
+    """
+    if video.quantiser:
+        return "restore" if video.quantiser > RESTORE_QUANTISER else "faithful"
+    if video.codec in LOSSLESS or not video.bit_rate or video.frame_rate is None:
+        return "faithful"
+    bits = video.bit_rate / (video.size.pixels * float(video.frame_rate))
+    is_clean = bits >= CLEAN_BITS_PER_PIXEL / _EFFICIENCY.get(video.codec, 1.0)
+    return "faithful" if is_clean else "restore"
+
+
+def _tile(frame: Size, edge: int, overlap: int, pixels: int) -> Size:
+    """The whole frame where it is small enough, else equal tiles of about `pixels` px."""
+    least = 2 * overlap + 8
+    if edge:
+        return Size(min(max(edge, least), frame.width), min(max(edge, least), frame.height))
+    if frame.pixels <= pixels:
+        return frame
+    side = sqrt(pixels)
+    columns = max(1, ceil((frame.width - overlap) / (side * 4 / 3 - overlap)))
+    width = min(frame.width, ceil((frame.width - overlap) / columns) + overlap)
+    rows = max(1, ceil((frame.height - overlap) / (pixels / width - overlap)))
+    height = min(frame.height, ceil((frame.height - overlap) / rows) + overlap)
+    return Size(width, height)

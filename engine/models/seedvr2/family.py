@@ -1,0 +1,262 @@
+"""The family SeedVR2: restores shots at the size of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, cast
+
+from engine.hardware.budget import Budget
+from engine.model_files import catalogue
+from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.models.contracts import (
+    BenchRequest,
+    BenchWork,
+    FileUse,
+    ModelFamily,
+    StageWork,
+    Step,
+    WorkRequest,
+)
+from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
+from engine.models.planning.memory import Needs
+from engine.models.planning.search import Room, tile_of
+from engine.models.seedvr2 import files
+from engine.models.seedvr2.frame_layout import layout_of, reference_layout
+from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan
+from engine.models.seedvr2.planning import alternatives, requirements, search, sentences
+from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.upscalers import ShotModel
+from engine.models.video_vae.measured import VaeModel, VaeVariants
+from engine.protocol.plan import Notice, WeightsPlan
+from engine.settings.schema import JobSettings
+
+_FOLD_S = 2.2e-8  # CPU seconds to fold the weights of a byte of the VAE, measured in float32
+
+
+class SeedVr2Family(ModelFamily[SeedVr2Plan]):
+    """SeedVR2 in its published sizes."""
+
+    name = "seedvr2"
+    title = "SeedVR2"
+    models: ClassVar[dict[str, str]] = {
+        "seedvr2-3b": "SeedVR2 3B",
+        "seedvr2-7b": "SeedVR2 7B",
+        "seedvr2-7b-sharp": "SeedVR2 7B sharp",
+    }
+    plan = SeedVr2Plan
+
+    # what is planned
+
+    def model_of(self, settings: JobSettings) -> str:
+        """With "auto" a transformer of the user's own tells which model it is."""
+        if settings.model == "auto" and settings.dit:
+            return files.model_of(Path(settings.dit))
+        return settings.model if settings.model in self.models else ""
+
+    def choose(self, request: WorkRequest) -> SeedVr2Plan:
+        """The longest clips, whole frames and all blocks, where the user chose nothing else.
+
+        Raises:
+            WeightsError: A file is not there, or is none of SeedVR2's.
+        """
+        settings, device = request.settings, request.device
+        on_card = device == "cuda"
+        card_bytes = request.budget.card_bytes if on_card else 0
+        found = files.files_of(request.model, settings, card_bytes=card_bytes)
+        turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
+        size = request.picture.size.transposed() if turned else request.picture.size
+        layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
+        clip, shared = _clip(settings, device)
+        stay = settings.blocks_on_device
+        return SeedVr2Plan(
+            model=request.model,
+            device=device,
+            dtype=request.wide_dtype,
+            threads=request.budget.threads,
+            dit=found.dit,
+            vae=found.vae,
+            text=found.text,
+            size=size,
+            padded=layout.padded,
+            reflected=layout.reflected,
+            clip=clip,
+            shared=shared,
+            join=cast(Join, settings.join),  # one of the choices of that setting
+            encode_tile=tile_of(settings.encode_tile, layout.padded),
+            decode_tile=tile_of(settings.decode_tile, layout.padded),
+            warm_up=0 if on_card else search.WARM_UP,  # there is one memory
+            vae_dtype=_vae_dtype(settings, device),
+            blocks_on_device=None if stay < 0 else stay,
+            attention=settings.attention,
+            products=settings.products,
+            strength=settings.strength,
+            seed=settings.seed,
+            noise_order=settings.noise_order,
+            input_noise=settings.input_noise,
+            latent_noise=settings.latent_noise,
+            colour=settings.colour,
+            shot_sensitivity=settings.shot_sensitivity if settings.shots == "auto" else None,
+        )
+
+    def fitted(self, work: SeedVr2Plan, room: Room) -> SeedVr2Plan:
+        """The fastest plan that the room holds; the smallest one where it holds none."""
+        return search.fitted(work, room)
+
+    def smaller(self, work: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
+        """With less on the device: tiles, clips or blocks."""
+        return alternatives.smaller(work, stage)
+
+    def less_on_host(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
+        """With less in main memory."""
+        return alternatives.less_on_host(work)
+
+    def wider(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
+        """With the VAE in float32."""
+        return None if work.vae_dtype == "float32" else replace(work, vae_dtype="float32")
+
+    # what it takes
+
+    def needs(self, work: SeedVr2Plan) -> Needs:
+        """Bytes that a job takes."""
+        return requirements.needs(work)
+
+    def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
+        """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
+        found = requirements.stage_work(work, frames)
+        each = requirements.streamed_bytes(work)
+        pinned = min(work.pin_bytes, each)
+        clips = frames / max(1, (work.latents - work.shared_latents) * STEP)
+        return {
+            "encode": StageWork(kind="vae", dtype=work.vae_dtype, operations=found["encode"]),
+            "transformer": StageWork(
+                kind="transformer",
+                dtype=work.dtype,
+                operations=found["transformer"],
+                pinned_bytes=clips * pinned,
+                paged_bytes=clips * (each - pinned),
+            ),
+            "decode": StageWork(kind="vae", dtype=work.vae_dtype, operations=found["decode"]),
+        }
+
+    def loading_seconds(self, work: SeedVr2Plan) -> float:
+        """Folding the weights of the VAE."""
+        return _FOLD_S * work.vae.bytes
+
+    # what is shown
+
+    def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
+        """File, clips, tiles and blocks."""
+        return sentences.choices(work, self.models[work.model])
+
+    def steps(self, work: SeedVr2Plan) -> Iterator[Step]:
+        """Other clips, tiles and blocks."""
+        return alternatives.steps(work)
+
+    def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[str]:
+        """Clips, tiles, blocks."""
+        return sentences.changes(old, new)
+
+    def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
+        """What this device cannot do, and what tiles change."""
+        return sentences.notices(work, self.title, budget)
+
+    def smaller_file(self, settings: JobSettings) -> str:
+        """The smallest file of the model, where another one is chosen."""
+        if settings.dit:
+            return ""
+        known = catalogue.precisions_of(settings.model)
+        smallest = known[-1] if known else ""
+        # plain fp8 of the 7B is worse than its size: q4 is smaller and nearer to the truth
+        return "" if smallest in ("fp8", settings.precision) else smallest
+
+    def smaller_model(self, settings: JobSettings) -> str:
+        """3B in the place of 7B."""
+        return "seedvr2-3b" if settings.model.startswith("seedvr2-7b") else ""
+
+    # what runs
+
+    def load_shots(self, work: SeedVr2Plan) -> ShotModel:
+        """VAE, transformer and text embedding."""
+        from engine.models.seedvr2.upscaler import load_seedvr2
+
+        return load_seedvr2(work)
+
+    # what else it has
+
+    def use_of(self, content: str) -> FileUse | None:
+        """Transformers, the VAE and text embeddings."""
+        every = tuple(self.models)
+        if content.startswith("a SeedVR2 transformer"):
+            is_small = content == SEEDVR2_TRANSFORMERS[0]
+            return FileUse(kind="dit", models=every[:1] if is_small else every[1:])
+        if content == SEEDVR2_VAE:
+            return FileUse(kind="vae", models=every)
+        return FileUse(kind="text", models=every) if content == TEXT_EMBEDDING else None
+
+    def use_of_pickle(self, path: Path) -> FileUse | None:
+        """A text embedding."""
+        from engine.models.seedvr2.text_embedding import load_text_embedding
+
+        load_text_embedding(path)
+        return FileUse(kind="text", models=tuple(self.models))
+
+    def vaes(self) -> tuple[VaeModel, ...]:
+        """The VAE."""
+        return (
+            VaeModel(
+                id="seedvr2-vae",
+                title="SeedVR2 VAE",
+                config=VAE,
+                published="seedvr2-3b",
+                variants=_vae_variants,
+                config_of=_vae_config_of,
+            ),
+        )
+
+    def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
+        """Both kinds of transformer."""
+        from engine.models.seedvr2.dit.random_dit import dit_benchmarks
+
+        return dit_benchmarks(request)
+
+
+def _vae_variants() -> VaeVariants:
+    from engine.models.seedvr2.vae import fast, flops, load, plain
+
+    return VaeVariants(
+        plain=plain.SeedVr2Vae,
+        fast=fast.FastVae,
+        load=load.load_vae,
+        encode_flops=flops.encode_flops,
+        decode_flops=flops.decode_flops,
+    )
+
+
+def _vae_config_of(weights: WeightsPlan) -> VaeConfig:
+    from engine.models.seedvr2.vae.load import vae_config_of
+
+    with SafetensorsFile(weights.path) as file:
+        return vae_config_of(file)
+
+
+def _clip(settings: JobSettings, device: str) -> tuple[int, int]:
+    """Length of clips and what neighbours share: latents, or frames where those are joined."""
+    latents = search.CLIPS["cuda" if device == "cuda" else "cpu"][0]
+    if settings.clip_frames:
+        latents = 1 + -(-(settings.clip_frames - 1) // STEP)
+    if settings.join == "latents":
+        return latents, search.shared_of(latents)
+    frames = 1 + (latents - 1) * STEP
+    shared = settings.join_frames if settings.join == "frames" else 0
+    return frames, min(shared, (frames - 1) // 2)
+
+
+def _vae_dtype(settings: JobSettings, device: str) -> str:
+    if settings.vae_precision != "auto":
+        return settings.vae_precision
+    return "float16" if device == "cuda" else "float32"
+
+
+FAMILY = SeedVr2Family()

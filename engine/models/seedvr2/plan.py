@@ -1,0 +1,102 @@
+"""How SeedVR2 restores a film: files, sizes, clips, tiles, and what the user chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.core.geometry import Size
+from engine.models.contracts import ShotPlan
+from engine.models.planning.words import chosen, tiles_part, tiles_phrases
+from engine.protocol.plan import Notice, WeightsPlan
+
+STEP = 4  # frames of a latent
+Join = Literal["latents", "frames", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedVr2Plan(ShotPlan):
+    """One way of running VAE and transformer."""
+
+    family: str = "seedvr2"
+    clip_frames: int = STEP
+    dit: WeightsPlan
+    vae: WeightsPlan
+    text: WeightsPlan
+    size: Size  # of the picture that is made, as stored
+    padded: Size  # of the frames that the model takes
+    reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
+    clip: int  # latents of a clip; frames where clips are joined as frames or not at all
+    shared: int  # of them, that neighbouring clips have in common
+    join: Join = "latents"
+    encode_tile: Size | None = None  # px of the result; None for whole frames
+    decode_tile: Size | None = None
+    decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    vae_dtype: str = "float32"
+    blocks_on_device: int | None = None  # None: all of them, and the text's weights too
+    pin_bytes: int = 0  # of main memory, for copies of the other blocks
+    attention: str = "auto"
+    products: str = "none"
+    strength: int = 100  # %
+    seed: int = 0
+    noise_order: str = "per-latent"
+    input_noise: int = 0  # %
+    latent_noise: int = 0  # %
+    colour: str = "two-scale"
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the pictures that the model makes."""
+        return self.size
+
+    @property
+    def weights_files(self) -> tuple[WeightsPlan, ...]:
+        """Transformer, VAE and text embedding."""
+        return self.dit, self.vae, self.text
+
+    @property
+    def latents(self) -> int:
+        """Latents of a clip."""
+        return self.clip if self.join == "latents" else 1 + -(-(self.clip - 1) // STEP)
+
+    @property
+    def frames(self) -> int:
+        """Frames of a clip."""
+        return 1 + STEP * (self.clip - 1) if self.join == "latents" else self.clip
+
+    @property
+    def shared_latents(self) -> int:
+        """Latents that neighbouring clips share, the last begun one counted in full."""
+        return self.shared if self.join == "latents" else -(-self.shared // STEP)
+
+    @property
+    def shared_frames(self) -> int:
+        """Frames that neighbouring clips share."""
+        return STEP * self.shared if self.join == "latents" else self.shared
+
+    @property
+    def line(self) -> str:
+        """The plan in one line."""
+        parts = [
+            *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
+            f"clips of {self.frames} frames",
+            tiles_part("encodes", self.encode_tile),
+            tiles_part("decodes", self.decode_tile),
+        ]
+        if self.device == "cuda":
+            blocks = "all" if self.blocks_on_device is None else self.blocks_on_device
+            parts.append(f"{blocks} blocks on the card")
+        if self.strength < 100:
+            parts.append(f"strength {self.strength} %")
+        return ", ".join(parts)
+
+    @property
+    def summary(self) -> tuple[Notice, ...]:
+        """Clips, tiles of the decoder and strength."""
+        found = [chosen("clips", f"clips of {self.frames} frames", count=self.frames)]
+        found += tiles_phrases(None, self.decode_tile)
+        if self.strength < 100:
+            words = f"strength {self.strength} %"
+            found.append(chosen("strength", words, percent=self.strength))
+        return tuple(found)

@@ -1,0 +1,171 @@
+"""Plans next to a plan of SeedVR2: the next smaller one, and one step to more or to less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from engine.models.contracts import Step
+from engine.models.planning import words
+from engine.models.planning.search import next_tile, next_tiles
+from engine.models.seedvr2 import files
+from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
+from engine.models.seedvr2.planning.search import (
+    BLOCKS_STEP,
+    CLIPS,
+    WARM_UP,
+    decoder_tiles,
+    encoder_tiles,
+    with_clip,
+)
+
+# --- the next smaller plan
+
+
+def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
+    """The same with less on the device; None at the minimum.
+
+    The stage that ran out, or else the one that needs most, takes less in the new plan; where
+    nothing can be made smaller there, fewer weights stay, and last what any other stage takes.
+
+    Args:
+        plan: That needs too much.
+        stage: That ran out of memory: "encode", "transformer" or "decode"; "" where that is not
+            known.
+    """
+    now = needs(plan)
+    first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
+    order: list[Callable[[], SeedVr2Plan | None]] = [
+        partial(_smaller_stage, plan, first),
+        partial(_fewer_blocks, plan),
+        *(partial(_smaller_stage, plan, name) for name in others),
+    ]
+    if now.weights > now.working[first]:
+        order[:2] = reversed(order[:2])
+    found = (step() for step in order)
+    return next((one for one in found if one is not None), None)
+
+
+def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
+    """The same with less in main memory; None at the minimum."""
+    if (plan.decode_tile or plan.encode_tile) and not plan.warm_up:
+        return replace(plan, warm_up=WARM_UP)
+    return next(_shorter(plan), None)
+
+
+def _smaller_stage(plan: SeedVr2Plan, stage: str) -> SeedVr2Plan | None:
+    """With less for one stage; None where it takes as little as it can."""
+    steps = {"encode": _encoding_less, "transformer": _shorter, "decode": _decoding_less}
+    now = needs(plan).stages[stage]
+    less = (one for one in steps[stage](plan) if needs(one).stages[stage] < now)
+    return next(less, None)
+
+
+def _encoding_less(plan: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
+    tile = plan.encode_tile
+    while (tile := next_tile(tile, plan.padded)) is not None:
+        yield replace(plan, encode_tile=tile)
+
+
+def _decoding_less(plan: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
+    """Smaller tiles, then tiles that all of the decoder sees, which are the last resort."""
+    tile = plan.decode_tile
+    while (tile := next_tile(tile, plan.padded)) is not None:
+        yield replace(plan, decode_tile=tile)
+    if plan.decodes_whole_tiles:
+        return
+    tile = plan.decode_tile or next_tile(None, plan.padded)
+    while tile is not None:
+        yield replace(plan, decode_tile=tile, decodes_whole_tiles=True)
+        tile = next_tile(tile, plan.padded)
+
+
+def _shorter(plan: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
+    lengths = (clip for clip in CLIPS["cuda"] if clip < plan.latents)
+    yield from (with_clip(plan, clip) for clip in lengths)
+
+
+def _fewer_blocks(plan: SeedVr2Plan) -> SeedVr2Plan | None:
+    """All but the text's weights, then fewer and fewer whole blocks."""
+    if plan.blocks_on_device == 0:
+        return None
+    layers = files.configs(plan)[0].layers
+    stay = plan.blocks_on_device
+    fewer = layers if stay is None else min(stay, layers) * 3 // 4
+    less = replace(plan, blocks_on_device=fewer)
+    return less if needs(less).weights < needs(plan).weights else _fewer_blocks(less)
+
+
+# --- one step to more or to less
+
+
+def steps(plan: SeedVr2Plan) -> Iterator[Step]:
+    """Other numbers of blocks, lengths of clips and tiles."""
+    config, vae = files.configs(plan)
+    found: list[tuple[str, SeedVr2Plan, bool]] = []
+    for more, word in ((True, "larger"), (False, "smaller")):
+        clip = _next_clip(plan, more=more)
+        if clip is not None:
+            code = "longer-clips" if more else "shorter-clips"
+            found.append((code, with_clip(plan, clip), more))
+        worth = decoder_tiles(vae, plan.padded, is_whole=plan.decodes_whole_tiles)
+        for tile in next_tiles(
+            worth, plan.decode_tile, more=more, whole=not plan.decodes_whole_tiles
+        ):
+            found.append((f"{word}-decode-tiles", replace(plan, decode_tile=tile), more))
+        worth = encoder_tiles(vae, plan.padded)
+        for tile in next_tiles(worth, plan.encode_tile, more=more, whole=True):
+            found.append((f"{word}-encode-tiles", replace(plan, encode_tile=tile), more))
+        if plan.device == "cuda":
+            yield from _other_blocks(plan, config.layers, more=more)
+    if plan.warm_up and plan.device == "cuda" and (plan.encode_tile or plan.decode_tile):
+        found.append(("tiles-that-remember", replace(plan, warm_up=0), True))
+    yield from (_step(code, one, is_more=more) for code, one, more in found)
+
+
+def _next_clip(plan: SeedVr2Plan, *, more: bool) -> int | None:
+    """The next length in latents; None where there is none."""
+    now, usual = plan.latents, CLIPS["cuda"]
+    if more:
+        return min((clip for clip in usual if clip > now), default=None)
+    return max((clip for clip in usual if clip < now), default=None)
+
+
+def _other_blocks(plan: SeedVr2Plan, layers: int, *, more: bool) -> Iterator[Step]:
+    stay = plan.blocks_on_device
+    if more and stay is not None:
+        wanted = None if stay >= layers else min(layers, stay + BLOCKS_STEP)
+        less = replace(plan, blocks_on_device=wanted, pin_bytes=0)
+        less = replace(less, pin_bytes=min(plan.pin_bytes, streamed_bytes(less)))
+        yield _step("more-blocks-on-card", less, is_more=True)
+    if not more and stay != 0:
+        wanted = layers if stay is None else max(0, min(stay, layers) - BLOCKS_STEP)
+        less = replace(plan, blocks_on_device=wanted)
+        yield _step("fewer-blocks-on-card", less, is_more=False)
+
+
+def _step(code: str, plan: SeedVr2Plan, *, is_more: bool) -> Step:
+    stay = plan.blocks_on_device
+    return Step(
+        code=code,
+        message=_step_sentence(code, plan),
+        work=plan,
+        is_more=is_more,
+        params={
+            **words.tile_edges(plan.encode_tile, plan.decode_tile),
+            "clip_frames": str(plan.frames),
+            "blocks_on_device": "-1" if stay is None else str(stay),
+        },
+    )
+
+
+def _step_sentence(code: str, plan: SeedVr2Plan) -> str:
+    if code.endswith("-clips"):
+        return f"Clips of {plan.frames} frames" if plan.frames > 1 else "Every frame by itself"
+    if code.endswith("-card"):
+        if plan.blocks_on_device is None:
+            return "The whole model on the card"
+        return f"{plan.blocks_on_device} blocks on the card"
+    return words.tiles_step(code, plan.encode_tile, plan.decode_tile)

@@ -1,0 +1,151 @@
+"""Models that run, as the pipeline sees them: frames one by one, or shots as a whole. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.core.geometry import Box, Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class FrameUpscaler(Protocol):
+    """A model that enlarges frames one by one, all in one call."""
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides."""
+        ...
+
+    @property
+    def halo(self) -> int:
+        """Input pixels around a pixel that its result depends on: tiles sharing them are exact."""
+        ...
+
+    def upscale(self, frames: Tensor) -> Tensor:
+        """Enlarge frames.
+
+        Args:
+            frames: [T, 3, h, w] float32, RGB, nominally 0 to 1.
+
+        Returns:
+            [T, 3, scale*h, scale*w] float32 on the same device, not clipped.
+
+        Raises:
+            torch.OutOfMemoryError: The device refused; the caller takes smaller tiles.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedTile:
+    """Some frames of one tile, just decoded: for people who watch.
+
+    Attributes:
+        frame: Number of its last frame.
+        index: Of the tile.
+        tiles: How many a frame has.
+        box: Where it lies on the padded frame.
+        picture: Its last frame [3, h, w], in [-1, 1].
+    """
+
+    frame: int
+    index: int
+    tiles: int
+    box: Box
+    picture: Tensor
+
+
+Watch = Callable[[DecodedTile], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """Some frames of a shot.
+
+    Attributes:
+        first: Number of the first one; counted from the start of what the speaker counts.
+        frames: [n, 3, H, W] float32, nominally [-1, 1], padded.
+        ends_block: The next ones belong to another stretch of latents; where stretches lie
+            depends on the shot alone, not on where a job was interrupted.
+    """
+
+    first: int
+    frames: Tensor
+    ends_block: bool = True
+
+
+class RunningShot(Protocol):
+    """A shot that is being fed; numbers of frames are those of the job."""
+
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next frames of the source.
+
+        Args:
+            frames: [T, 3, h, w] float32, RGB, nominally 0 to 1; T = slice_frames, one more in
+                the first slice, and any number in the last one.
+            last: The shot ends with them.
+
+        Yields:
+            What is final, in order.
+
+        Raises:
+            NumericOverflow: The planner takes a wider format.
+            torch.OutOfMemoryError: The caller takes a smaller plan.
+        """
+        ...
+
+
+class ShotModel(Protocol):
+    """A model that takes a shot as a whole, streamed: its frames depend on those before."""
+
+    @property
+    def slice_frames(self) -> int:
+        """Frames that shots are fed in, the first slice apart, which has one more."""
+        ...
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether frames of a block are finished together."""
+        ...
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the finished pictures; tiles lie on it, padding apart."""
+        ...
+
+    def check_between(self, check: Callable[[], None]) -> None:
+        """Call something between pieces of long work, which may wait or raise."""
+        ...
+
+    def first_needed(self, shot: int, wanted: int) -> int:
+        """The frame to begin reading at, so that `wanted` and all behind it come out right.
+
+        Args:
+            shot: First frame of the shot, counted from the first frame of the job.
+            wanted: A frame of it, counted in the same way.
+        """
+        ...
+
+    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
+        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        ...
+
+    def finished(self, frames: Tensor, source: Tensor) -> Tensor:
+        """Restored frames as pictures.
+
+        Args:
+            frames: [n, 3, H, W] of a Restored.
+            source: The same frames of the source [n, 3, h, w], nominally 0 to 1.
+
+        Returns:
+            [n, 3, canvas.height, canvas.width], nominally 0 to 1.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; it is of no use afterwards."""
+        ...

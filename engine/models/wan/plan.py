@@ -1,0 +1,59 @@
+"""How Wan 2x enlarges a film: shot by shot, encoded and decoded twice as large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.core.geometry import Size
+from engine.models.contracts import ShotPlan
+from engine.models.planning.words import tiles_part, tiles_phrases
+from engine.protocol.plan import Notice, WeightsPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanPlan(ShotPlan):
+    """Sizes, tiles and where carries wait."""
+
+    family: str = "wan"
+    model: str = "wan-2x"
+    clip_frames: int = 4
+    vae: WeightsPlan
+    size: Size  # of the source's pictures, as stored
+    padded: Size  # of the frames that are encoded
+    factor: int = 2  # of both sides, from the encoded frames to the decoded ones
+    encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
+    decode_tile: Size | None = None  # px of the result, halo included
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides."""
+        return self.factor
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the pictures that the model makes."""
+        return self.size.scaled(self.factor)
+
+    @property
+    def weights_files(self) -> tuple[WeightsPlan, ...]:
+        """The VAE."""
+        return (self.vae,)
+
+    @property
+    def line(self) -> str:
+        """The plan in one line."""
+        parts = [
+            *(self.model, self.device, self.dtype),
+            tiles_part("encodes", self.encode_tile),
+            tiles_part("decodes", self.decode_tile),
+        ]
+        if self.warm_up and (self.encode_tile or self.decode_tile):
+            parts.append(f"tiles begin {self.warm_up} latents early")
+        return ", ".join(parts)
+
+    @property
+    def summary(self) -> tuple[Notice, ...]:
+        """Tiles."""
+        return tuple(tiles_phrases(self.encode_tile, self.decode_tile))

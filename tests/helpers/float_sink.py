@@ -1,0 +1,41 @@
+"""A sink of tiles in floating point: what the tiles of the product are compared with."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.core.geometry import Box, Size
+
+_WHITE = 65535  # what the weights of tiles make at every pixel
+
+
+class FloatSink:
+    """A clip as float frames [T, 3, H, W] on the device of its tiles: for exact comparisons.
+
+    Memory: the canvas in the dtype of the tiles.
+    """
+
+    def __init__(self, frames: int, size: Size) -> None:
+        self._shape = (frames, 3, size.height, size.width)
+        self._canvas: Tensor | None = None
+
+    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
+        """Add a part, times its weight; see Sink."""
+        if self._canvas is None:
+            self._canvas = part.new_zeros(self._shape)
+        frames = self._canvas[start : start + len(part)]
+        target = frames[..., window.y : window.bottom, window.x : window.right]
+        target += part if weight is None else part * (weight.to(part) / _WHITE)
+
+    def check(self) -> None:
+        """Nothing: infinite values stay visible in the result."""
+
+    def result(self) -> Tensor:
+        """The clip [T, 3, H, W].
+
+        Raises:
+            ValueError: No tile was added.
+        """
+        if self._canvas is None:
+            raise ValueError("no tile was added")
+        return self._canvas
