@@ -197,7 +197,7 @@ class ModelsPage(Themed, QDialog):
     def _show_progress(self, name: str) -> None:
         """Only what the progress of one file changes."""
         if name in self._imports:
-            self._imports[name].show_task(self._model.tasks.of(TaskKind.MODEL_FILE)[name])
+            self._imports[name].show_task(self._model.imports[name])
         for _, package in self._found():
             task = self._model.task_of(package)
             if task is not None and task.runs:
