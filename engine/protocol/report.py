@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from engine.core.geometry import Size
+from engine.core.messages import Message
 from engine.protocol.media import Reading
 
 
@@ -104,7 +105,15 @@ class MeasuredSwitch:
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
     claim: str = ""  # what documents say of it
-    note: str = ""  # why there is no number, or how to read it
+    note: Message | str = ""  # why nothing was measured, or how to read it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRate:
+    """One line of the speed test: speed or time of one kind of work."""
+
+    title: Message
+    value: Message  # with its unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +122,7 @@ class BenchReport:
 
     machine: dict[str, str]  # name and value: processor, card, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()
-    figures: tuple[tuple[str, str], ...] = ()  # what was calibrated, for people
-    markdown: str = ""  # the same, to be copied into a report
+    figures: tuple[MeasuredRate, ...] = ()  # of the speed test
+    markdown: str = ""  # everything as a page in English
     seconds: float = 0.0
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[Message, ...] = ()  # models of which the switches were measured

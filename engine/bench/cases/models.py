@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from engine.bench.cases import dit_runs
-from engine.bench.cases.vae_models import MODELS, Side, VaeRun
-from engine.bench.cases.vae_runs import (
-    base_run,
-    build,
+from engine.bench.cases.runs import (
+    TEXT_LENGTH,
+    Kind,
+    build_dit,
+    build_vae,
     device_of,
-    work_of,
+    dit_run,
+    dit_work,
+    vae_run,
+    vae_work,
 )
+from engine.bench.cases.vae_models import MODELS, Side, VaeRun
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
-from engine.bench.timing.peak_allocations import peak_bytes
-from engine.bench.timing.peak_rates import clocked, matrix_ceiling
+from engine.bench.timing.clock import measure
+from engine.bench.timing.peak_rates import matrix_ceiling
+from engine.bench.timing.profiler import peak_bytes
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.hardware import features
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
@@ -42,7 +48,7 @@ _LITE_SIZE = {"cpu": Size(480, 272), "cuda": Size(1920, 1080)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _ModelWork:
     """One model's work: `flops` operations for `megapixels` of frames."""
 
     compute: Callable[[], object]
@@ -64,7 +70,7 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
         try:
             row = _measured(options, make())
         except torch.OutOfMemoryError:
-            row = {"note": "not enough memory"}
+            row = {"note": message("bench.out-of-memory")}
         yield {"model": title, **row}
         gc.collect()
     _built.cache_clear()
@@ -74,7 +80,7 @@ def _measured(options: BenchOptions, work: _Work) -> Row:
     device = device_of(options)
     peak = peak_bytes(work.compute, device)
     runs = options.runs or (1 if options.quick else 3)
-    timing = clocked(work.compute, device, runs=runs, warm_ups=1 if device == "cuda" else 0)
+    timing = measure(work.compute, device, runs=runs, warm_ups=1 if device == "cuda" else 0)
     rate = work.flops / timing.seconds
     return {
         "dtype": work.dtype,
@@ -91,18 +97,18 @@ def _ceiling(device: str, dtype: str) -> float:
     return matrix_ceiling(device, getattr(torch, dtype))
 
 
-def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], _Work]]]:
+def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], _ModelWork]]]:
     for scale in registry.LITE.scales:
         yield f"Lite {scale}x", partial(_lite, options, scale)
     for model, about in MODELS.items():
         for side in _SIDES if model != "wan-2x" else _SIDES[1:]:  # it encodes as Wan 2.1 does
             yield f"{about.title}, {side}", partial(_vae, replace(options, model=model), side)
-    kinds: tuple[dit_runs.Kind, ...] = ("3b", "7b")
+    kinds: tuple[Kind, ...] = ("3b", "7b")
     for kind in kinds:
         yield f"SeedVR2 transformer, {kind} kind", partial(_dit, options, kind)
 
 
-def _lite(options: BenchOptions, scale: int) -> _Work:
+def _lite(options: BenchOptions, scale: int) -> _ModelWork:
     device = device_of(options)
     half = "float16" if device == "cuda" else "bfloat16" if features.cpu_has_bf16() else "float32"
     weights = registry.LITE.weights_name(scale, "faithful")
@@ -112,7 +118,7 @@ def _lite(options: BenchOptions, scale: int) -> _Work:
     model, config = registry.lite(plan), config_from_shapes(registry.weights_shapes(weights))
     size = options.size or _LITE_SIZE[device]
     frames = torch.rand(_LITE_FRAMES, 3, size.height, size.width, device=device)
-    return _Work(
+    return _ModelWork(
         compute=partial(model.upscale, frames),
         dtype=plan.dtype,
         megapixels=_LITE_FRAMES * size.pixels * scale**2 / 1e6,
@@ -120,14 +126,14 @@ def _lite(options: BenchOptions, scale: int) -> _Work:
     )
 
 
-def _vae(options: BenchOptions, side: Side) -> _Work:
+def _vae(options: BenchOptions, side: Side) -> _ModelWork:
     px = _VAE_PX[device_of(options)] // (2 if options.quick else 1)
-    base = base_run(options, side)
+    base = vae_run(options, side)
     size = options.size or Size(px, px)
     run = replace(base, form="fast", frames=_FRAMES, size=size)
     larger = run.config.upscale if options.model == "wan-2x" else 1
-    return _Work(
-        compute=work_of(run, _built(replace(run, side="decode"))),
+    return _ModelWork(
+        compute=vae_work(run, _built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
         flops=run.flops,
@@ -137,15 +143,15 @@ def _vae(options: BenchOptions, side: Side) -> _Work:
 @lru_cache(maxsize=1)
 def _built(run: VaeRun) -> Vae:
     """Both sides of a VAE, made once."""
-    return build(run)
+    return build_vae(run)
 
 
-def _dit(options: BenchOptions, kind: dit_runs.Kind) -> _Work:
+def _dit(options: BenchOptions, kind: Kind) -> _ModelWork:
     small = replace(options, quick=device_of(options) == "cpu" or options.quick)
-    run = replace(dit_runs.base_run(small, kind), form="fast", frames=_FRAMES)
-    return _Work(
-        compute=dit_runs.work_of(run, dit_runs.build(run)),
+    run = replace(dit_run(small, kind), form="fast", frames=_FRAMES)
+    return _ModelWork(
+        compute=dit_work(run, build_dit(run)),
         dtype=run.dtype,
         megapixels=_FRAMES * run.size.pixels / 1e6,
-        flops=forward_flops(run.config, run.latent_shape, dit_runs.TEXT_LENGTH).total,
+        flops=forward_flops(run.config, run.latent_shape, TEXT_LENGTH).total,
     )

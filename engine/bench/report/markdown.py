@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from engine.bench.report.machine import MACHINE, Row, machine_of
 from engine.bench.report.switch_table import (
     Answer,
-    Row,
     about,
     answers,
     measured,
@@ -14,8 +14,6 @@ from engine.bench.report.switch_table import (
 )
 from engine.protocol.report import MeasuredSwitch
 
-MACHINE = "machine"
-_MACHINE_NAMES = ("processor", "threads", "memory", "card", "driver", "system", "python", "torch")
 _HEAD = (
     "switch",
     "what",
@@ -36,12 +34,6 @@ _READING = (
     "beside the plain form in float64. Weights are random; small models tell the direction, the "
     "published ones the size."
 )
-
-
-def machine_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Processor, card, driver and versions."""
-    row = next((row for row in rows if row["case"] == MACHINE), {})
-    return {name: str(row[name]) for name in _MACHINE_NAMES if name in row}
 
 
 def markdown(rows: Sequence[Row], command: str = "") -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from engine.bench.report.machine import Row
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import (
     CLAIMS,
@@ -15,8 +15,6 @@ from engine.settings.optimisations import (
     choices,
     switches,
 )
-
-Row = dict[str, Any]
 
 USUAL, ALL = "usual", "all"  # rows of a group: what it is measured with; every switch together
 _LINES: dict[str, Entry] = {entry.key: entry for entry in (*switches(), *choices())}

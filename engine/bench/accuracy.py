@@ -1,4 +1,4 @@
-"""How alike two pictures are: PSNR and SSIM of luma. Needs numpy and torch only."""
+"""Differences of pictures (PSNR and SSIM of luma) and of tensors. Needs numpy and torch only."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def ssim(first: Picture, second: Picture, *, border: int = 4) -> float:
     """Structural similarity of luma: 11 px Gaussian of sigma 1.5, k = 0.01 and 0.03."""
     a, b = (torch.from_numpy(part)[None, None] for part in _cropped(first, second, border))
     offsets = torch.arange(-5, 6, dtype=torch.float64)
-    taps = torch.exp(-offsets.square() / (2 * 1.5**2))
-    taps = taps / taps.sum()
+    kernel = torch.exp(-offsets.square() / (2 * 1.5**2))
+    kernel = kernel / kernel.sum()
 
     def mean(x: torch.Tensor) -> torch.Tensor:
-        return F.conv2d(F.conv2d(x, taps[None, None, :, None]), taps[None, None, None, :])
+        return F.conv2d(F.conv2d(x, kernel[None, None, :, None]), kernel[None, None, None, :])
 
     ma, mb = mean(a), mean(b)
     va, vb = mean(a * a) - ma * ma, mean(b * b) - mb * mb
@@ -40,6 +40,12 @@ def ssim(first: Picture, second: Picture, *, border: int = 4) -> float:
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
     score = (2 * ma * mb + c1) * (2 * cov + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2))
     return float(score.mean())
+
+
+def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """RMS of the difference over the RMS of the exact values."""
+    difference = found.double() - exact.double()
+    return float((difference.square().mean() / exact.double().square().mean()).sqrt())
 
 
 def _cropped(first: Picture, second: Picture, border: int) -> tuple[Array, Array]:
