@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from app.bench.bench_labels import machine_of
 from app.bench.figures import FiguresCard
 from app.bench.table import SwitchesTable
-from app.engine_messages import said
+from app.engine_messages import hint, said, text
 from app.i18n import tr
 from app.state.bench_model import BenchModel
 from app.theme.icons import icon
@@ -124,10 +124,10 @@ class BenchView(QDialog):
         if not model.doing:
             return tr("Finishing …") if model.done else tr("Starting …")
         if not model.total:
-            return said(model.doing)
+            return text(model.doing)
         step = min(model.done + 1, model.total)
         return tr(
-            "{doing} · {done} of {total}", doing=said(model.doing), done=step, total=model.total
+            "{doing} · {done} of {total}", doing=text(model.doing), done=step, total=model.total
         )
 
     def _show_notice(self) -> None:
@@ -137,7 +137,7 @@ class BenchView(QDialog):
             self._notice.say("info", self._busy)
         elif error is not None:
             severity = "info" if self._model.was_stopped else "warning"
-            self._notice.say(severity, said(error.message), said(error.hint))
+            self._notice.say(severity, text(error), hint(error))
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))

@@ -11,10 +11,11 @@ from engine.bench.report.machine import Row, machine_row
 from engine.bench.report.markdown import machine_of, markdown
 from engine.bench.report.switch_table import about, measured
 from engine.core.errors import Cancelled
+from engine.core.messages import Message
 from engine.protocol.report import BenchReport
-from engine.settings.optimisations import switches
+from engine.settings.optimisations import optimisations
 
-Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
+Tell = Callable[[int, int, Message | str], None]  # steps done, of how many, what is done now
 Stop = Callable[[], bool]
 
 _TABLE = "optimisations"
@@ -33,7 +34,7 @@ def examine(*, quick: bool, tell: Tell, stop: Stop) -> BenchReport:
         Cancelled: `stop` says so; what the speed test had found by then is kept.
     """
     begin = time.monotonic()
-    more = 0 if quick else len(switches()) + _BESIDES
+    more = 0 if quick else len(optimisations()) + _BESIDES
     steps = _Steps(tell, more)
     rates = calibrate.calibrate(steps.of_speed_test, stop)
     calibrate.keep(rates)
@@ -68,9 +69,9 @@ def _table(steps: _Steps, stop: Stop) -> list[Row]:
     return found
 
 
-def _title(row: Row) -> str:
-    """What was measured, in words."""
-    return "".join([*about([row]), *(line.title for line in measured([row]))])
+def _title(row: Row) -> Message | str:
+    """What was measured."""
+    return next((line.title for line in measured([row])), "".join(about([row])))
 
 
 class _Steps:
@@ -85,7 +86,7 @@ class _Steps:
         self._done, self._total = done, total + self._more
         self._tell(self._done, self._total, doing)
 
-    def next(self, doing: str) -> None:
+    def next(self, doing: Message | str) -> None:
         """One more line of the table is there."""
         self._done += 1
         self._total = max(self._total, self._done + 1)

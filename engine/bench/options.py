@@ -10,7 +10,13 @@ from engine.bench.cases.vae_models import MODELS, Config, VaeModel
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DitConfig
-from engine.settings.optimisations import switch_names
+from engine.settings.optimisations import (
+    ALL,
+    EXACT,
+    DitSwitches,
+    VaeSwitches,
+    model_switch_names,
+)
 
 Form = Literal["plain", "fast", "both"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -30,8 +36,8 @@ class BenchOptions:
         threads: Of the processor; None takes all that this process may use.
         device: "auto" takes a card where torch can use one.
         form: Which form of a model.
-        without: Also measure the fast form without each of these optimisations.
-        only: Also measure it with each of these alone.
+        without: Also measure the fast form without each of these optimisations, or groups of them.
+        only: Also measure it with each of these alone; with "exact" without any.
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure what the device can do at most, and how it compares with the machine of
             the public figures.
@@ -79,7 +85,8 @@ def check(options: BenchOptions) -> None:
     Raises:
         SettingsError: A name that does not exist, or an impossible size or length.
     """
-    _known("optimisation", (*options.without, *options.only), switch_names())
+    _known_switches(options.without, (*model_switch_names(), ALL))
+    _known_switches(options.only, (*model_switch_names(), ALL, EXACT))
     _known("device", (options.device,), DEVICES)
     if options.dtype is not None:
         _known("number format", (options.dtype,), DTYPES)
@@ -97,6 +104,13 @@ def check(options: BenchOptions) -> None:
     for name in ("threads", "runs"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise SettingsError(f"There must be one of the {name}.", hint=f"Leave --{name} out.")
+
+
+def _known_switches(names: tuple[str, ...], choice: tuple[str, ...]) -> None:
+    """Names with and without the group: "upsampler_fold", "vae.upsampler_fold", "vae.all"."""
+    for name in names:
+        bare = (*VaeSwitches.known((name,)), *DitSwitches.known((name,)))
+        _known("optimisation", bare[:1] or (name,), choice)
 
 
 def _known(what: str, names: tuple[str, ...], choice: tuple[str, ...]) -> None:

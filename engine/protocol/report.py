@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.geometry import Size
+from engine.core.messages import Message
 from engine.protocol.media import Reading
 
 
@@ -95,7 +96,7 @@ class MeasuredSwitch:
     """
 
     name: str  # "vae.upsampler_fold"; "all" for all of a model's together
-    title: str
+    title: Message
     exactness: str  # "exact", "rounding" or "inexact"
     is_default: bool
     time: float | None = None
@@ -103,8 +104,8 @@ class MeasuredSwitch:
     memory: float | None = None  # peak
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
-    claim: str = ""  # what documents say of it
-    note: str = ""  # why there is no number, or how to read it
+    claim: Message | None = None  # what documents of others promise
+    note: str = ""  # why nothing was measured, or how to read it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,24 @@
-"""The part of FakeEngine that measures; it stands still until it is told to go on."""
+"""The benchmark of FakeEngine; it advances only on request."""
 
 from __future__ import annotations
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import Message, message, title
 from engine.protocol import commands, events
 from engine.protocol.report import BenchReport, MeasuredSwitch
 
 STOPPED = ErrorInfo(code="cancelled", message="The benchmark was stopped.")
+
+
+def _claim(name: str) -> Message:
+    code = f"claim.{name}"
+    return message("bench.claim", title=title(code), promise=message(code))
+
+
 SWITCHES = (
     MeasuredSwitch(
         name="vae.upsampler_fold",
-        title="Upsampler as one convolution",
+        title=title("switch.vae.upsampler_fold"),
         exactness="exact",
         is_default=True,
         time=0.71,
@@ -18,29 +26,28 @@ SWITCHES = (
         memory=0.64,
         error=2e-7,
         error_without=3e-7,
-        claim="chunked upsampling -30-50 % memory",
     ),
     MeasuredSwitch(
         name="run.cudnn_benchmark",
-        title="cuDNN benchmark",
+        title=title("switch.run.cudnn_benchmark"),
         exactness="exact",
         is_default=False,
-        claim="15-30 % faster",
+        claim=_claim("cudnn-benchmark"),
         note="cannot be measured here because there is no card",
     ),
     MeasuredSwitch(
         name="dit.fused_steps",
-        title="Fused steps",
+        title=title("switch.dit.fused_steps"),
         exactness="rounding",
         is_default=True,
         time=1.03,
         memory=1.0,
         error=0.0,
-        claim="5-10 % faster",
+        claim=_claim("fused-activation"),
     ),
     MeasuredSwitch(
         name="vae.all",
-        title="all of the VAE together",
+        title=title("switch.vae.all"),
         exactness="rounding",
         is_default=True,
         time=0.62,

@@ -86,7 +86,7 @@ def variants(options: BenchOptions, base: DitRun) -> Iterator[tuple[str, DitRun]
     for name in DitSwitches.known(options.without):
         yield f"without {name}", replace(fast, switches=DitSwitches().changed(name, False))
     for name in DitSwitches.known(options.only):
-        yield f"only {name}", replace(fast, switches=DitSwitches.all_off().changed(name, True))
+        yield f"only {name}", replace(fast, switches=DitSwitches.only(name))
 
 
 def _rows(options: BenchOptions, base: DitRun) -> Iterator[Row]:

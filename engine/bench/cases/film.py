@@ -69,7 +69,7 @@ def _lite_row(bench: Bench, size: Size, scale: int, where: tuple[str, str]) -> R
 def _pipeline(bench: Bench) -> Iterator[Row]:
     """The whole way from file to verified file, with the model and without."""
     wanted: dict[str, Any] = {
-        "lite": JobSettings(scale=2, form="faithful"),
+        "lite": JobSettings(scale=2, treatment="faithful"),
         "none": JobSettings(model="none", height=2 * bench.source.height),
     }
     runs = 1 if bench.quick else 3

@@ -44,7 +44,7 @@ def around_rows(options: BenchOptions) -> Iterator[Row]:
     yield {"switch": "vae.attention", **contests.attention()}
     yield {"switch": "dit.sampling", **contests.sampling(DitSubject(options))}
     for form in PRODUCTS:
-        yield {"switch": f"dit.products={form}", **contests.products(form)}
+        yield {"switch": f"dit.matmul={form}", **contests.products(form)}
 
 
 def _run_rows(options: BenchOptions) -> Iterator[Row]:
@@ -53,7 +53,7 @@ def _run_rows(options: BenchOptions) -> Iterator[Row]:
         rows = Lab(RunSubject(options), options).rows()
         yield from (row for row in rows if row["switch"] != f"run.{ALL}")
         return
-    for entry in RunSwitches.TABLE:
+    for entry in RunSwitches.optimisations():
         note = f"set at the start: compare two runs, {entry.variable}=on and =off"
         yield {
             "switch": entry.key,

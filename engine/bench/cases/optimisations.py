@@ -77,7 +77,7 @@ class Lab:
         """What is measured, all switches together, then each."""
         yield {**self._name("usual"), "about": self._subject.about, "error": self._usual.error}
         yield {**self._name(ALL), **self._compare(self._subject.usual.all_off(), added=False)}
-        for entry in self._subject.usual.TABLE:
+        for entry in self._subject.usual.optimisations():
             yield {**self._name(entry.name), **self._row(entry)}
 
     def choice(self, name: str, value: str) -> Row:

@@ -87,7 +87,7 @@ def variants(options: BenchOptions, base: VaeRun) -> Iterator[tuple[str, VaeRun]
     for name in VaeSwitches.known(options.without):
         yield f"without {name}", replace(fast, switches=VaeSwitches().changed(name, False))
     for name in VaeSwitches.known(options.only):
-        yield f"only {name}", replace(fast, switches=VaeSwitches.all_off().changed(name, True))
+        yield f"only {name}", replace(fast, switches=VaeSwitches.only(name))
 
 
 def _yardsticks(options: BenchOptions, base: VaeRun) -> Yardsticks:

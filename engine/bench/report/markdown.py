@@ -141,7 +141,8 @@ def _short(line: MeasuredSwitch) -> tuple[str, ...]:
 
 def _long(line: MeasuredSwitch) -> tuple[str, ...]:
     name, exactness, *figures = _short(line)
-    return f"`{name}`", line.title, exactness, *figures, line.claim, line.note
+    claim = "" if line.claim is None else str(line.claim)
+    return f"`{name}`", str(line.title), exactness, *figures, claim, line.note
 
 
 def _optional(value: float | None, form: str) -> str:
