@@ -1,17 +1,17 @@
-"""Check the hashed locks of the program for Windows, or make them anew.
+"""Checks or writes the hashed locks of the program for Windows.
 
     python -m installer.check_lock             check
     python -m installer.check_lock --write     follow pyproject.toml with as few changes as possible
-    python -m installer.check_lock --upgrade   take the newest versions that pyproject.toml allows
+    python -m installer.check_lock --upgrade   follow it with the newest versions that it allows
     python -m installer.check_lock --print NAME...     these packages of both, with hashes, for pip
 
-`windows.lock` is what the program is packed from, `windows-tests.lock` what its tests need besides.
-Both hold one version of each package with the SHA-256 of all its files. They are for Python 3.12,
-in versions that development under Python 3.11 can have, too. What is asked for comes from
-`dependencies` in pyproject.toml and, for tools, from its extra `dev`.
+`windows.lock` has the packages of the program, `windows-tests.lock` those that its tests need in
+addition. Both name one version of each package with the SHA-256 of all its files. They are for
+Python 3.12, in versions that also exist for development under Python 3.11. The requirements come
+from `dependencies` in pyproject.toml and, for tools, from its extra `dev`.
 
-Exit status: 0 all is right; 1 something is wrong; 3 what can be seen without an index is right, but
-there was no index to check the rest.
+Exit status: 0 correct; 1 wrong; 3 correct as far as visible without a package index, and no index
+was reachable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "installer"
+from installer import project
+
+FOLDER = project.ROOT / "installer"
 PROGRAM, TESTS = "windows.lock", "windows-tests.lock"
 TOOLS = {PROGRAM: ("pyinstaller",), TESTS: ("pytest", "pytest-qt", "hypothesis")}
 
@@ -44,7 +44,7 @@ COMMAND = "python -m installer.check_lock --write"
 RELEASE, DEVELOPMENT = ("--python-version", "3.12"), ("--python-version", "3.11")
 WINDOWS = ("--python-platform", "x86_64-pc-windows-msvc")
 LINUX = ("--python-platform", "x86_64-manylinux_2_36")  # Debian 12
-ALL_RIGHT, WRONG, NOT_CHECKED = 0, 1, 3
+CORRECT, WRONG, NOT_CHECKED = 0, 1, 3
 
 _PIN = re.compile(r"([a-z0-9-]+)==([0-9a-z.]+) \\")
 _HASH = re.compile(r"    --hash=sha256:([0-9a-f]{64})(?: \\)?")
@@ -53,17 +53,17 @@ _NO_INDEX = re.compile(r"Failed to fetch|error sending request|network was disab
 _LIMIT_S = 120
 
 
-class Wrong(Exception):
-    """A lock, or the tool that reads it, is not as it should be."""
+class LockError(project.PackagingError):
+    """A lock is wrong, or the tool that reads it failed."""
 
 
 class NoIndex(Exception):
-    """No package index answers."""
+    """No package index is reachable."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One version of one package; SHA-256 of its files."""
+    """One version of a package with the SHA-256 of its files."""
 
     name: str
     version: str
@@ -72,99 +72,99 @@ class Pin:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check or write; the exit status."""
-    parser = argparse.ArgumentParser(description="Check the locks for Windows, or make them anew.")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="follow pyproject.toml")
-    what.add_argument("--upgrade", action="store_true", help="follow it with the newest versions")
-    what.add_argument("--print", nargs="+", metavar="NAME", help="these with their hashes, for pip")
+    parser = argparse.ArgumentParser(description="Check or write the locks for Windows.")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help="follow pyproject.toml")
+    action.add_argument("--upgrade", action="store_true", help="follow it with the newest versions")
+    action.add_argument("--print", nargs="+", metavar="NAME", help="these with hashes, for pip")
     args = parser.parse_args(arguments)
     try:
         if args.print:
             print(excerpt(args.print), end="")
-            return ALL_RIGHT
+            return CORRECT
         if args.write or args.upgrade:
             for name in TOOLS:
-                text = made_anew(name, *(["--upgrade"] if args.upgrade else []))
+                text = resolved(name, *(["--upgrade"] if args.upgrade else []))
                 (FOLDER / name).write_text(text, encoding="utf-8", newline="\n")
         locks = check_files()
         for line in differences(pin for pins in locks.values() for pin in pins):
             print(line)
         check_against_index()
-    except Wrong as err:
+    except LockError as err:
         print(f"wrong: {err}", file=sys.stderr)
         return WRONG
     except NoIndex as err:
         print(f"not checked: no index ({err})", file=sys.stderr)
         return NOT_CHECKED
-    print(
-        "; ".join(f"{name}: {len(pins)} packages" for name, pins in locks.items()) + ", all right"
-    )
-    return ALL_RIGHT
+    print("; ".join(f"{name}: {len(pins)} packages" for name, pins in locks.items()))
+    return CORRECT
 
 
 def check_files() -> dict[str, list[Pin]]:
-    """Look at all that can be seen without an index; the pins of each lock.
+    """Check what needs no index; the pins of each lock.
 
     Raises:
-        Wrong: All that is wrong, a line each.
+        LockError: All faults, a line each.
     """
     locks: dict[str, list[Pin]] = {}
     found: list[str] = []
     for name in TOOLS:
         try:
             locks[name] = parse((FOLDER / name).read_text(encoding="utf-8"))
-        except (Wrong, OSError) as err:
+        except (LockError, OSError) as err:
             found.append(f"{name}: {err}")
             continue
-        found += [f"{name}: {line}" for line in problems(locks[name], wanted(name))]
+        found += [f"{name}: {line}" for line in problems(locks[name], requirements(name))]
     program = {pin.name: pin for pin in locks.get(PROGRAM, [])}
     for pin in locks.get(TESTS, []):
         if pin != program.get(pin.name, pin):
-            found.append(f"{TESTS}: {pin.name} is another one than in {PROGRAM}")
+            found.append(f"{TESTS}: {pin.name} differs from {PROGRAM}")
     if found:
-        raise Wrong("\n       ".join(found))
+        raise LockError("\n       ".join(found))
     return locks
 
 
-def wanted(lock: str) -> list[Requirement]:
-    """What this lock has to hold, as pyproject.toml says it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    developers = [Requirement(line) for line in project["optional-dependencies"]["dev"]]
+def requirements(lock: str) -> list[Requirement]:
+    """Requirements of a lock, from pyproject.toml."""
+    metadata = project.metadata()
+    developers = [Requirement(line) for line in metadata["optional-dependencies"]["dev"]]
     tools = [one for one in developers if one.name in TOOLS[lock]]
-    program = project["dependencies"] if lock == PROGRAM else []
+    program = metadata["dependencies"] if lock == PROGRAM else []
     return [*map(Requirement, program), *tools]
 
 
 def parse(text: str) -> list[Pin]:
-    """Pins of a lock. Only pins, their hashes and our header may be in it.
+    """Pins of a lock, which consists of the header, pins and their hashes only.
 
     Raises:
-        Wrong: There is something else: an option, an address, a marker, a package without hash.
+        LockError: It has an option, an address, a marker or a package without a hash.
     """
     if not text.startswith(HEADER):
-        raise Wrong(f"does not begin with our header; make it with `{COMMAND}`")
+        raise LockError(f"does not begin with the header of `{COMMAND}`")
     pins: list[Pin] = []
-    goes_on = False
+    continues = False
     for number, line in enumerate(text.splitlines()[2:], 3):
-        match = (_HASH if goes_on else _PIN).fullmatch(line)
+        match = (_HASH if continues else _PIN).fullmatch(line)
         if match is None:
-            raise Wrong(f"line {number} is no {'hash' if goes_on else 'pin with hashes'}: {line!r}")
-        if goes_on:
+            raise LockError(
+                f"line {number} is no {'hash' if continues else 'pin with hashes'}: {line!r}"
+            )
+        if continues:
             last = pins.pop()
             pins.append(Pin(last.name, last.version, last.hashes | {match[1]}))
         else:
             pins.append(Pin(match[1], match[2], frozenset()))
-        goes_on = line.endswith("\\")
-    if goes_on:
-        raise Wrong("ends in the middle of a package")
+        continues = line.endswith("\\")
+    if continues:
+        raise LockError("ends in the middle of a package")
     return pins
 
 
 def excerpt(names: Iterable[str]) -> str:
-    """These packages as they stand in the locks: for machines that need no more of them.
+    """The entries of these packages in the locks: for machines that need no others.
 
     Raises:
-        Wrong: One is in neither.
+        LockError: A package is in neither lock.
     """
     blocks: dict[str, str] = {}
     for lock in TOOLS:
@@ -173,27 +173,27 @@ def excerpt(names: Iterable[str]) -> str:
         for block in re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]:
             blocks[block.partition("==")[0]] = block
     if missing := [name for name in names if name not in blocks]:
-        raise Wrong(f"not locked: {', '.join(missing)}")
+        raise LockError(f"not locked: {', '.join(missing)}")
     return "".join(blocks[name] for name in names)
 
 
-def problems(pins: Sequence[Pin], requirements: Iterable[Requirement]) -> list[str]:
-    """What is wrong with the pins of a lock, in words."""
+def problems(pins: Sequence[Pin], required: Iterable[Requirement]) -> list[str]:
+    """Faults of the pins of a lock, as text."""
     versions = {pin.name: pin.version for pin in pins}
     found = [f"{pin.name} cannot be on Windows" for pin in pins if _NOT_FOR_WINDOWS.match(pin.name)]
     if len(versions) < len(pins):
-        found.append("a package stands there twice")
-    for requirement in requirements:
+        found.append("a package is listed twice")
+    for requirement in required:
         version = versions.get(canonicalize_name(requirement.name))
         if version is None:
             found.append(f"{requirement.name} is missing")
         elif version not in requirement.specifier:
-            found.append(f"{requirement.name} is {version}, asked for: {requirement.specifier}")
+            found.append(f"{requirement.name} is {version}, required: {requirement.specifier}")
     return found
 
 
 def differences(pins: Iterable[Pin]) -> list[str]:
-    """Shared packages that are installed here in another version; to be read, no mistake."""
+    """Packages that are installed here in another version; for information only."""
     found = set()
     for pin in pins:
         try:
@@ -206,91 +206,95 @@ def differences(pins: Iterable[Pin]) -> list[str]:
 
 
 def check_against_index() -> None:
-    """Ask the index that uv is set to.
+    """Compare the locks with the index that uv is set to.
 
-    A lock must be what pyproject.toml gives again, with nothing missing and nothing too much; every
-    package must have a file for Windows and one for development, and every hash must be that of a
-    file there. Files that came to a version later may lack.
+    Each lock must equal what pyproject.toml resolves to; every package must have a file for Windows
+    and one for development, and every hash must be that of a published file. Files that were
+    published later may be missing.
 
     Raises:
-        Wrong: One of these is not so.
-        NoIndex: There is none.
+        LockError: A lock differs.
+        NoIndex: No index is reachable.
     """
-    files = [word for name in TOOLS for word in ("-r", str(FOLDER / name))]
-    with tempfile.TemporaryDirectory() as place:
-        target = ("--dry-run", "--require-hashes", "--target", str(Path(place, "nothing")))
+    files = [option for name in TOOLS for option in ("-r", str(FOLDER / name))]
+    with tempfile.TemporaryDirectory() as folder:
+        target = ("--dry-run", "--require-hashes", "--target", str(Path(folder, "nothing")))
         _uv("pip", "install", *target, *WINDOWS, *RELEASE, *files)
         _uv("pip", "install", *target, *LINUX, *DEVELOPMENT, "--no-deps", *files)
     for name in TOOLS:
         old = parse((FOLDER / name).read_text(encoding="utf-8"))
-        if found := changes(old, parse(made_anew(name))):
-            raise Wrong(f"{name} is not what pyproject.toml gives: {', '.join(found)}; `{COMMAND}`")
+        if found := changes(old, parse(resolved(name))):
+            changed = ", ".join(found)
+            raise LockError(
+                f"{name} is not what pyproject.toml resolves to: {changed}; `{COMMAND}`"
+            )
 
 
 def changes(old: Iterable[Pin], new: Iterable[Pin]) -> list[str]:
-    """What another lock would change, in words."""
+    """Differences of another lock, as text."""
     before, after = ({pin.name: pin for pin in pins} for pins in (old, new))
     found = []
     for name in sorted(before | after):
-        had, gets = before.get(name), after.get(name)
-        if had is None or gets is None or had.version != gets.version:
-            found.append(f"{name} {had.version if had else '-'} -> {gets.version if gets else '-'}")
-        elif not had.hashes <= gets.hashes:
-            found.append(f"{name} {had.version} has no file with {min(had.hashes - gets.hashes)}")
+        was, now = before.get(name), after.get(name)
+        if was is None or now is None or was.version != now.version:
+            found.append(f"{name} {was.version if was else '-'} -> {now.version if now else '-'}")
+        elif not was.hashes <= now.hashes:
+            found.append(f"{name} {was.version} has no file with {min(was.hashes - now.hashes)}")
     return found
 
 
-def made_anew(name: str, *options: str) -> str:
-    """What a lock would be now; versions that it has stay as long as they are allowed.
+def resolved(name: str, *options: str) -> str:
+    """Text of a lock that pyproject.toml resolves to; it keeps the present versions if allowed.
 
     Raises:
-        Wrong, NoIndex: There is no solution; no index.
+        LockError: There is no solution.
+        NoIndex: No index is reachable.
     """
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for lock in (PROGRAM, name):
             if (FOLDER / lock).is_file():
-                shutil.copy2(FOLDER / lock, place)
-        new, hashed = Path(place, name), Path(place, "hashed")
+                shutil.copy2(FOLDER / lock, folder)
+        new, hashed = Path(folder, name), Path(folder, "hashed")
         _compile(new, *options)
-        words = ["--generate-hashes", "--no-deps", "--no-annotate"]
-        words += ["--custom-compile-command", COMMAND, "--output-file", str(hashed)]
-        _uv("pip", "compile", str(new), *words, *WINDOWS, *RELEASE)
+        arguments = ["--generate-hashes", "--no-deps", "--no-annotate"]
+        arguments += ["--custom-compile-command", COMMAND, "--output-file", str(hashed)]
+        _uv("pip", "compile", str(new), *arguments, *WINDOWS, *RELEASE)
         return hashed.read_text(encoding="utf-8")
 
 
 def _compile(path: Path, *options: str) -> None:
-    """Write versions without hashes, for the lock of this name; uv keeps to what its output has.
+    """Write versions without hashes for the lock of this name; uv keeps those in its output file.
 
-    What tests need takes the versions of the program's lock beside it.
+    The lock of the tests takes the versions of the program's lock in the same folder.
     """
-    asked = "\n".join(map(str, wanted(path.name)))
-    words = ["pip", "compile", "-", *WINDOWS, "--no-annotate", "--no-header", *options]
+    required = "\n".join(map(str, requirements(path.name)))
+    arguments = ["pip", "compile", "-", *WINDOWS, "--no-annotate", "--no-header", *options]
     if path.name != PROGRAM:
-        words += ["--constraint", str(path.with_name(PROGRAM))]
+        arguments += ["--constraint", str(path.with_name(PROGRAM))]
     development = path.with_suffix(".development")
     if path.is_file():
         shutil.copy2(path, development)
-    _uv(*words, *DEVELOPMENT, "--output-file", str(development), said=asked)
-    words += ["--constraint", str(development)]
-    _uv(*words, *RELEASE, "--output-file", str(path), said=asked)
+    _uv(*arguments, *DEVELOPMENT, "--output-file", str(development), stdin=required)
+    arguments += ["--constraint", str(development)]
+    _uv(*arguments, *RELEASE, "--output-file", str(path), stdin=required)
 
 
-def _uv(*words: str, said: str = "") -> None:
-    # This Python builds nothing; without it uv would look for a 3.12, also in the network.
-    command = [sys.executable, "-m", "uv", *words, "--python", sys.executable]
+def _uv(*arguments: str, stdin: str = "") -> None:
+    # This Python builds nothing; without it uv would search for a 3.12, also on the network.
+    command = [sys.executable, "-m", "uv", *arguments, "--python", sys.executable]
     command += ["--only-binary", ":all:"]
     try:
         done = subprocess.run(
-            command, input=said, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            command, input=stdin, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired as err:
         raise NoIndex(f"no answer in {_LIMIT_S} s") from err
     if done.returncode == 0:
         return
     if "No module named uv" in done.stderr:
-        raise Wrong('uv is not installed; it is in the extra "dev"')
+        raise LockError('uv is not installed; it is in the extra "dev"')
     reason = _NO_INDEX.search(done.stderr)
-    raise NoIndex(reason[0]) if reason else Wrong(f"uv {words[1]}:\n{done.stderr.strip()}")
+    raise NoIndex(reason[0]) if reason else LockError(f"uv {arguments[1]}:\n{done.stderr.strip()}")
 
 
 if __name__ == "__main__":

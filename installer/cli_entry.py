@@ -1,4 +1,4 @@
-"""Start of `upreel-cli`, the console twin of the packaged program: only the command line."""
+"""Entry script of `upreel-cli`, the command line of the packaged program."""
 
 import multiprocessing
 import sys

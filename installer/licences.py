@@ -1,10 +1,10 @@
-"""Collect the licence texts of every package in the packaged program into one file.
+"""Collects the licence texts of every package in the packaged program into one file.
 
-python -m installer.licences FILE
+    python -m installer.licences FILE
 
-The packages are the `dependencies` of pyproject.toml and what those need, as installed here. A
-package without a text of its own must be named in `FALLBACK`; else this ends with an error, so that
-nothing is packed without its licence.
+The packages are the `dependencies` of pyproject.toml and their dependencies, as installed here. A
+package without its own licence text must be named in `FALLBACK`; otherwise this ends with an error,
+so that nothing is packed without its licence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import importlib.metadata
 import re
 import sys
 import sysconfig
-import tomllib
 from collections.abc import Iterable
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -21,25 +20,25 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ROOT / "resources" / "licences"
+from installer import project
+
+TEXTS = project.ROOT / "resources" / "licences"
 QT = ("LGPL-3.0.txt", "GPL-3.0.txt")
 FALLBACK = {"pyside6-essentials": QT, "shiboken6": QT}  # package -> texts in resources/licences
 HEADER = {"nvidia-ml-py": "pynvml.py"}  # package -> module whose first comment is the licence
-STATED = ("License-Expression", "License")  # metadata fields, the clearer one first
+STATED = ("License-Expression", "License")  # metadata fields in order of preference
 CUDA_PACKAGE = re.compile(r"triton|cuda-|nvidia-(?!ml-py)")
-WORDS = ("licen", "copying", "notice", "authors")
+FILE_NAMES = ("licen", "copying", "notice", "authors")  # parts of them
 SUFFIXES = {"", ".txt", ".md", ".rst", ".apache", ".bsd", ".mit", ".psf"}
 
 
 def direct_dependencies() -> list[str]:
     """Names in `dependencies` of pyproject.toml."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(line).name for line in project["dependencies"]]
+    return [Requirement(line).name for line in project.metadata()["dependencies"]]
 
 
 def closure(names: list[str]) -> dict[str, Distribution]:
-    """Look up the named packages and all they need on this system, by canonical name."""
+    """The named packages and all their dependencies on this system, by canonical name."""
     found: dict[str, Distribution] = {}
     waiting = list(names)
     while waiting:
@@ -55,11 +54,11 @@ def closure(names: list[str]) -> dict[str, Distribution]:
 
 
 def own_texts(distribution: Distribution) -> list[tuple[str, str]]:
-    """Licence files that the package has installed: place and text."""
+    """Licence files that the package has installed: path and text."""
     texts = []
     for file in distribution.files or []:
         path = Path(str(file))
-        named = any(word in path.name.lower() for word in WORDS)
+        named = any(part in path.name.lower() for part in FILE_NAMES)
         if "dist-info" in str(file) and named and path.suffix.lower() in SUFFIXES:
             content = Path(str(distribution.locate_file(file))).read_text("utf-8", "replace")
             texts.append((path.as_posix(), content))
@@ -67,7 +66,7 @@ def own_texts(distribution: Distribution) -> list[tuple[str, str]]:
 
 
 def header_text(distribution: Distribution, module: str) -> str:
-    """Return the comment at the head of a module."""
+    """The comment at the beginning of a module."""
     lines = Path(str(distribution.locate_file(module))).read_text("utf-8").splitlines()
     end = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     return "\n".join(line.lstrip("# ") for line in lines[:end])
@@ -90,17 +89,16 @@ def texts_of(name: str, distribution: Distribution) -> list[tuple[str, str]]:
 
 
 def python_text() -> str:
-    """Return the licence of the Python that is packed; ours where it came without the file."""
-    places = [Path(sysconfig.get_path("stdlib")), Path(sys.base_prefix), Path(sys.prefix)]
-    for place in places:
-        file = place / "LICENSE.txt"
+    """Licence of the Python that is packed; resources/licences has it for a Python without one."""
+    for folder in (sysconfig.get_path("stdlib"), sys.base_prefix, sys.prefix):
+        file = Path(folder, "LICENSE.txt")
         if file.is_file():
             return file.read_text("utf-8", "replace")
     return (TEXTS / "PSF-2.0.txt").read_text(encoding="utf-8")
 
 
 def refuse_cuda(names: Iterable[str]) -> None:
-    """Stop when torch has brought NVIDIA's libraries along: they are not ours to pass on.
+    """Refuse a torch that depends on NVIDIA's libraries: Upreel may not distribute them.
 
     Raises:
         SystemExit: This torch is a CUDA build.
@@ -110,7 +108,7 @@ def refuse_cuda(names: Iterable[str]) -> None:
 
 
 def collect() -> str:
-    """Put all texts together, each text once; packages that share one name the first."""
+    """All texts in one, each once: a later package with the same text names the first."""
     packed = closure(direct_dependencies())
     refuse_cuda(packed)
     parts = [f"Python {sys.version.split()[0]}\n\n{python_text()}"]
@@ -118,10 +116,10 @@ def collect() -> str:
     for name, distribution in packed.items():
         title = f"{name} {distribution.version}"
         lines = [title, f"Licence as stated: {stated_licence(distribution)}"]
-        for place, text in texts_of(name, distribution):
-            first = seen.setdefault(text.strip(), f"{title}, {place}")
-            same = first != f"{title}, {place}"
-            lines.append(f"\n--- {place} ---\n" + (f"(as {first})" if same else text.strip()))
+        for path, text in texts_of(name, distribution):
+            first = seen.setdefault(text.strip(), f"{title}, {path}")
+            is_known = first != f"{title}, {path}"
+            lines.append(f"\n--- {path} ---\n" + (f"(as {first})" if is_known else text.strip()))
         parts.append("\n".join(lines))
     for file in sorted(TEXTS.glob("*GPL*.txt")):
         if file.read_text(encoding="utf-8").strip() not in seen:
@@ -130,18 +128,15 @@ def collect() -> str:
 
 
 def stated_licence(distribution: Distribution) -> str:
-    """Return what the package's metadata says of its licence, in one line."""
+    """Licence in the metadata of a package, in one line."""
     metadata = distribution.metadata
     stated = next((metadata[key] for key in STATED if key in metadata), "")
     classifiers = [c for c in metadata.get_all("Classifier") or [] if c.startswith("License")]
     return stated.splitlines()[0] if stated.strip() else "; ".join(classifiers) or "not stated"
 
 
-def main() -> None:
-    """Write the file named on the command line."""
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m installer.licences FILE")
-    target = Path(sys.argv[1])
+def write(target: Path) -> None:
+    """Write the collected texts to a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     text = collect()
     target.write_text(text, encoding="utf-8")
@@ -149,4 +144,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m installer.licences FILE")
+    write(Path(sys.argv[1]))

@@ -1,12 +1,12 @@
-; Upreel and an NVIDIA runtime for machines without a network: one program, and slices below 2 GiB
-; beside it. offline_set.py fetches the runtime and calls Inno Setup 6.4 or newer with
+; Offline set: the setup and an NVIDIA runtime for machines without a network, as one program and
+; slices below 2 GiB. offline_set.py downloads the runtime and runs Inno Setup 6.4 or newer with
 ;
 ;   /DVersion=0.1.0 /DSetup=upreel-0.1.0-setup.exe /DRuntime=cu130 /DWheel=torch-...whl /Ofolder
 ;
-; The program itself takes the wheel in: it looks at size and SHA-256 and takes no other. This one has no
-; entry in Windows' list; what it installs is removed by the uninstaller of the setup inside.
+; The installed program imports the wheel, which verifies its size and SHA-256. This setup has no entry in
+; Windows' list; the uninstaller of the setup inside removes what it installs.
 ;
-;   /VERYSILENT /SUPPRESSMSGBOXES    asks nothing; its status is that of the part that failed, else 0
+;   /VERYSILENT /SUPPRESSMSGBOXES    no questions; the exit status is that of the failed step, else 0
 
 [Setup]
 AppId=Upreel offline set
@@ -23,7 +23,7 @@ PrivilegesRequired=lowest
 CreateAppDir=no
 Uninstallable=no
 DisableReadyPage=no
-; What it carries is compressed already.
+; Its content is compressed already.
 Compression=none
 DiskSpanning=yes
 DiskSliceSize=2000000000
@@ -42,14 +42,14 @@ const
   Entry = 'Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel';
 
 var
-  Status: Integer; { of the whole set }
+  Status: Integer; { exit status of the set }
 
 function GetCustomSetupExitCode: Integer;
 begin
   Result := Status;
 end;
 
-function FolderOfProgram: String;
+function ProgramFolder: String;
 begin
   if not RegQueryStringValue(HKEY_CURRENT_USER, Entry, 'InstallLocation', Result) then
   begin
@@ -58,15 +58,15 @@ begin
   end;
 end;
 
-{ Run a program to its end; a status other than 0 ends this setup with what was tried. }
-procedure Must(What, Name, Words: String; Show: Integer);
+{ Run a program to its end; a status other than 0 ends this setup with an error. }
+procedure RunStep(Title, Name, Arguments: String; Show: Integer);
 begin
-  WizardForm.StatusLabel.Caption := What;
-  if not Exec(Name, Words, '', Show, ewWaitUntilTerminated, Status) or (Status <> 0) then
+  WizardForm.StatusLabel.Caption := Title;
+  if not Exec(Name, Arguments, '', Show, ewWaitUntilTerminated, Status) or (Status <> 0) then
   begin
     if Status = 0 then
       Status := 1;
-    RaiseException(What + ': status ' + IntToStr(Status) + '.');
+    RaiseException(Title + ': status ' + IntToStr(Status) + '.');
   end;
 end;
 
@@ -76,8 +76,8 @@ var
 begin
   if Step <> ssPostInstall then
     exit;
-  Must('Installing Upreel {#Version}', ExpandConstant('{tmp}\setup.exe'), '/S /WAIT=60 /CLOSE', SW_HIDE);
-  Program_ := FolderOfProgram + '\upreel-cli.exe';
-  Must('Taking in the NVIDIA runtime {#Runtime}; this takes some minutes', Program_,
+  RunStep('Installing Upreel {#Version}', ExpandConstant('{tmp}\setup.exe'), '/S /WAIT=60 /CLOSE', SW_HIDE);
+  Program_ := ProgramFolder + '\upreel-cli.exe';
+  RunStep('Taking in the NVIDIA runtime {#Runtime}; this takes some minutes', Program_,
        'runtime import "' + ExpandConstant('{tmp}\{#ExtractFileName(Wheel)}') + '"', SW_HIDE);
 end;

@@ -1,11 +1,11 @@
-"""Pin the NVIDIA runtimes of a release: size and SHA-256 of every wheel, from an index.
+"""Pins the NVIDIA runtimes of a release: size and SHA-256 of every wheel, from an index.
 
     python -m installer.pin_runtime INDEX       fill in resources/runtime.toml
     python -m installer.pin_runtime --check     fail unless everything is filled in
 
-INDEX is the address of the official wheels: below it lies, for a runtime "cu130", the page
-`cu130/torch/` with a link to each wheel that ends in `#sha256=...`. Nothing is written unless every
-wheel was found there, with its hash, and its size on the server.
+INDEX is the address of the official wheels: for a runtime "cu130" its page `cu130/torch/` has a
+link to each wheel that ends in `#sha256=...`. Nothing is written unless the index has every wheel
+with its hash, and the server reports its size.
 """
 
 from __future__ import annotations
@@ -22,38 +22,29 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
 from engine.downloads import http_client
-from engine.runtimes.catalogue import (
-    Runtime,
-    RuntimeCatalogue,
-    Wheel,
-    load,
-)
+from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, load
 from engine.runtimes.unpack_wheel import place_of
+from installer.project import ROOT, PackagingError
 
-ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "resources" / "runtime.toml"
 _TIMEOUT_S = 60.0
-_TAIL_BYTES = 2**23  # holds the list of what is in a wheel
+_TAIL_BYTES = 2**23  # enough for the list of members of a wheel
 _PINS = ("bytes", "sha256", "place", "unpacked_bytes")
-
-
-class PinError(Exception):
-    """The index does not have what the catalogue names."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Pin, or check; the exit status."""
     parser = argparse.ArgumentParser(description="Pin the NVIDIA runtimes of a release.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("index", nargs="?", help="address of the official wheels")
-    what.add_argument("--check", action="store_true", help="only look whether all are pinned")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("index", nargs="?", help="address of the official wheels")
+    action.add_argument("--check", action="store_true", help="only check that all are pinned")
     parser.add_argument("--catalogue", type=Path, default=CATALOGUE, metavar="FILE")
     args = parser.parse_args(arguments)
     try:
         if args.index:
             _pin(args.catalogue, args.index)
         missing = unpinned(load(args.catalogue))
-    except (PinError, http_client.Refused, OSError, zipfile.BadZipFile) as err:
+    except (PackagingError, http_client.Refused, OSError, zipfile.BadZipFile) as err:
         print(f"not pinned: {err}", file=sys.stderr)
         return 1
     for name in missing:
@@ -62,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def unpinned(known: RuntimeCatalogue) -> list[str]:
-    """What a release lacks, by name."""
+    """Names of the values that are missing."""
     names = [] if known.index else ["index"]
     for runtime in known:
         names += [wheel.filename for wheel in runtime.wheels if not wheel.is_pinned]
@@ -89,8 +80,10 @@ def _pinned(runtime: Runtime, base: str) -> Runtime:
     for wheel in runtime.wheels:
         url, digest = links.get(wheel.filename, ("", ""))
         if not digest:
-            why = "no SHA-256" if url else "no link"
-            raise PinError(f"{wheel.filename}: {why}, {len(links)} other wheels on the page")
+            reason = "no SHA-256" if url else "no link"
+            raise PackagingError(
+                f"{wheel.filename}: {reason}, {len(links)} other wheels on the page"
+            )
         size, members = _contents(url)
         place = url.removeprefix(base)
         pinned.append(dataclasses.replace(wheel, bytes=size, sha256=digest, place=place))
@@ -99,7 +92,7 @@ def _pinned(runtime: Runtime, base: str) -> Runtime:
 
 
 def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
-    """Address and SHA-256 ("" where the page does not say it) of each wheel by its file's name."""
+    """Address and SHA-256 ("" if the page does not name it) of each wheel by its file name."""
     parser = _Links()
     parser.feed(page)
     found = {}
@@ -122,27 +115,27 @@ class _Links(HTMLParser):
 def _text(url: str) -> str:
     with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
         if reply.status != 200:
-            raise PinError(f"{url} says {reply.status}")
+            raise PackagingError(f"{url}: status {reply.status}")
         return b"".join(iter(reply.read, b"")).decode("utf-8")
 
 
 def _contents(url: str) -> tuple[int, list[zipfile.ZipInfo]]:
-    """Size of a wheel on its server and the list of its members, without loading it."""
+    """Size of a wheel on its server and the list of its members, from the wheel's last bytes."""
     with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
         size = reply.content_bytes
         if reply.status != 200 or not size:
-            raise PinError(f"{url} says {reply.status} and no size")
+            raise PackagingError(f"{url}: status {reply.status}, {size} bytes")
     begin = max(0, size - _TAIL_BYTES)
     with http_client.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
         if begin and reply.content_range != (begin, size):
-            raise PinError(f"{url} gives no part of it")
+            raise PackagingError(f"{url}: the server ignores ranges")
         tail = b"".join(iter(reply.read, b""))
     with zipfile.ZipFile(io.BytesIO(tail)) as archive:
         return size, archive.infolist()
 
 
 def filled_in(text: str, index: str, runtimes: Sequence[Runtime]) -> str:
-    """The catalogue's text with these pins in it; comments stay."""
+    """The catalogue's text with these pins; comments stay."""
     wheels: dict[str, Wheel] = {wheel.filename: wheel for r in runtimes for wheel in r.wheels}
     ids = {runtime.id: runtime for runtime in runtimes}
     lines = []

@@ -1,26 +1,26 @@
-; Upreel's setup for one user, without administrator rights. Made by build_setup.py, which gives the
-; names in capitals below; setup_lib.nsh has the functions, setup_text.nsh the words.
+; Upreel's setup for one user, without administrator rights. build_setup.py compiles it and defines
+; VERSION, PAYLOAD, FILES and so on; setup_lib.nsh has the shared functions, setup_text.nsh the texts.
 ;
-; Switches (each may be quoted as a whole or behind the "="):
-;   /S              asks nothing and shows nothing
-;   /DIR=FOLDER     where to; may hold spaces and any letters
-;   /UPDATE         asks nothing, shows the progress, waits for Upreel to end, starts it again
-;   /CLOSE          with /S: asks a running Upreel to close, as its window's X does
-;   /WAIT=SECONDS   with /S: how long to wait for it to end; 10
-;   /RUN            with /S: starts Upreel when all is done
-;   /STARTMENU=0|1 /DESKTOP=0|1 /OPENWITH=0|1   components; as they were, at first 1 0 1
-;   /LANG=en|zh     language of the pages; as Windows'
+; Switches (may be quoted as a whole or after the "="):
+;   /S              silent: no questions, no window
+;   /DIR=FOLDER     target folder; may have spaces and any letters
+;   /UPDATE         no questions, shows the progress, waits for Upreel to end, starts it again
+;   /CLOSE          with /S: closes a running Upreel, as its window's X does
+;   /WAIT=SECONDS   with /S: how long to wait for its end; default 10
+;   /RUN            with /S: starts Upreel at the end
+;   /STARTMENU=0|1 /DESKTOP=0|1 /OPENWITH=0|1   components; default: as installed, at first 1 0 1
+;   /LANG=en|zh     language of the pages; default: Windows' language
 ; of uninstall.exe: /S, /CLOSE, /WAIT, /LANG, and
-;   /PURGE          with /S: models, NVIDIA runtimes, settings and unfinished jobs go too
+;   /PURGE          with /S: also removes models, NVIDIA runtimes, settings and unfinished jobs
 ;
 ; Exit statuses: 0 done, 1 cancelled, 2 the setup is damaged or was stopped, 10 Upreel is running,
-; 11 the folder holds other files, 12 too little space, 13 the folder cannot be written, 14 no usable
+; 11 the folder has other files, 12 too little space, 13 the folder cannot be written, 14 no usable
 ; path, 15 another setup is running, 16 Windows is too old, 17 a file could not be replaced or removed
 ;
-; How it goes: everything is unpacked into ~upreel-new below the folder; then the files of the version
-; before are moved to ~upreel-old and the new ones to their places. When anything fails, all is moved
-; back: a version that worked goes on working. What a version has installed stands in uninstall.files
-; (+folder =file -folder, a line each); no other file of the folder is ever touched.
+; Everything is unpacked into ~upreel-new below the folder; then the files of the previous version are
+; moved to ~upreel-old and the new ones to their final paths. If a step fails, all files are moved back
+; and the previous version works again. uninstall.files lists the files of a version (+folder =file
+; -folder, a line each); the setup touches no other file in the folder.
 
 Unicode true
 Target amd64-unicode
@@ -47,7 +47,7 @@ SetOverwrite on
 !include x64.nsh
 
 !define LIST "uninstall.files"
-!define UNINSTALLER "uninstall.exe" ; the program looks for unins*.exe
+!define UNINSTALLER "uninstall.exe" ; the program searches for unins*.exe
 !define NEW "~upreel-new"
 !define OLD "~upreel-old"
 !define UNINSTALL_KEY "Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel"
@@ -68,28 +68,28 @@ ShowUninstDetails hide
   !uninstfinalize '${SIGN} "%1"' = 0
 !endif
 
-ReserveFile "${FILES}" ; in front of the payload, or that would be unpacked to get at it
+ReserveFile "${FILES}" ; before the payload, which would otherwise be unpacked to reach it
 
-Var Folder     ; where EnsureClosed and LookForPrograms look
+Var Folder     ; that EnsureClosed and FindPrograms search
 Var From       ; of MoveListed
 Var To
 Var ListFile   ; of MoveListed and DeleteListed
-Var Failed     ; a file that could not be moved or removed
-Var Status     ; exit status of what went wrong; 0
-Var Problem    ; the same, in words
+Var Failed     ; path of a file that could not be moved or removed
+Var Status     ; exit status of a failure; 0 without one
+Var Problem    ; its text
 Var Mode       ; "ask", "silent" or "update"
-Var AsksToClose
+Var Closes     ; close a running program
 Var Wait       ; s
 Var RunsAfter
 Var Purges
-Var Before     ; folder of the version that is installed, or nothing
-Var VersionBefore
-Var Phase      ; how far the files are: 0, unpacking 1, old ones away 2, new ones in 3, done 4
-Var IsFresh    ; nothing of ours was in the folder
-Var WantsStartMenu
-Var WantsDesktop
-Var WantsOpenWith
-Var Boxes      ; of the uninstaller's page
+Var Previous   ; folder of the installed version, or empty
+Var PreviousVersion ; text of the welcome page about it
+Var Phase      ; 0 nothing done, 1 unpacking, 2 moving old files away, 3 moving new files in, 4 done
+Var IsFresh    ; the folder had no files of Upreel
+Var AddStartMenu ; chosen components
+Var AddDesktop
+Var AddOpenWith
+Var Boxes      ; vertical position on the uninstaller's page
 Var ModelsBox
 Var RuntimesBox
 Var SettingsBox
@@ -141,7 +141,7 @@ UninstPage custom un.DataPage un.LeaveDataPage
 !insertmacro MUI_LANGUAGE English
 !insertmacro MUI_LANGUAGE SimpChinese
 !include setup_text.nsh
-!include "${TYPES}" ; EACH_FILM_TYPE, by build_setup.py from what the program opens
+!include "${TYPES}" ; EACH_FILM_TYPE, by build_setup.py from the types that the program opens
 !include setup_lib.nsh
 !insertmacro SHARED ""
 !insertmacro SHARED "un."
@@ -170,7 +170,7 @@ Section "!Upreel" PART_PROGRAM
   SetOutPath "$INSTDIR"
   DetailPrint "$(MOVING)"
   SetDetailsPrint none
-  Call PutInPlace
+  Call ReplaceFiles
   Call StopIfFailed
   Call WriteEntry
   SetDetailsPrint both
@@ -195,7 +195,7 @@ Section "$(PART_OPENWITH)" PART_OPENWITH
   !insertmacro OPENED_BY .latent Upreel.Latent
 SectionEnd
 
-Section -TellExplorer
+Section -RefreshExplorer
   ${RefreshShellIcons}
 SectionEnd
 
@@ -210,13 +210,13 @@ Section Uninstall
   StrCpy $Folder $INSTDIR
   Call un.EnsureClosed
   Call un.StopIfFailed
-  SetOutPath $TEMP ; nobody stays in a folder that goes
+  SetOutPath $TEMP ; a working folder cannot be removed
   SetDetailsPrint none
   File "/oname=$PLUGINSDIR\own.files" "${FILES}"
   StrCpy $From $INSTDIR
   StrCpy $ListFile "$PLUGINSDIR\own.files"
   Call un.DeleteListed
-  StrCpy $ListFile "$INSTDIR\${LIST}" ; has more when a setup was cut off
+  StrCpy $ListFile "$INSTDIR\${LIST}" ; longer after an interrupted setup
   Call un.DeleteListed
   !insertmacro REMOVE_TREE un. "$INSTDIR\${NEW}"
   !insertmacro REMOVE_TREE un. "$INSTDIR\${OLD}"
@@ -224,13 +224,13 @@ Section Uninstall
   Delete "$INSTDIR\${UNINSTALLER}"
   RMDir "$INSTDIR"
   ReadRegStr $0 HKCU "${UNINSTALL_KEY}" "InstallLocation"
-  ${If} $0 == $INSTDIR ; else another copy is the installed one
+  ${If} $0 == $INSTDIR ; otherwise the entry belongs to another copy
   ${OrIf} $0 == ""
     Call un.Unregister
     DeleteRegKey HKCU "${UNINSTALL_KEY}"
     Call un.RemoveData
   ${EndIf}
-  Call un.ForgetPrograms
+  Call un.RemoveProgramValues
   SetDetailsPrint both
   ${RefreshShellIcons}
   ${If} $Failed != ""

@@ -1,7 +1,7 @@
-; Functions that only the installer has.
+; Functions of the installer.
 
-!macro CHOOSE PART WANTS
-  ${If} ${WANTS} = 1
+!macro CHOOSE PART IS_CHOSEN
+  ${If} ${IS_CHOSEN} = 1
     !insertmacro SelectSection ${PART}
   ${Else}
     !insertmacro UnselectSection ${PART}
@@ -9,9 +9,9 @@
 !macroend
 
 Function .onInit
-  Call Begin
+  Call SetDefaults
   SetRegView 64
-  ReadRegStr $Before HKCU "${UNINSTALL_KEY}" "InstallLocation"
+  ReadRegStr $Previous HKCU "${UNINSTALL_KEY}" "InstallLocation"
   Call RememberParts
   Call ReadSwitches
   ${IfNot} ${AtLeastBuild} ${OLDEST_BUILD}
@@ -19,43 +19,43 @@ Function .onInit
     StrCpy $Problem "$(PROBLEM_WINDOWS)"
   ${EndIf}
   Call QuitIfFailed
-  !insertmacro CHOOSE ${PART_STARTMENU} $WantsStartMenu
-  !insertmacro CHOOSE ${PART_DESKTOP} $WantsDesktop
-  !insertmacro CHOOSE ${PART_OPENWITH} $WantsOpenWith
+  !insertmacro CHOOSE ${PART_STARTMENU} $AddStartMenu
+  !insertmacro CHOOSE ${PART_DESKTOP} $AddDesktop
+  !insertmacro CHOOSE ${PART_OPENWITH} $AddOpenWith
 FunctionEnd
 
-; Components of a version before as they are now: who has deleted the icon does not get it again.
+; Default components: those of the installed version, without an icon that the user has deleted.
 Function RememberParts
-  StrCpy $WantsStartMenu 1
-  StrCpy $WantsDesktop 0
-  StrCpy $WantsOpenWith 1
-  ${If} $Before == ""
+  StrCpy $AddStartMenu 1
+  StrCpy $AddDesktop 0
+  StrCpy $AddOpenWith 1
+  ${If} $Previous == ""
     Return
   ${EndIf}
   ${IfNot} ${FileExists} "$SMPROGRAMS\Upreel.lnk"
-    StrCpy $WantsStartMenu 0
+    StrCpy $AddStartMenu 0
   ${EndIf}
   ${If} ${FileExists} "$DESKTOP\Upreel.lnk"
-    StrCpy $WantsDesktop 1
+    StrCpy $AddDesktop 1
   ${EndIf}
   ReadRegStr $0 HKCU "${CLASSES}\Upreel.Film\shell\open\command" ""
   ${If} $0 == ""
-    StrCpy $WantsOpenWith 0
+    StrCpy $AddOpenWith 0
   ${EndIf}
 FunctionEnd
 
-; Before the welcome page: say which version goes.
+; Before the welcome page: note the version that is replaced.
 Function SkipInUpdate
   ${If} $Mode == "update"
     Abort
   ${EndIf}
   ReadRegStr $0 HKCU "${UNINSTALL_KEY}" "DisplayVersion"
   ${If} $0 != ""
-    StrCpy $VersionBefore "$(REPLACES)"
+    StrCpy $PreviousVersion "$(REPLACES)"
   ${EndIf}
 FunctionEnd
 
-; From the page of the folder to the work, only when nothing speaks against it.
+; Leave the folder page only if the folder is usable and Upreel is closed.
 Function LeaveFolderPage
   Call CheckFolder
   ${If} $Status <> 0
@@ -69,19 +69,19 @@ Function LeaveFolderPage
   ${EndIf}
 FunctionEnd
 
-; Upreel in the folder that it goes to, and in the one where it is.
+; Close Upreel in the target folder and in the folder of the installed version.
 Function CloseAll
   StrCpy $Folder $INSTDIR
   Call EnsureClosed
   ${If} $Status = 0
-  ${AndIf} $Before != ""
-  ${AndIf} $Before != $INSTDIR
-    StrCpy $Folder $Before
+  ${AndIf} $Previous != ""
+  ${AndIf} $Previous != $INSTDIR
+    StrCpy $Folder $Previous
     Call EnsureClosed
   ${EndIf}
 FunctionEnd
 
-; Whether $INSTDIR will do; makes it absolute.
+; Check $INSTDIR and make it absolute.
 Function CheckFolder
   System::Call 'kernel32::GetFullPathNameW(w "$INSTDIR", i ${NSIS_MAX_STRLEN}, w .r0, p 0)'
   StrCpy $1 $0 1 -1
@@ -110,7 +110,7 @@ Function CheckFolder
   ${EndIf}
 FunctionEnd
 
-; Whether the folder is new, empty or ours, and its drive has space.
+; Check that the folder is new, empty or Upreel's, and that its drive has space.
 Function CheckContents
   ${IfNot} ${FileExists} "$INSTDIR\${LIST}"
   ${AndIfNot} ${FileExists} "$INSTDIR\${UNINSTALLER}"
@@ -126,7 +126,7 @@ Function CheckContents
     ${Loop}
     FindClose $0
   ${EndIf}
-  StrCpy $1 $INSTDIR ; the nearest folder that is there
+  StrCpy $1 $INSTDIR ; to the nearest existing folder
   ${DoUntil} ${FileExists} "$1\*.*"
     ${GetParent} $1 $1
     ${If} $1 == ""
@@ -145,7 +145,7 @@ Function CheckContents
   ${EndIf}
 FunctionEnd
 
-; Make the folder ours before anything of ours lies there, and finish what a cut has left.
+; Write the list before any file, and undo an interrupted setup.
 Function ClaimFolder
   InitPluginsDir
   File "/oname=$PLUGINSDIR\new.files" "${FILES}"
@@ -165,7 +165,7 @@ Function ClaimFolder
   !insertmacro REMOVE_TREE "" "$INSTDIR\${OLD}"
   !insertmacro REMOVE_TREE "" "$INSTDIR\${NEW}"
   ClearErrors
-  ${IfNot} ${FileExists} "$INSTDIR\${LIST}" ; the list of a version before is lost, or there was none
+  ${IfNot} ${FileExists} "$INSTDIR\${LIST}" ; no previous version, or its list is lost
     CopyFiles /SILENT "$PLUGINSDIR\new.files" "$INSTDIR\${LIST}"
   ${EndIf}
   CopyFiles /SILENT "$INSTDIR\${LIST}" "$PLUGINSDIR\old.files"
@@ -177,8 +177,8 @@ Function ClaimFolder
   ${EndIf}
 FunctionEnd
 
-; Give other names to files of the user that lie where new ones go.
-Function KeepOthers
+; Rename the user's files at the paths of new files.
+Function KeepUserFiles
   FileOpen $0 "$PLUGINSDIR\new.files" r
   ${Do}
     Call ReadEntry
@@ -193,7 +193,7 @@ Function KeepOthers
   FileClose $0
 FunctionEnd
 
-; What this version brings is ours from here on, beside what the one before has brought.
+; Append the files of this version to the list of the previous one.
 Function AddToList
   FileOpen $0 "$PLUGINSDIR\new.files" r
   FileOpen $3 "$INSTDIR\${LIST}" a
@@ -207,10 +207,10 @@ Function AddToList
   ${Loop}
   FileClose $3
   FileClose $0
-  ClearErrors ; set by the end of the first list
+  ClearErrors ; set at the end of the first list
 FunctionEnd
 
-; Move what $ListFile names from $From to $To, folders first made, then removed when empty.
+; Move the files in $ListFile from $From to $To; create folders, remove the empty ones.
 Function MoveListed
   StrCpy $Failed ""
   FileOpen $0 $ListFile r
@@ -231,7 +231,7 @@ Function MoveListed
   ClearErrors
 FunctionEnd
 
-; Move the file $2, where it is.
+; Move the file $2 if it exists.
 Function MoveFile
   ${IfNot} ${FileExists} "$From\$2"
     Return
@@ -244,8 +244,8 @@ Function MoveFile
   ${EndIf}
 FunctionEnd
 
-; The old files away, the new ones in.
-Function PutInPlace
+; Move the old files away and the new ones in.
+Function ReplaceFiles
   StrCpy $Phase 2
   StrCpy $ListFile "$PLUGINSDIR\old.files"
   StrCpy $From $INSTDIR
@@ -254,7 +254,7 @@ Function PutInPlace
   Call MoveListed
   ${If} $Failed == ""
     StrCpy $Phase 3
-    Call KeepOthers
+    Call KeepUserFiles
     Call AddToList
     StrCpy $ListFile "$PLUGINSDIR\new.files"
     StrCpy $From "$INSTDIR\${NEW}"
@@ -274,7 +274,7 @@ Function PutInPlace
   !insertmacro REMOVE_TREE "" "$INSTDIR\${NEW}"
 FunctionEnd
 
-; Undo what was done to the files, so that the version before works again.
+; Move all files back, so that the previous version works again.
 Function Restore
   ${If} $Phase = 0
   ${OrIf} $Phase = 4
@@ -296,7 +296,7 @@ Function Restore
     Call MoveListed
     CopyFiles /SILENT "$PLUGINSDIR\old.files" "$INSTDIR\${LIST}"
   ${EndIf}
-  SetOutPath $TEMP ; nobody stays in a folder that goes
+  SetOutPath $TEMP ; a working folder cannot be removed
   !insertmacro REMOVE_TREE "" "$INSTDIR\${OLD}"
   !insertmacro REMOVE_TREE "" "$INSTDIR\${NEW}"
   ${If} $IsFresh = 1
@@ -317,24 +317,24 @@ Function StopIfFailed
   ${EndIf}
 FunctionEnd
 
-; Also when unpacking was stopped: a full disk, a damaged setup.
+; Also after unpacking has failed: a full disk, a damaged setup.
 Function .onInstFailed
   Call Restore
 FunctionEnd
 
-; The entry in Windows' list of programs; a copy of ours in another folder goes.
+; Write the entry in Windows' list of programs; remove the previous version from another folder.
 Function WriteEntry
-  ${If} $Before != ""
-  ${AndIf} $Before != $INSTDIR
-    StrCpy $From $Before
-    StrCpy $ListFile "$Before\${LIST}"
+  ${If} $Previous != ""
+  ${AndIf} $Previous != $INSTDIR
+    StrCpy $From $Previous
+    StrCpy $ListFile "$Previous\${LIST}"
     Call DeleteListed
-    Call ForgetPrograms
-    Delete "$Before\${LIST}"
-    Delete "$Before\${UNINSTALLER}"
-    RMDir $Before
+    Call RemoveProgramValues
+    Delete "$Previous\${LIST}"
+    Delete "$Previous\${UNINSTALLER}"
+    RMDir $Previous
   ${EndIf}
-  Call Unregister ; the components that are chosen follow
+  Call Unregister ; the chosen components follow
   WriteRegStr HKCU "${UNINSTALL_KEY}" "DisplayName" "Upreel"
   WriteRegStr HKCU "${UNINSTALL_KEY}" "DisplayVersion" "${VERSION}"
   WriteRegStr HKCU "${UNINSTALL_KEY}" "DisplayIcon" "$INSTDIR\upreel.exe,0"

@@ -1,5 +1,5 @@
 ; Functions of Upreel's setup. SHARED is inserted twice: for the installer, and with "un." for the
-; uninstaller. $0 to $9 are free for every function; what others shall know has a name.
+; uninstaller. $0 to $9 are local to a function unless its comment names them; variables are shared.
 
 !macro OPENER KIND
   WriteRegStr HKCU "${CLASSES}\${KIND}\DefaultIcon" "" "$INSTDIR\upreel.exe,0"
@@ -23,11 +23,11 @@
   Call ${UN}RemoveTree
 !macroend
 
-!macro LOOK_FOR NAME
+!macro FIND_PROGRAM NAME
   System::Call 'kernel32::CreateFileW(w "$Folder\${NAME}", i 0x40000000, i 7, p 0, i 3, i 0, p 0) p .r1 ?e'
   Pop $2
   ${If} $1 = -1
-    ${If} $2 = 32 ; a sharing violation: Windows lets nobody write a program that runs
+    ${If} $2 = 32 ; a sharing violation: a running program cannot be opened for writing
       StrCpy $0 1
     ${EndIf}
   ${Else}
@@ -37,7 +37,7 @@
 
 !macro SHARED UN
 
-; Read the switches of the command line, taken apart as every program of Windows does it.
+; Read the switches of the command line, split by Windows' own rules.
 Function ${UN}ReadSwitches
   System::Call 'kernel32::GetCommandLineW() p .r0'
   System::Call 'shell32::CommandLineToArgvW(p r0, *i .r1) p .r2'
@@ -46,18 +46,18 @@ Function ${UN}ReadSwitches
     IntOp $4 $3 * 8
     IntPtrOp $4 $2 + $4
     System::Call '*$4(w .r5)'
-    Call ${UN}TakeSwitch
+    Call ${UN}ApplySwitch
   ${Next}
   System::Call 'kernel32::LocalFree(p r2)'
 FunctionEnd
 
-; One switch, in $5.
-Function ${UN}TakeSwitch
+; Apply one switch, in $5.
+Function ${UN}ApplySwitch
   StrCpy $6 $5 6
   StrCpy $7 $5 "" 6
   ${Select} $5
   ${Case} "/CLOSE"
-    StrCpy $AsksToClose 1
+    StrCpy $Closes 1
   ${Case} "/RUN"
     StrCpy $RunsAfter 1
   ${Case} "/PURGE"
@@ -74,11 +74,11 @@ Function ${UN}TakeSwitch
   ${Case} "/LANG=zh"
     StrCpy $LANGUAGE ${LANG_SIMPCHINESE}
   ${Case2} "/STARTMENU=0" "/STARTMENU=1"
-    StrCpy $WantsStartMenu $5 1 -1
+    StrCpy $AddStartMenu $5 1 -1
   ${Case2} "/DESKTOP=0" "/DESKTOP=1"
-    StrCpy $WantsDesktop $5 1 -1
+    StrCpy $AddDesktop $5 1 -1
   ${Case2} "/OPENWITH=0" "/OPENWITH=1"
-    StrCpy $WantsOpenWith $5 1 -1
+    StrCpy $AddOpenWith $5 1 -1
   ${EndSelect}
   ${If} $6 == "/WAIT="
     StrCpy $Wait $7
@@ -89,8 +89,8 @@ Function ${UN}TakeSwitch
   ${EndIf}
 FunctionEnd
 
-; What counts before a switch says otherwise.
-Function ${UN}Begin
+; Set the defaults of all switches.
+Function ${UN}SetDefaults
   StrCpy $Status 0
   StrCpy $Phase 0
   StrCpy $Mode "ask"
@@ -101,19 +101,19 @@ Function ${UN}Begin
   ${EndIf}
   StrLen $0 $INSTDIR
   StrCpy $1 $INSTDIR 1 -1
-  ${If} $1 == "\" ; NSIS has added it
+  ${If} $1 == "\" ; NSIS adds it
   ${AndIf} $0 > 3
     StrCpy $INSTDIR $INSTDIR -1
   ${EndIf}
   System::Call 'kernel32::CreateMutexW(p 0, i 0, w "Local\Upreel.Setup") p .r0 ?e'
   Pop $0
-  ${If} $0 = 183 ; it is there already
+  ${If} $0 = 183 ; it exists already
     StrCpy $Status 15
     StrCpy $Problem "$(PROBLEM_TWICE)"
   ${EndIf}
 FunctionEnd
 
-; End here, before any page, when $Status says so.
+; End before any page if $Status is not 0.
 Function ${UN}QuitIfFailed
   ${If} $Status <> 0
     SetErrorLevel $Status
@@ -122,18 +122,18 @@ Function ${UN}QuitIfFailed
   ${EndIf}
 FunctionEnd
 
-; Push 1 when Upreel runs out of $Folder, else 0.
-Function ${UN}LookForPrograms
+; Push 1 if Upreel runs from $Folder, else 0.
+Function ${UN}FindPrograms
   StrCpy $0 0
-  !insertmacro LOOK_FOR "upreel.exe"
-  !insertmacro LOOK_FOR "upreel-cli.exe"
+  !insertmacro FIND_PROGRAM "upreel.exe"
+  !insertmacro FIND_PROGRAM "upreel-cli.exe"
   Push $0
 FunctionEnd
 
-; Do to the windows of $Folder\upreel.exe what a click on their X does.
-Function ${UN}AskToClose
+; Close the windows of $Folder\upreel.exe as a click on their X does.
+Function ${UN}CloseWindows
   StrCpy $0 0
-  ${For} $4 1 5000 ; windows may come and go meanwhile
+  ${For} $4 1 5000 ; an upper bound: windows may open and close meanwhile
     System::Call 'user32::FindWindowExW(p 0, p r0, p 0, p 0) p .r0'
     ${If} $0 P= 0
       ${Break}
@@ -154,9 +154,9 @@ Function ${UN}AskToClose
   ${Next}
 FunctionEnd
 
-; See to it that Upreel does not run out of $Folder; $Status says when it still does.
+; Wait until Upreel does not run from $Folder; $Status is 1 or 10 if it still does.
 Function ${UN}EnsureClosed
-  Call ${UN}LookForPrograms
+  Call ${UN}FindPrograms
   Pop $9
   ${If} $9 = 0
     Return
@@ -168,8 +168,8 @@ Function ${UN}EnsureClosed
   ${EndIf}
 again:
   ${If} $Mode == "ask"
-  ${OrIf} $AsksToClose = 1
-    Call ${UN}AskToClose
+  ${OrIf} $Closes = 1
+    Call ${UN}CloseWindows
   ${EndIf}
   ${If} $Mode == "ask"
     Banner::show "$(WAITING)"
@@ -179,7 +179,7 @@ again:
   IntOp $8 $Wait * 4
   ${For} $7 1 $8
     Sleep 250
-    Call ${UN}LookForPrograms
+    Call ${UN}FindPrograms
     Pop $9
     ${If} $9 = 0
       ${Break}
@@ -202,7 +202,7 @@ given_up:
   ${EndIf}
 FunctionEnd
 
-; Remove the file or folder whose path is on the stack. A link goes, what it leads to stays.
+; Remove the file or folder whose path is on the stack. Of a link, only the link is removed.
 Function ${UN}RemoveTree
   Exch $0
   Push $1
@@ -240,7 +240,7 @@ Function ${UN}RemoveTree
   Pop $0
 FunctionEnd
 
-; Remove what $ListFile names, below $From; what is not there is no mistake.
+; Remove the files in $ListFile below $From; missing ones are no error.
 Function ${UN}DeleteListed
   ClearErrors
   FileOpen $0 $ListFile r
@@ -269,14 +269,14 @@ Function ${UN}DeleteListed
   FileClose $0
 FunctionEnd
 
-; The next line of the list $0: its sign in $1 ("" at the end), its path in $2.
+; Read the next line of the list $0: its sign to $1 ("" at the end), its path to $2.
 Function ${UN}ReadEntry
   FileReadUTF16LE $0 $2
   StrCpy $1 $2 1
-  StrCpy $2 $2 -2 1 ; without the sign and the end of the line
+  StrCpy $2 $2 -2 1 ; without the sign and the line end
 FunctionEnd
 
-; Take the entries out of the Start menu, off the desktop and from the types of files.
+; Remove the entries in the Start menu, on the desktop and of file types.
 Function ${UN}Unregister
   Delete "$SMPROGRAMS\Upreel.lnk"
   Delete "$DESKTOP\Upreel.lnk"
@@ -287,8 +287,8 @@ Function ${UN}Unregister
   !insertmacro NOT_OPENED_BY .latent Upreel.Latent
 FunctionEnd
 
-; Take away what Windows and the program have written about a program in $From.
-Function ${UN}ForgetPrograms
+; Remove registry values of Windows and of the program about a program in $From.
+Function ${UN}RemoveProgramValues
   DeleteRegValue HKCU "${GPU_KEY}" "$From\upreel.exe"
   DeleteRegKey /ifempty HKCU "${GPU_KEY}"
   StrCpy $0 "${CLASSES}\Local Settings\Software\Microsoft\Windows\Shell\MuiCache"

@@ -1,20 +1,25 @@
-"""What the setup is made of beside its script: lists, types, licence pages, zip."""
+"""Inputs of setup.nsi (file list, film types, licence pages, pictures), and the portable zip."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QImage, QLinearGradient, QPainter
+
 from app.jobs.file_suffixes import VIDEO_ENDINGS
 from engine.core import atomic_file
+from installer.project import ROOT, PackagingError
 
-ROOT = Path(__file__).resolve().parents[1]
-SUMS = "SHA256SUMS"
-_SETUPS_OWN = re.compile(r"uninstall\.(exe|files)|~upreel-(new|old)", re.IGNORECASE)
+_RESERVED = re.compile(r"uninstall\.(exe|files)|~upreel-(new|old)", re.IGNORECASE)
+
+_ICON = ROOT / "resources" / "icons" / "upreel-512.png"
+_SIDE = (191, 362)  # width and height on a screen at 100 %, px
+_HEADER = (150, 57)
+_PIXEL_RATIO = 2  # for screens at 200 %
 
 _LICENCE = {
     "en": (
@@ -36,16 +41,12 @@ _LICENCE = {
 }
 
 
-class PayloadError(Exception):
-    """The folder cannot be installed as it is."""
-
-
 @dataclass(frozen=True)
 class Listing:
-    """What a payload holds: paths below it, with backslashes, sorted.
+    """Contents of a payload: paths below it, with backslashes, sorted.
 
     Args:
-        folders: Parents before what is in them.
+        folders: Parents before their contents.
         files: All files.
         bytes: Of all files together.
     """
@@ -61,33 +62,33 @@ class Listing:
 
 
 def listing(payload: Path) -> Listing:
-    """What is to be installed.
+    """List the folders and files that are to be installed.
 
     Raises:
-        PayloadError: It holds a link, a name that the setup uses, or two names that Windows takes
-            for one.
+        PackagingError: It has a link, a name that the setup uses, or two names that are equal on
+            Windows.
     """
     folders, files, size = [], [], 0
     for path in sorted(payload.rglob("*")):
         name = "\\".join(path.relative_to(payload).parts)
         if path.is_symlink():
-            raise PayloadError(f"{name} is a link; Windows' setup has none")
-        if _SETUPS_OWN.fullmatch(name):
-            raise PayloadError(f"{name} is a name that the setup uses itself")
+            raise PackagingError(f"{name} is a link; Windows' setup has none")
+        if _RESERVED.fullmatch(name):
+            raise PackagingError(f"{name} is a name that the setup uses itself")
         if path.is_dir():
             folders.append(name)
         else:
             files.append(name)
             size += path.stat().st_size
     if len({name.lower() for name in (*folders, *files)}) != len(folders) + len(files):
-        raise PayloadError("two names differ only in capital letters")
+        raise PackagingError("two names differ only in capital letters")
     if not files:
-        raise PayloadError(f"{payload} is empty")
+        raise PackagingError(f"{payload} is empty")
     return Listing(tuple(folders), tuple(files), size)
 
 
 def write_list(listed: Listing, file: Path) -> None:
-    """Write the list as setup.nsi reads it: +folder, =file, -folder with the deepest first."""
+    """Write the list in the format of setup.nsi: +folder, =file, -folder with the deepest first."""
     lines = [f"+{name}" for name in listed.folders]
     lines += [f"={name}" for name in listed.files]
     lines += [f"-{name}" for name in reversed(listed.folders)]
@@ -95,22 +96,57 @@ def write_list(listed: Listing, file: Path) -> None:
 
 
 def write_types(file: Path) -> None:
-    """Write the types of films, for every one of which setup.nsi does the same."""
+    """Write the NSIS macro that runs another macro for every type of film."""
     lines = [f"  !insertmacro ${{DO}} {ending} ${{KIND}}" for ending in sorted(VIDEO_ENDINGS)]
     text = "\n".join(["!macro EACH_FILM_TYPE DO KIND", *lines, "!macroend", ""])
     file.write_text(text, encoding="utf-8")
 
 
 def write_licences(folder: Path) -> None:
-    """Write the page about licences, one for each language."""
+    """Write the licence page, one for each language."""
     gpl = (ROOT / "resources" / "licences" / "GPL-3.0.txt").read_text(encoding="utf-8")
-    for language, words in _LICENCE.items():
-        text = f"{words}\n\n{'-' * 60}\n\n{gpl}".replace("\n", "\r\n")
+    for language, summary in _LICENCE.items():
+        text = f"{summary}\n\n{'-' * 60}\n\n{gpl}".replace("\n", "\r\n")
         (folder / f"licence_{language}.txt").write_bytes(text.encode("utf-8-sig"))
 
 
+def write_pictures(folder: Path) -> None:
+    """Paint `side.bmp` and `header.bmp` from the icon, at 2x their size on a screen at 100 %.
+
+    Raises:
+        OSError: One of them cannot be written.
+    """
+    shade = QLinearGradient(0, 0, _SIDE[0] / 2, _SIDE[1])
+    shade.setColorAt(0, QColor("#1B2A2C"))
+    shade.setColorAt(1, QColor("#0E1013"))
+    side, header = _empty_picture(*_SIDE), _empty_picture(*_HEADER)
+    with QPainter(side) as painter:
+        painter.fillRect(0, 0, *_SIDE, shade)
+        painter.drawImage((_SIDE[0] - 96) // 2, _SIDE[1] // 4, _icon(96))
+    with QPainter(header) as painter:
+        painter.fillRect(0, 0, *_HEADER, QColor("#FFFFFF"))
+        painter.drawImage(_HEADER[0] - 44 - 32, (_HEADER[1] - 44) // 2, _icon(44))
+    for name, picture in (("side", side), ("header", header)):
+        picture.setDevicePixelRatio(1)
+        if not picture.save(str(folder / f"{name}.bmp")):
+            raise OSError(f"{name}.bmp could not be written")
+
+
+def _empty_picture(width: int, height: int) -> QImage:
+    picture = QImage(width * _PIXEL_RATIO, height * _PIXEL_RATIO, QImage.Format.Format_RGB32)
+    picture.setDevicePixelRatio(_PIXEL_RATIO)
+    return picture
+
+
+def _icon(height: int) -> QImage:
+    smooth = Qt.TransformationMode.SmoothTransformation
+    picture = QImage(str(_ICON)).scaledToHeight(height * _PIXEL_RATIO, smooth)
+    picture.setDevicePixelRatio(_PIXEL_RATIO)
+    return picture
+
+
 def write_zip(payload: Path, target: Path) -> None:
-    """Pack the program as it is into a zip with one folder in it."""
+    """Pack the program as it is into a zip with one top folder."""
     folder = target.stem.removesuffix("-portable")
     part = target.with_name(f"{target.name}.part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as packed:
@@ -118,13 +154,3 @@ def write_zip(payload: Path, target: Path) -> None:
             if path.is_file():
                 packed.write(path, f"{folder}/{path.relative_to(payload).as_posix()}")
     atomic_file.replace(part, target)
-
-
-def write_sums(files: Sequence[Path], folder: Path) -> str:
-    """Write SHA256SUMS of these files as `sha256sum` does; its text."""
-    lines = []
-    for file in sorted(files):
-        with file.open("rb") as stream:
-            lines.append(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {file.name}\n")
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
-    return "".join(lines)

@@ -1,4 +1,4 @@
-; Functions that only the uninstaller has.
+; Functions of the uninstaller.
 
 !macro OFFER NAME BOX TEXT
   ${If} ${FileExists} "$LOCALAPPDATA\Upreel\${NAME}\*.*"
@@ -9,7 +9,7 @@
   ${EndIf}
 !macroend
 
-!macro TAKE BOX
+!macro READ_BOX BOX
   ${If} ${BOX} <> 0
     ${NSD_GetState} ${BOX} ${BOX}
   ${EndIf}
@@ -18,7 +18,7 @@
 Function un.onInit
   SetRegView 64
   InitPluginsDir
-  Call un.Begin
+  Call un.SetDefaults
   Call un.ReadSwitches
   Call un.QuitIfFailed
   StrCpy $ModelsBox 0
@@ -41,7 +41,7 @@ Function un.LeaveConfirmPage
   ${EndIf}
 FunctionEnd
 
-; Ask about models, runtimes and settings, where there are some. Nothing is ticked.
+; Offer to remove models, runtimes and settings that exist. Nothing is ticked.
 Function un.DataPage
   ${IfNot} ${FileExists} "$LOCALAPPDATA\Upreel\*.*"
     Abort
@@ -66,9 +66,9 @@ Function un.NextLine
 FunctionEnd
 
 Function un.LeaveDataPage
-  !insertmacro TAKE $ModelsBox
-  !insertmacro TAKE $RuntimesBox
-  !insertmacro TAKE $SettingsBox
+  !insertmacro READ_BOX $ModelsBox
+  !insertmacro READ_BOX $RuntimesBox
+  !insertmacro READ_BOX $SettingsBox
 FunctionEnd
 
 Function un.StopIfFailed
@@ -82,7 +82,7 @@ Function un.StopIfFailed
   ${EndIf}
 FunctionEnd
 
-; The user's data. What can be made again goes always, films never; the rest as it was wished.
+; Remove the user's data: caches always, results never, the rest as ticked.
 Function un.RemoveData
   StrCpy $9 "\\?\$LOCALAPPDATA\Upreel"
   !insertmacro REMOVE_TREE un. "$9\Cache"

@@ -1,4 +1,4 @@
-; The words of Upreel's setup, in English and Simplified Chinese.
+; Texts of Upreel's setup in English and Simplified Chinese.
 
 !macro TEXT NAME EN ZH
   LangString ${NAME} ${LANG_ENGLISH} "${EN}"
@@ -16,8 +16,8 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 
 !insertmacro TEXT WELCOME_TITLE "Upreel ${VERSION}" "Upreel ${VERSION}"
 !insertmacro TEXT WELCOME_TEXT \
-  "Upreel upscales and restores video on this computer. Nothing you open leaves it.$\r$\n$\r$\nIt is installed for you alone and needs no administrator rights.$\r$\n$\r$\n$VersionBefore" \
-  "Upreel 在本机上放大并修复视频。您打开的任何内容都不会离开这台电脑。$\r$\n$\r$\n程序只为您本人安装，无需管理员权限。$\r$\n$\r$\n$VersionBefore"
+  "Upreel upscales and restores video on this computer. Nothing you open leaves it.$\r$\n$\r$\nIt is installed for you alone and needs no administrator rights.$\r$\n$\r$\n$PreviousVersion" \
+  "Upreel 在本机上放大并修复视频。您打开的任何内容都不会离开这台电脑。$\r$\n$\r$\n程序只为您本人安装，无需管理员权限。$\r$\n$\r$\n$PreviousVersion"
 !insertmacro TEXT REPLACES \
   "Version $0 is replaced. Your settings, models and unfinished films stay." \
   "将替换版本 $0。您的设置、模型和未完成的影片都会保留。"
@@ -46,7 +46,7 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 
 !insertmacro TEXT MOVING "Putting the files in their places" "正在将文件放到位"
 !insertmacro TEXT FINISH_TEXT \
-  "Upreel ${VERSION} is installed.$\r$\n$\r$\nIt works at once on the processor. For an NVIDIA card it offers the NVIDIA runtime at its first start." \
+  "Upreel ${VERSION} is installed.$\r$\n$\r$\nIt works at once on the processor. For an NVIDIA GPU it offers the NVIDIA runtime at its first start." \
   "Upreel ${VERSION} 已安装。$\r$\n$\r$\n它可以立即在处理器上工作。如有 NVIDIA 显卡，首次启动时会提供 NVIDIA 运行库。"
 
 !insertmacro TEXT ASK_CLOSE \

@@ -1,17 +1,18 @@
-"""Sign programs for Windows (Authenticode), and look at signatures.
+"""Signs programs for Windows (Authenticode), and verifies signatures.
 
-    python -m installer.sign sign FILE_OR_FOLDER...   files; of folders, what has no signature yet
+    python -m installer.sign sign FILE_OR_FOLDER...    of folders, the files without a signature
     python -m installer.sign verify FILE... [--issuer PEM]
-    python -m installer.sign throw-away FOLDER        a certificate for trying it out
+    python -m installer.sign test-certificate FOLDER   a self-signed certificate for a trial
 
 Signing reads its environment:
 
-    UPREEL_SIGN_PFX         the certificate with its key, a PKCS#12 file
+    UPREEL_SIGN_PFX         PKCS#12 file with the certificate and its key
     UPREEL_SIGN_PASSWORD    its password
-    UPREEL_SIGN_TIMESTAMP   address of a time-stamp service (RFC 3161); "none" for a try: without
-                            a time a signature ends with its certificate
+    UPREEL_SIGN_TIMESTAMP   address of a time-stamp service (RFC 3161); "none" for a trial: without
+                            a time stamp a signature expires with its certificate
 
-Works with osslsigncode, or where that is missing with Windows' signtool.
+Uses osslsigncode, or Windows' signtool where that is missing. makensis runs this file as a script,
+so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ _PE_SIGNATURE_AT = 0x3C
 _CERTIFICATES = 4  # index in the table of data directories of a PE file
 _LIMIT_S = 600
 _NAME = "Upreel"
+_NO_TOOL = "neither osslsigncode nor signtool is installed"
 
 
 class SignError(Exception):
-    """Something could not be signed, or is not signed as it should be."""
+    """A file could not be signed, or has no valid signature."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What signs.
+    """A certificate for code signing.
 
     Args:
         pfx: PKCS#12 file with certificate and key.
@@ -54,11 +56,11 @@ class Certificate:
     timestamp: str
 
     @classmethod
-    def of_environment(cls) -> Certificate:
-        """As the environment says.
+    def from_environment(cls) -> Certificate:
+        """The certificate that the environment names.
 
         Raises:
-            SignError: It says nothing, or half of it.
+            SignError: A variable is missing.
         """
         pfx = os.environ.get("UPREEL_SIGN_PFX", "")
         timestamp = os.environ.get("UPREEL_SIGN_TIMESTAMP", "")
@@ -73,26 +75,26 @@ class Certificate:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Sign, verify, or make a certificate; the exit status."""
     parser = argparse.ArgumentParser(description="Sign programs for Windows.")
-    parts = parser.add_subparsers(dest="part", required=True)
-    one = parts.add_parser("sign", help="files; of folders, what has no signature yet")
-    one.add_argument("paths", nargs="+", type=Path)
-    one = parts.add_parser("verify", help="whether files are signed and unchanged")
-    one.add_argument("paths", nargs="+", type=Path)
-    one.add_argument("--issuer", type=Path, metavar="PEM", help="trust this certificate")
-    one = parts.add_parser("throw-away", help="make a certificate for trying it out")
-    one.add_argument("folder", type=Path)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("sign", help="files; of folders, those without a signature")
+    command.add_argument("paths", nargs="+", type=Path)
+    command = commands.add_parser("verify", help="whether files are signed and unchanged")
+    command.add_argument("paths", nargs="+", type=Path)
+    command.add_argument("--issuer", type=Path, metavar="PEM", help="trust this certificate")
+    command = commands.add_parser("test-certificate", help="make a certificate for a trial")
+    command.add_argument("folder", type=Path)
     args = parser.parse_args(arguments)
     try:
-        if args.part == "sign":
+        if args.command == "sign":
             for path in args.paths:
-                done = sign_folder(path) if path.is_dir() else sign_files([path])
-                print(f"signed: {len(done)} of {path}")
-        elif args.part == "verify":
+                signed = sign_folder(path) if path.is_dir() else sign_files([path])
+                print(f"signed: {len(signed)} of {path}")
+        elif args.command == "verify":
             for path in args.paths:
                 verify(path, args.issuer)
-                print(f"signature holds: {path}")
+                print(f"valid signature: {path}")
         else:
-            certificate = throw_away(args.folder)
+            certificate = make_test_certificate(args.folder)
             print(f"{certificate.pfx}, password {certificate.password}")
     except (SignError, OSError, subprocess.TimeoutExpired) as err:
         print(f"not signed: {err}", file=sys.stderr)
@@ -101,10 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sign_folder(folder: Path, certificate: Certificate | None = None) -> list[Path]:
-    """Sign all programs and libraries below a folder that have no signature; which they were.
+    """Sign all programs and libraries below a folder that have no signature; their paths.
 
     Raises:
-        SignError: One could not be signed.
+        SignError: A file could not be signed.
     """
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS)
     unsigned = [path for path in found if path.is_file() and not is_signed(path)]
@@ -112,56 +114,56 @@ def sign_folder(folder: Path, certificate: Certificate | None = None) -> list[Pa
 
 
 def sign_files(files: Iterable[Path], certificate: Certificate | None = None) -> list[Path]:
-    """Sign files where they lie.
+    """Sign files in place.
 
     Args:
         files: Programs and libraries.
         certificate: Default: that of the environment.
 
     Raises:
-        SignError: One could not be signed; that one is as it was.
+        SignError: A file could not be signed; it is unchanged.
     """
-    used = certificate or Certificate.of_environment()
-    done = []
+    used = certificate or Certificate.from_environment()
+    signed = []
     for file in files:
-        with tempfile.TemporaryDirectory() as place:
-            copy, password = Path(place, file.name), Path(place, "password")
+        with tempfile.TemporaryDirectory() as folder:
+            copy, password = Path(folder, file.name), Path(folder, "password")
             password.touch(mode=0o600)
             password.write_text(used.password, encoding="utf-8")
-            _run(signing_words(used, file, copy, password), used.password)
+            _run(signing_command(used, file, copy, password), used.password)
             shutil.copyfile(copy, file)  # keeps mode and owner of the file
-        done.append(file)
-    return done
+        signed.append(file)
+    return signed
 
 
-def signing_words(used: Certificate, file: Path, copy: Path, password: Path) -> list[str]:
-    """The words that sign `file`; the result is `copy`.
+def signing_command(used: Certificate, file: Path, copy: Path, password: Path) -> list[str]:
+    """The command that signs `file`; the result is `copy`.
 
     Raises:
-        SignError: No tool is there.
+        SignError: No tool is installed.
     """
     stamp = used.timestamp
     if tool := shutil.which("osslsigncode"):
-        words = [tool, "sign", "-pkcs12", str(used.pfx), "-readpass", str(password), "-h", "sha256"]
-        words += ["-n", _NAME, *(["-ts", stamp] if stamp else [])]
-        return [*words, "-in", str(file), "-out", str(copy)]
+        start = [tool, "sign", "-pkcs12", str(used.pfx), "-readpass", str(password), "-h", "sha256"]
+        start += ["-n", _NAME, *(["-ts", stamp] if stamp else [])]
+        return [*start, "-in", str(file), "-out", str(copy)]
     if tool := shutil.which("signtool"):
         shutil.copyfile(file, copy)
-        words = [tool, "sign", "/q", "/f", str(used.pfx), "/p", used.password, "/fd", "SHA256"]
-        words += ["/d", _NAME, *(["/tr", stamp, "/td", "SHA256"] if stamp else [])]
-        return [*words, str(copy)]
-    raise SignError("neither osslsigncode nor signtool is there")
+        start = [tool, "sign", "/q", "/f", str(used.pfx), "/p", used.password, "/fd", "SHA256"]
+        start += ["/d", _NAME, *(["/tr", stamp, "/td", "SHA256"] if stamp else [])]
+        return [*start, str(copy)]
+    raise SignError(_NO_TOOL)
 
 
 def verify(file: Path, issuer: Path | None = None) -> None:
-    """Look whether a file is signed and unchanged.
+    """Verify that a file is signed and unchanged.
 
     Args:
         file: A program, library or setup.
         issuer: PEM of a certificate to trust; default: those that the system trusts.
 
     Raises:
-        SignError: It is not, or nobody trusts who signed.
+        SignError: It is not, or its certificate is not trusted.
     """
     if not is_signed(file):
         raise SignError(f"{file} has no signature")
@@ -173,53 +175,53 @@ def verify(file: Path, issuer: Path | None = None) -> None:
             raise SignError("signtool trusts only certificates of the system")
         _run([tool, "verify", "/pa", "/q", str(file)], "")
     else:
-        raise SignError("neither osslsigncode nor signtool is there")
+        raise SignError(_NO_TOOL)
 
 
 def is_signed(file: Path) -> bool:
-    """Whether a file for Windows carries a signature, right or wrong.
+    """Whether a file for Windows has a signature, valid or not.
 
     Raises:
         SignError: It is no program or library for Windows.
     """
     with file.open("rb") as stream:
-        head = stream.read(4096)
+        start = stream.read(4096)
     try:
-        (header,) = struct.unpack_from("<I", head, _PE_SIGNATURE_AT)
+        (header,) = struct.unpack_from("<I", start, _PE_SIGNATURE_AT)
         optional = header + 24
-        (magic,) = struct.unpack_from("<H", head, optional)
+        (magic,) = struct.unpack_from("<H", start, optional)
         table = optional + {0x10B: 96, 0x20B: 112}[magic]
-        _, size = struct.unpack_from("<II", head, table + 8 * _CERTIFICATES)
+        _, size = struct.unpack_from("<II", start, table + 8 * _CERTIFICATES)
     except (struct.error, KeyError) as err:
         raise SignError(f"{file} is no program for Windows") from err
-    if head[:2] != b"MZ" or head[header : header + 4] != b"PE\0\0":
+    if start[:2] != b"MZ" or start[header : header + 4] != b"PE\0\0":
         raise SignError(f"{file} is no program for Windows")
     return bool(size)
 
 
-def throw_away(folder: Path) -> Certificate:
-    """Make a certificate that nobody trusts, for trying it out: `try.pfx` and `try.pem`.
+def make_test_certificate(folder: Path) -> Certificate:
+    """Make a self-signed certificate for a trial: `test.pfx` and `test.pem`.
 
     Raises:
-        SignError: There is no openssl, or it failed.
+        SignError: openssl is not installed, or failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    key, pem, pfx = folder / "try.key", folder / "try.pem", folder / "try.pfx"
+    key, pem, pfx = folder / "test.key", folder / "test.pem", folder / "test.pfx"
     password = secrets.token_hex(8)
     openssl = shutil.which("openssl")
     if openssl is None:
-        raise SignError("openssl is not there")
-    name = ["-subj", "/CN=Upreel, only a try", "-addext", "extendedKeyUsage=codeSigning"]
-    made = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(pem)]
-    _run([openssl, "req", "-x509", *made, *name], "")
+        raise SignError("openssl is not installed")
+    name = ["-subj", "/CN=Upreel, only a test", "-addext", "extendedKeyUsage=codeSigning"]
+    files = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(pem)]
+    _run([openssl, "req", "-x509", *files, *name], "")
     packed = ["-inkey", str(key), "-in", str(pem), "-out", str(pfx), "-passout", f"pass:{password}"]
     _run([openssl, "pkcs12", "-export", *packed], password)
     return Certificate(pfx, password, "")
 
 
-def _run(words: Sequence[str], secret: str) -> None:
+def _run(command: Sequence[str], secret: str) -> None:
     done = subprocess.run(
-        words,
+        command,
         capture_output=True,
         text=True,
         errors="replace",
@@ -227,8 +229,9 @@ def _run(words: Sequence[str], secret: str) -> None:
         check=False,
     )
     if done.returncode:
-        said = (done.stdout + done.stderr)[-1200:].strip()
-        raise SignError(f"{Path(words[0]).name}: {said.replace(secret, '***') if secret else said}")
+        output = (done.stdout + done.stderr)[-1200:].strip()
+        shown = output.replace(secret, "***") if secret else output
+        raise SignError(f"{Path(command[0]).name}: {shown}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The script that checks a checkout from nothing does what README tells people to do."""
+"""The script that checks a checkout from scratch runs the commands of README."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_is_valid_bash() -> None:
     subprocess.run(["bash", "-n", SCRIPT], check=True)
 
 
-def test_readme_has_the_two_commands_it_looks_for() -> None:
+def test_readme_has_its_two_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     commands = [line for line in readme if line.startswith("python3 -m venv")]
     assert len(commands) == 2
@@ -32,10 +32,12 @@ def test_readme_has_the_two_commands_it_looks_for() -> None:
     assert 'pip install -e ".[dev]"' in commands[1]
     tests = ".venv/bin/python -m pytest -n 2 --dist loadfile"
     assert commands[1].endswith(f" && {tests}")
-    assert f'tests="{tests}"' in SCRIPT.read_text(encoding="utf-8"), "it sets all up without it"
+    assert f'tests="{tests}"' in SCRIPT.read_text(encoding="utf-8"), (
+        "it installs everything without this part"
+    )
 
 
-def test_it_runs_readmes_commands_as_they_stand_there() -> None:
+def test_it_runs_the_commands_of_readme_unchanged() -> None:
     text = SCRIPT.read_text(encoding="utf-8")
     assert "grep '^python3 -m venv' README.md" in text
     assert 'check bash -c "${commands[0]}"' in text
@@ -55,4 +57,4 @@ def test_tests_run_last() -> None:
     ):
         assert 0 < text.index(check) < tests
     assert "echo" not in text[tests:]
-    assert "say" not in text[tests:]
+    assert "heading" not in text[tests:]

@@ -1,4 +1,4 @@
-"""Every package that is passed on is named, with a licence text."""
+"""Every packed package is named in the notices and has a licence text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import Distribution
 
 import pytest
 
-from installer import licences
+from installer import licences, project
 
 PROGRAMS = {
     "av",
@@ -27,20 +27,20 @@ def packed() -> dict[str, Distribution]:
     return {n: d for n, d in everything.items() if not licences.CUDA_PACKAGE.match(n)}
 
 
-def test_packed_packages_include_what_the_direct_ones_need(packed: dict[str, Distribution]) -> None:
+def test_packed_packages_include_indirect_dependencies(packed: dict[str, Distribution]) -> None:
     assert packed.keys() >= PROGRAMS
     assert "pytest" not in packed
 
 
 def test_notices_name_every_packed_package(packed: dict[str, Distribution]) -> None:
-    text = (licences.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8").lower()
+    text = (project.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8").lower()
     named = {name.replace("_", "-") for name in re.findall(r"[a-z0-9][a-z0-9_.-]*", text)}
     missing = [name for name in packed if name not in named]
     assert not missing
 
 
-def test_notices_say_what_the_gpl_parts_mean() -> None:
-    text = (licences.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8")
+def test_notices_name_the_gpl_parts() -> None:
+    text = (project.ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8")
     for needed in ("x264", "x265", "GPL-2.0-or-later", "LGPL-3.0", "corresponding source"):
         assert needed in text
 
@@ -62,7 +62,7 @@ def test_a_cuda_build_of_torch_is_not_packed() -> None:
         licences.refuse_cuda(["torch", "nvidia-cublas"])
 
 
-def test_collected_file_holds_the_lgpl_and_the_gpl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_collected_file_has_the_lgpl_and_the_gpl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(licences, "refuse_cuda", lambda _: None)
     text = licences.collect()
     assert "GNU LESSER GENERAL PUBLIC LICENSE" in text

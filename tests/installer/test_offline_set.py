@@ -1,4 +1,4 @@
-"""The set for machines without a network, with a stand-in for Inno Setup."""
+"""The offline set, with a fake Inno Setup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from installer import offline_set
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the fake is a shell script")
 
 COMPILER = """#!/bin/sh
-printf '%s\\n' "$@" > "$0.words"
-for word; do
-  case "$word" in /O*) echo set > "${word#/O}/upreel-1.2.3-offline-cu999.exe";; esac
+printf '%s\\n' "$@" > "$0.arguments"
+for argument; do
+  case "$argument" in /O*) echo set > "${argument#/O}/upreel-1.2.3-offline-cu999.exe";; esac
 done
 """
 
@@ -45,48 +45,48 @@ def run(tmp_path: Path, setup: Path, server: FaultyServer) -> int:
     known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
     catalogue = tmp_path / "runtime.toml"
     catalogue.write_text(runtimes.as_toml(known), encoding="utf-8")
-    words = ["--setup", str(setup), "--runtime", "cu999", "--out", str(tmp_path / "out")]
-    return offline_set.main([*words, "--catalogue", str(catalogue)])
+    arguments = ["--setup", str(setup), "--runtime", "cu999", "--out", str(tmp_path / "out")]
+    return offline_set.main([*arguments, "--catalogue", str(catalogue)])
 
 
-def test_the_wheel_comes_by_its_hash_and_goes_into_the_set(
+def test_the_wheel_is_verified_and_packed_into_the_set(
     tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with faulty_server() as server:
         assert run(tmp_path, setup, server) == 0
-    words = compiler.with_name("iscc.words").read_text(encoding="utf-8").splitlines()
-    given = dict(word[2:].split("=", 1) for word in words if word.startswith("/D"))
+    arguments = compiler.with_name("iscc.arguments").read_text(encoding="utf-8").splitlines()
+    given = dict(text[2:].split("=", 1) for text in arguments if text.startswith("/D"))
     assert given["Version"] == "1.2.3"
     assert Path(given["Setup"]).samefile(setup)
     assert given["Runtime"] == "cu999"
     wheel = Path(given["Wheel"])
     assert wheel.name == runtimes.NAME
     assert wheel.read_bytes() == (tmp_path / "published" / runtimes.NAME).read_bytes()
-    assert words[-1].endswith("offline_set.iss")
+    assert arguments[-1].endswith("offline_set.iss")
     text = offline_set.SCRIPT.read_text(encoding="utf-8")
-    assert all(f"{{#{name}" in text for name in given), "the script reads what it is told"
+    assert all(f"{{#{name}" in text for name in given), "the script uses every definition"
     assert "upreel-1.2.3-offline-cu999.exe" in capsys.readouterr().out
 
 
-def test_a_wheel_that_does_not_come_makes_no_set(
+def test_a_failed_download_makes_no_set(
     tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with faulty_server() as server:
         server.always = Fault(status=404)
         assert run(tmp_path, setup, server) == 1
     assert capsys.readouterr().err.startswith("no offline set: ")
-    assert not compiler.with_name("iscc.words").exists()
+    assert not compiler.with_name("iscc.arguments").exists()
 
 
-def test_the_sources_are_not_pinned(
+def test_runtimes_of_the_sources_are_not_pinned(
     tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--setup", str(setup), "--runtime", "cu130", "--out", str(tmp_path / "out")]
-    assert offline_set.main(words) == 1
+    arguments = ["--setup", str(setup), "--runtime", "cu130", "--out", str(tmp_path / "out")]
+    assert offline_set.main(arguments) == 1
     assert "not in this build" in capsys.readouterr().err.lower()
 
 
-def test_no_inno_setup(
+def test_a_missing_inno_setup(
     tmp_path: Path,
     setup: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -95,10 +95,10 @@ def test_no_inno_setup(
     monkeypatch.setenv("PATH", str(tmp_path))
     with faulty_server() as server:
         assert run(tmp_path, setup, server) == 1
-    assert "ISCC is not there" in capsys.readouterr().err
+    assert "iscc is not installed" in capsys.readouterr().err
 
 
-def test_a_setup_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--setup", str(tmp_path / "a.exe"), "--runtime", "cu130", "--out", str(tmp_path)]
-    assert offline_set.main(words) == 1
+def test_a_setup_of_another_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--setup", str(tmp_path / "a.exe"), "--runtime", "cu130", "--out", str(tmp_path)]
+    assert offline_set.main(arguments) == 1
     assert "is no setup of Upreel" in capsys.readouterr().err

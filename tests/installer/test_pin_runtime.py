@@ -25,12 +25,12 @@ def server() -> Iterator[FaultyServer]:
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Path:
-    """The catalogue as it stands in the sources."""
+    """A copy of the catalogue in the sources."""
     return Path(shutil.copy(paths.resource("runtime.toml"), tmp_path / "runtime.toml"))
 
 
 def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str = "") -> None:
-    """An index with every wheel that the catalogue names, laid out as the official one."""
+    """Publish an index with every wheel of the catalogue, in the layout of the official one."""
     for runtime in load(catalogue):
         links = []
         for wheel in runtime.wheels:
@@ -42,23 +42,21 @@ def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str =
         server.files[f"/whl/{runtime.id}/torch/"] = "\n".join(links).encode()
 
 
-def run(*words: str) -> int:
-    return pin_runtime.main(words)
+def run(*arguments: str) -> int:
+    return pin_runtime.main(arguments)
 
 
 def test_the_sources_are_no_release(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--check") == 1
-    said = capsys.readouterr().err
-    assert "not pinned: index" in said
-    assert "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl" in said
+    output = capsys.readouterr().err
+    assert "not pinned: index" in output
+    assert "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl" in output
 
 
-def test_all_are_pinned_and_can_be_fetched(
-    server: FaultyServer, tmp_path: Path, catalogue: Path
-) -> None:
+def test_all_runtimes_are_pinned(server: FaultyServer, tmp_path: Path, catalogue: Path) -> None:
     publish(server, tmp_path / "wheels", catalogue)
-    words = (f"{server.url}/whl", "--catalogue", str(catalogue))
-    assert run(*words) == 0
+    arguments = (f"{server.url}/whl", "--catalogue", str(catalogue))
+    assert run(*arguments) == 0
     assert run("--check", "--catalogue", str(catalogue)) == 0
     known = load(catalogue)
     first = known.runtimes[0]
@@ -70,11 +68,11 @@ def test_all_are_pinned_and_can_be_fetched(
     assert text.count("# ") == paths.resource("runtime.toml").read_text("utf-8").count("# ")
     store = RuntimeStore(known)
     assert store.state("cu130").can_download
-    assert run(*words) == 0
+    assert run(*arguments) == 0
     assert catalogue.read_text("utf-8") == text, "a second time changes nothing"
 
 
-def test_what_was_pinned_is_downloaded(
+def test_a_pinned_runtime_is_downloaded(
     server: FaultyServer, tmp_path: Path, catalogue: Path
 ) -> None:
     text = catalogue.read_text("utf-8").replace("cp312-cp312-win_amd64", "py3-none-any")
@@ -87,7 +85,7 @@ def test_what_was_pinned_is_downloaded(
 
 
 @pytest.mark.parametrize("fault", ["no page", "no wheel", "no hash", "short hash"])
-def test_nothing_is_written_unless_all_is_there(
+def test_nothing_is_written_unless_every_wheel_is_in_the_index(
     server: FaultyServer,
     tmp_path: Path,
     catalogue: Path,

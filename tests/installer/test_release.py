@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from installer import release, sign_manifest
+from installer import project, release, sign_manifest
+from installer.project import PackagingError
 
 CHANGELOG = """# Changelog
 
@@ -31,19 +32,19 @@ def assets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_our_version_could_be_released() -> None:
-    ours = release.version()
-    assert release.check_version(f"v{ours}", ours, []) == ours
+def test_the_present_version_can_be_released() -> None:
+    version = project.version()
+    release.check_version(f"v{version}", version, [])
 
 
 def test_ten_is_newer_than_nine() -> None:
-    assert release.check_version("v1.10.0", "1.10.0", ["v1.9.0", "v1.10.0", "vfoo"]) == "1.10.0"
-    with pytest.raises(release.Unfit, match=r"v1\.10\.0 is newer"):
+    release.check_version("v1.10.0", "1.10.0", ["v1.9.0", "v1.10.0", "vfoo"])
+    with pytest.raises(PackagingError, match=r"v1\.10\.0 is newer"):
         release.check_version("v1.9.1", "1.9.1", ["v1.10.0"])
 
 
 @pytest.mark.parametrize(
-    ("tag", "ours", "says"),
+    ("tag", "version", "message"),
     [
         ("v1.2.3", "1.2.4", "the tag is v1.2.3"),
         ("1.2.3", "1.2.3", "the tag is 1.2.3"),
@@ -54,9 +55,11 @@ def test_ten_is_newer_than_nine() -> None:
         ("v1.2.65535", "1.2.65535", "up to 65534"),
     ],
 )
-def test_versions_that_windows_or_updates_would_misread(tag: str, ours: str, says: str) -> None:
-    with pytest.raises(release.Unfit, match=says):
-        release.check_version(tag, ours, [])
+def test_versions_that_windows_or_updates_would_misread(
+    tag: str, version: str, message: str
+) -> None:
+    with pytest.raises(PackagingError, match=message):
+        release.check_version(tag, version, [])
 
 
 def test_notes_are_the_section_of_this_version() -> None:
@@ -64,7 +67,7 @@ def test_notes_are_the_section_of_this_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("## [1.10.0] - 2026-12-01", "## [1.10.0]", "has no section"),
         ("### Added\n- A thing.", "", "has no section"),
@@ -72,29 +75,29 @@ def test_notes_are_the_section_of_this_version() -> None:
         ("1.10.0", "1x10.0", "has no section"),
     ],
 )
-def test_a_changelog_that_is_not_ready(old: str, new: str, says: str) -> None:
-    with pytest.raises(release.Unfit, match=says):
+def test_a_changelog_that_is_not_ready(old: str, new: str, message: str) -> None:
+    with pytest.raises(PackagingError, match=message):
         release.notes(CHANGELOG.replace(old, new), "1.10.0")
 
 
-def test_chinese_notes_lie_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "ROOT", tmp_path)
+def test_chinese_notes_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.10.0"\n', encoding="utf-8")
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
-    words = ["notes", "--out", str(tmp_path / "NOTES.md")]
-    assert release.main(words) == 0
+    arguments = ["notes", "--out", str(tmp_path / "NOTES.md")]
+    assert release.main(arguments) == 0
     assert not (tmp_path / "NOTES.zh_CN.md").exists()
     (tmp_path / "docs" / "notes").mkdir(parents=True)
     (tmp_path / "docs" / "notes" / "1.10.0.zh_CN.md").write_text("- 新功能。\n", encoding="utf-8")
-    assert release.main(words) == 0
+    assert release.main(arguments) == 0
     assert sign_manifest.notes(tmp_path / "NOTES.md") == {
         "en": "### Added\n- A thing.",
         "zh_CN": "- 新功能。",
     }
 
 
-def test_sums_as_sha256sum_writes_them(assets: Path) -> None:
-    for _ in range(2):  # the second time SHA256SUMS itself is there
+def test_sums_in_the_format_of_sha256sum(assets: Path) -> None:
+    for _ in range(2):  # the second time with SHA256SUMS in the folder
         assert release.main(["sums", str(assets)]) == 0
         lines = (assets / "SHA256SUMS").read_bytes().decode("ascii").splitlines()
         zip_sum, setup_sum = (hashlib.sha256(content).hexdigest() for content in (b"zip", b"setup"))
@@ -105,7 +108,7 @@ def test_sums_as_sha256sum_writes_them(assets: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "says"),
+    ("name", "size", "message"),
     [
         ("upreel-1.10.0-setup.exe", 200_000_001, "upreel-1.10.0-setup.exe has 200,000,001 bytes"),
         ("upreel-1.10.0-offline-1.bin", 2**31, "upreel-1.10.0-offline-1.bin has 2,147,483,648"),
@@ -117,21 +120,21 @@ def test_sizes_that_cannot_be_published(
     assets: Path,
     name: str,
     size: int,
-    says: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (assets / name).touch()
-    os.truncate(assets / name, size)  # takes no room on the disk
+    os.truncate(assets / name, size)  # a sparse file
     assert release.main(["sums", str(assets)]) == 1
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (assets / "SHA256SUMS").exists()
 
 
-def test_one_clear_line(
+def test_an_unmet_requirement_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(release, "known_tags", list)  # an unpacked archive has no history
     assert release.main(["version", "v0.0.0"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("no release: the tag is v0.0.0, but pyproject.toml says ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("no release: the tag is v0.0.0, but pyproject.toml has ")
+    assert output.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The clip that --demo and the self-test use is what its README promises."""
+"""The clip of --demo and of the self-test has the properties that its README states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the setup is made of, without making one; check_setup.py tries it under Wine."""
+"""Inputs of the setup, without making one; tests/packaging/check_setup.py tries it under Wine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from app.desktop import graphics_choice
 from app.jobs.file_suffixes import VIDEO_ENDINGS
-from installer import build_setup, setup_parts
+from installer import build_setup, project, setup_parts
 
 INSTALLER = Path(__file__).parents[2] / "installer"
 
@@ -53,29 +53,29 @@ def test_size_and_longest_path(payload: Path) -> None:
 @pytest.mark.parametrize("name", ["uninstall.exe", "Uninstall.files", "~upreel-new", "~upreel-old"])
 def test_names_of_the_setup_are_refused(payload: Path, name: str) -> None:
     (payload / name).write_bytes(b"")
-    with pytest.raises(setup_parts.PayloadError, match="uses itself"):
+    with pytest.raises(project.PackagingError, match="uses itself"):
         setup_parts.listing(payload)
 
 
-def test_names_that_windows_takes_for_one_are_refused(payload: Path) -> None:
+def test_names_that_are_equal_on_windows_are_refused(payload: Path) -> None:
     (payload / "Readme").write_bytes(b"")
     (payload / "readme").write_bytes(b"")
     if len(list(payload.iterdir())) < 5:
-        pytest.skip("this file system takes them for one, too")
-    with pytest.raises(setup_parts.PayloadError, match="capital"):
+        pytest.skip("they are equal on this file system")
+    with pytest.raises(project.PackagingError, match="capital"):
         setup_parts.listing(payload)
 
 
-def test_no_program_is_refused(
+def test_a_payload_without_a_program_is_refused(
     payload: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (payload / "upreel-cli.exe").unlink()
-    words = ["--payload", str(payload), "--out", str(tmp_path / "out")]
-    assert build_setup.main(words) == 1
+    arguments = ["--payload", str(payload), "--out", str(tmp_path / "out")]
+    assert build_setup.main(arguments) == 1
     assert "has no upreel-cli.exe" in capsys.readouterr().err
 
 
-def test_open_with_knows_what_the_window_opens(tmp_path: Path) -> None:
+def test_open_with_has_the_types_that_the_window_opens(tmp_path: Path) -> None:
     setup_parts.write_types(tmp_path / "types.nsh")
     text = (tmp_path / "types.nsh").read_text(encoding="utf-8")
     assert set(re.findall(r" (\.\w+) ", text)) == VIDEO_ENDINGS
@@ -86,19 +86,19 @@ def test_open_with_knows_what_the_window_opens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "four"), [("0.1.0", "0.1.0.0"), ("1.2", "1.2.0.0"), ("1.2.3.4", "1.2.3.4")]
 )
-def test_versions_as_windows_has_them(version: str, four: str) -> None:
+def test_versions_of_windows_resources(version: str, four: str) -> None:
     assert build_setup.four_numbers(version) == four
 
 
-def test_makensis_is_told_where_everything_is(payload: Path, tmp_path: Path) -> None:
+def test_arguments_of_makensis(payload: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    order = build_setup.Order(payload=payload, out=tmp_path, version="1.2.3", is_fast=True)
-    words = build_setup.words(order, work)
-    given = dict(word[2:].partition("=")[::2] for word in words if word.startswith("-D"))
+    options = build_setup.SetupOptions(payload, tmp_path, "1.2.3", is_fast=True)
+    arguments = build_setup.makensis_arguments(options, work)
+    given = dict(text[2:].partition("=")[::2] for text in arguments if text.startswith("-D"))
     used = set(re.findall(r"\$\{([A-Z0-9_]+)\}", script()))
-    assert set(given) - used == {"FAST"}, "told, but not used"
-    assert "-WX" in words
+    assert set(given) - used == {"FAST"}, "defined, but not used"
+    assert "-WX" in arguments
     longest = setup_parts.listing(payload).longest
     assert int(given["LONGEST_FOLDER"]) + len("\\~upreel-new\\") + longest == 259
     for name in ("side.bmp", "header.bmp"):
@@ -109,12 +109,12 @@ def test_makensis_is_told_where_everything_is(payload: Path, tmp_path: Path) -> 
         assert b"GNU GENERAL PUBLIC LICENSE" in text
 
 
-def test_every_text_is_there_in_both_languages() -> None:
+def test_every_text_has_both_languages() -> None:
     text = (INSTALLER / "setup_text.nsh").read_text(encoding="utf-8").replace("\\\n", "")
     texts = re.findall(r'^!insertmacro TEXT (\w+)\s+"(.*?)"\s+"(.*?)"\s*$', text, re.MULTILINE)
     assert len(texts) == text.count("!insertmacro TEXT ") > 30
     for name, english, chinese in texts:
-        assert f"$({name})" in script(), "nobody says it"
+        assert f"$({name})" in script(), "not used"
         assert sorted(re.findall(r"\$\{?\w+", english)) == sorted(re.findall(r"\$\{?\w+", chinese))
         if name != "WELCOME_TITLE":
             assert re.search(r"[\u4e00-\u9fff]", chinese)
@@ -127,7 +127,7 @@ def test_names_agree_with_the_program() -> None:
     assert "$LOCALAPPDATA\\Upreel" in text
 
 
-def test_the_zip_holds_one_folder(payload: Path, tmp_path: Path) -> None:
+def test_the_zip_has_one_top_folder(payload: Path, tmp_path: Path) -> None:
     target = tmp_path / "upreel-1.2.3-portable.zip"
     setup_parts.write_zip(payload, target)
     with zipfile.ZipFile(target) as packed:
@@ -139,20 +139,13 @@ def test_the_zip_holds_one_folder(payload: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
-    (tmp_path / "a.exe").write_bytes(b"abc")
-    text = setup_parts.write_sums([tmp_path / "a.exe"], tmp_path)
-    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert text == f"{digest}  a.exe\n" == (tmp_path / "SHA256SUMS").read_text(encoding="utf-8")
-
-
 @pytest.mark.skipif(shutil.which("makensis") is None, reason="needs NSIS")
 def test_makensis_has_no_warning(
     payload: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--payload", str(payload), "--out", str(tmp_path), "--fast", "--portable"]
-    assert build_setup.main(words) == 0, capsys.readouterr().err
-    version = build_setup.project_version()
+    arguments = ["--payload", str(payload), "--out", str(tmp_path), "--fast", "--portable"]
+    assert build_setup.main(arguments) == 0, capsys.readouterr().err
+    version = project.version()
     names = {path.name for path in tmp_path.glob("[uS]*") if path.is_file()}
     assert names == {
         f"upreel-{version}-setup.exe",

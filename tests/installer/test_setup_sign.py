@@ -1,4 +1,4 @@
-"""Signing: which files, with which words, and with real tools where they are."""
+"""Signing: which files, with which commands, and with the real tools if they are installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HAS_TOOLS = bool(shutil.which("osslsigncode") and shutil.which("openssl"))
 
 
 def program(file: Path, signature_bytes: int = 0) -> Path:
-    """A program for Windows with nothing in it, with a signature of that size."""
+    """An empty program for Windows, with a signature of that size."""
     header = struct.pack("<HHIIIHH", 0x8664, 1, 0, 0, 0, 240, 0x22)
     optional = bytearray(240)
     struct.pack_into("<H", optional, 0, 0x20B)
@@ -26,12 +26,12 @@ def program(file: Path, signature_bytes: int = 0) -> Path:
     struct.pack_into("<II", optional, 112 + 8 * 4, 0x400 if signature_bytes else 0, signature_bytes)
     section = struct.pack("<8sIIIIIIHHI", b".text", 0x200, 0x1000, 0x200, 0x200, 0, 0, 0, 0, 0x20)
     start = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x40)
-    head = start + b"PE\0\0" + header + bytes(optional) + section
-    file.write_bytes(head.ljust(0x200, b"\0") + b"\xc3".ljust(0x200, b"\0"))
+    begin = start + b"PE\0\0" + header + bytes(optional) + section
+    file.write_bytes(begin.ljust(0x200, b"\0") + b"\xc3".ljust(0x200, b"\0"))
     return file
 
 
-def test_whether_there_is_a_signature(tmp_path: Path) -> None:
+def test_a_signature_is_recognised(tmp_path: Path) -> None:
     assert not sign.is_signed(program(tmp_path / "a.exe"))
     assert sign.is_signed(program(tmp_path / "b.exe", signature_bytes=1000))
     for content in (b"", b"MZ", b"\0" * 4096):
@@ -56,37 +56,37 @@ def test_without_a_certificate_nothing_is_signed(
 
 
 @pytest.mark.parametrize("tool", ["osslsigncode", "signtool"])
-def test_words_of_both_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
+def test_commands_of_both_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
     monkeypatch.setattr(sign.shutil, "which", lambda name: name if name == tool else None)
     file = program(tmp_path / "a.exe")
     stamped = sign.Certificate(tmp_path / "c.pfx", "secret", "http://time.invalid")
-    words = sign.signing_words(stamped, file, tmp_path / "copy", tmp_path / "password")
-    assert words[:2] == [tool, "sign"]
-    assert "http://time.invalid" in words
-    assert str(tmp_path / "copy") in words
-    assert ("secret" in words) == (tool == "signtool"), "osslsigncode reads it from a file"
+    command = sign.signing_command(stamped, file, tmp_path / "copy", tmp_path / "password")
+    assert command[:2] == [tool, "sign"]
+    assert "http://time.invalid" in command
+    assert str(tmp_path / "copy") in command
+    assert ("secret" in command) == (tool == "signtool"), "osslsigncode reads it from a file"
     plain = sign.Certificate(tmp_path / "c.pfx", "secret", "")
-    words = sign.signing_words(plain, file, tmp_path / "copy", tmp_path / "password")
-    assert not {"-ts", "/tr"} & set(words)
+    command = sign.signing_command(plain, file, tmp_path / "copy", tmp_path / "password")
+    assert not {"-ts", "/tr"} & set(command)
 
 
 @pytest.mark.skipif(not HAS_TOOLS, reason="needs osslsigncode and openssl")
-def test_a_folder_is_signed_and_a_changed_byte_is_found(tmp_path: Path) -> None:
+def test_a_folder_is_signed_and_a_changed_byte_is_detected(tmp_path: Path) -> None:
     folder = tmp_path / "payload"
     folder.mkdir()
     unsigned = [program(folder / "a.exe"), program(folder / "b.DLL")]
     theirs = program(folder / "theirs.dll", signature_bytes=1000)
     before = theirs.read_bytes()
     (folder / "text.txt").write_text("no program", encoding="utf-8")
-    certificate = sign.throw_away(tmp_path / "a")
-    sign.throw_away(tmp_path / "b")
+    certificate = sign.make_test_certificate(tmp_path / "a")
+    sign.make_test_certificate(tmp_path / "b")
     assert sign.sign_folder(folder, certificate) == unsigned
-    assert theirs.read_bytes() == before, "who has signed already is left alone"
+    assert theirs.read_bytes() == before, "a signed file stays as it is"
     assert sign.sign_folder(folder, certificate) == []
-    trusted = tmp_path / "a" / "try.pem"
+    trusted = tmp_path / "a" / "test.pem"
     sign.verify(unsigned[0], trusted)
     with pytest.raises(sign.SignError):
-        sign.verify(unsigned[0], tmp_path / "b" / "try.pem")
+        sign.verify(unsigned[0], tmp_path / "b" / "test.pem")
     data = bytearray(unsigned[0].read_bytes())
     data[0x200] ^= 1
     unsigned[0].write_bytes(data)
@@ -98,7 +98,7 @@ def test_a_folder_is_signed_and_a_changed_byte_is_found(tmp_path: Path) -> None:
 def test_a_failure_keeps_the_file_and_the_password(tmp_path: Path) -> None:
     file = program(tmp_path / "a.exe")
     before = file.read_bytes()
-    certificate = sign.throw_away(tmp_path / "a")
+    certificate = sign.make_test_certificate(tmp_path / "a")
     wrong = sign.Certificate(certificate.pfx, "not the password", "")
     with pytest.raises(sign.SignError) as caught:
         sign.sign_files([file], wrong)

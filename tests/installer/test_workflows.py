@@ -1,4 +1,4 @@
-"""The workflows of the repository: nobody runs them here, so what they call is looked at."""
+"""The workflows of the repository, which do not run here: whatever they use exists."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from engine.runtimes.catalogue import load
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 NAMES = ("checks", "release")
-MADE_ON_THE_WAY = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
-OURS = ("installer.", "tests.packaging.")
-ENDS_OF_A_COMMAND = {"&&", "||", "|", ";", ">", "then", "fi"}
+MADE_BY_A_JOB = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
+OUR_MODULES = ("installer.", "tests.packaging.")
+COMMAND_SEPARATORS = {"&&", "||", "|", ";", ">", "then", "fi"}
 
 
 def text_of(name: str) -> str:
@@ -47,30 +47,30 @@ def scripts(name: str) -> list[str]:
 
 
 def commands(name: str) -> Iterator[list[str]]:
-    """Words of every command, as far as a shell's words can be seen without running it."""
+    """Words of every command, without those that the shell expands at run time."""
     for script in scripts(name):
         for line in script.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
-            ends = [i for i, word in enumerate(words) if word in ENDS_OF_A_COMMAND]
+            ends = [i for i, word in enumerate(words) if word in COMMAND_SEPARATORS]
             for begin, end in zip([-1, *ends], [*ends, len(words)], strict=True):
                 if words[begin + 1 : end]:
                     yield words[begin + 1 : end]
 
 
-def calls_of_ours() -> list[tuple[str, ...]]:
-    """Every call of a script of ours: its module and what follows, with options out of lists."""
+def our_calls() -> list[tuple[str, ...]]:
+    """Every call of our scripts: module and arguments, arrays replaced by the options in them."""
     found = set()
     for name in NAMES:
         for words in commands(name):
             for place, word in enumerate(words):
-                if place and words[place - 1] == "-m" and word.startswith(OURS):
+                if place and words[place - 1] == "-m" and word.startswith(OUR_MODULES):
                     rest = [option for one in words[place + 1 :] for option in listed(name, one)]
                     found.add((word, *rest))
     return sorted(found)
 
 
 def listed(name: str, word: str) -> list[str]:
-    """A word, or where it stands for a list the options that a script puts into that."""
+    """A word; for an array, the options that a script puts into it."""
     match = re.fullmatch(r"\$\{(\w+)\[@\]\}", word)
     if match is None:
         return [word]
@@ -92,31 +92,31 @@ def help_of(*words: str) -> str:
     return done.stdout
 
 
-def test_there_are_calls_to_look_at() -> None:
-    called = {call[0] for call in calls_of_ours()}
+def test_our_scripts_are_called() -> None:
+    called = {call[0] for call in our_calls()}
     needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "release")
     assert {f"installer.{name}" for name in needed} <= called
     assert {"tests.packaging.try_setup", "tests.packaging.defender"} <= called
 
 
-@pytest.mark.parametrize("call", calls_of_ours(), ids=" ".join)
-def test_every_script_and_option_is_there(call: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("call", our_calls(), ids=" ".join)
+def test_every_script_and_option_exists(call: tuple[str, ...]) -> None:
     script, *words = call
     assert importlib.util.find_spec(script) is not None
     if not words:
         return
-    said = help_of(script)
-    parts = re.search(r"\{([\w,-]+)\}", said)
+    usage = help_of(script)
+    parts = re.search(r"\{([\w,-]+)\}", usage)
     if parts is not None and not words[0].startswith("-"):
         assert words[0] in parts[1].split(",")
-        said = help_of(script, words[0])
+        usage = help_of(script, words[0])
     options = [word for word in words if word.startswith("--")]
     for option in options:
-        assert re.search(rf"(?<![\w-]){option}(?![\w-])", said), f"{script} has no {option}"
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", usage), f"{script} has no {option}"
 
 
-def test_options_that_a_script_needs_are_given() -> None:
-    for script, *words in calls_of_ours():
+def test_required_options_are_given() -> None:
+    for script, *words in our_calls():
         if script == "installer.sign_manifest":
             usage = help_of(script, words[0]).partition("\n\n")[0]
             needed = re.findall(r"(--\w+)", re.sub(r"\[[^]]*\]", "", usage))
@@ -124,23 +124,25 @@ def test_options_that_a_script_needs_are_given() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_file_they_name_is_there(name: str) -> None:
+def test_every_named_file_exists(name: str) -> None:
     named = [word for words in commands(name) for word in words]
     named += [str(step["with"].get("path", "")) for _, step in steps(name) if "with" in step]
     named = [line for word in named for line in word.splitlines()]
     paths = [w for w in named if re.fullmatch(r"\.?[\w.-]+(/[\w.-]+)+", w)]
     assert any(path.startswith(("installer/", ".ci/")) for path in paths)
     for path in paths:
-        if not path.startswith(MADE_ON_THE_WAY) and not path.startswith("NOTES"):
+        if not path.startswith(MADE_BY_A_JOB) and not path.startswith("NOTES"):
             assert (ROOT / path).exists(), path
 
 
-def test_names_out_of_our_modules() -> None:
+def test_file_names_read_from_our_modules() -> None:
     (line,) = re.findall(r'python -c "(.+)"', text_of("checks"))
     done = subprocess.run(
         [sys.executable, "-c", line], capture_output=True, text=True, cwd=ROOT, check=True
     )
-    assert not re.search(r"\s$", done.stdout), "on Windows a return would stick to the last name"
+    assert not re.search(r"\s$", done.stdout), (
+        "on Windows a carriage return would be part of the last name"
+    )
     files = done.stdout.split()
     assert len(files) > 5
     assert all((ROOT / file).exists() for file in files)
@@ -155,12 +157,12 @@ def test_every_script_is_valid_bash(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_from_outside_is_pasted_into_a_script(name: str) -> None:
+def test_no_expression_is_inserted_into_a_script(name: str) -> None:
     assert not [script for script in scripts(name) if "${{" in script]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_address_stands_in_them(name: str) -> None:
+def test_no_address_is_in_them(name: str) -> None:
     text = text_of(name)
     assert "://" not in text
     assert not re.search(r"\b[\w-]+\.(org|com|io|net|dev)\b", text)
@@ -184,7 +186,7 @@ def test_one_commit_of_each_action() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_packages_come_by_their_hashes(name: str) -> None:
+def test_packages_are_installed_by_their_hashes(name: str) -> None:
     installs = [words for words in commands(name) if "pip" in words]
     assert installs
     for words in installs:
@@ -193,7 +195,7 @@ def test_packages_come_by_their_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_jobs_may_do_no_more_than_they_need(name: str) -> None:
+def test_jobs_have_no_permission_that_they_do_not_need(name: str) -> None:
     assert workflow(name)["permissions"] == {"contents": "read"}
     for job, content in workflow(name)["jobs"].items():
         may = {"contents": "write"} if job == "publish" else None
@@ -203,7 +205,7 @@ def test_jobs_may_do_no_more_than_they_need(name: str) -> None:
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-def test_only_the_packing_of_a_release_sees_secrets() -> None:
+def test_only_the_job_package_reads_secrets() -> None:
     assert not re.search(r"secrets\.\w|secrets: ", text_of("checks"))
     jobs = workflow("release")["jobs"]
     assert {name for name, job in jobs.items() if "secrets." in str(job)} == {"package"}
@@ -216,18 +218,18 @@ def test_a_release_is_made_by_a_tag_only() -> None:
 
 
 def ancestors(jobs: dict[str, Any], name: str) -> set[str]:
-    """All jobs that have passed before this one begins."""
+    """All jobs that pass before this one starts."""
     needs = jobs[name].get("needs", [])
     direct = {needs} if isinstance(needs, str) else set(needs)
     return direct.union(*(ancestors(jobs, job) for job in direct))
 
 
-def test_nothing_is_published_before_all_else_has_passed() -> None:
+def test_publishing_needs_all_other_jobs() -> None:
     jobs = workflow("release")["jobs"]
     assert ancestors(jobs, "publish") == set(jobs) - {"publish"}
 
 
-def test_files_go_from_one_job_to_later_ones() -> None:
+def test_artifacts_are_made_before_they_are_used() -> None:
     jobs = workflow("release")["jobs"]
     made = {
         step["with"]["name"].replace("${{ matrix.runtime }}", "*"): job
@@ -239,7 +241,7 @@ def test_files_go_from_one_job_to_later_ones() -> None:
         for job, step in steps("release")
         if step.get("uses", "").startswith("actions/download-artifact")
     ]
-    assert {name for _, name in taken} == set(made), "made for nobody, or by nobody"
+    assert {name for _, name in taken} == set(made), "an artifact without a user or without a maker"
     for job, name in taken:
         assert made[name] in ancestors(jobs, job)
 
@@ -249,7 +251,7 @@ def test_there_is_an_offline_set_for_every_runtime() -> None:
     assert workflow("release")["jobs"]["offline"]["strategy"]["matrix"] == {"runtime": known}
 
 
-def test_an_unpinned_runtime_ends_a_release() -> None:
+def test_an_unpinned_runtime_stops_a_release() -> None:
     freeze = [step.get("run", "") for job, step in steps("release") if job == "freeze"]
     places = [next(i for i, run in enumerate(freeze) if word in run) for word in ORDER]
     assert places == sorted(places)

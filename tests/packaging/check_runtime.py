@@ -1,12 +1,12 @@
-"""Try download, import, damage and removal of an NVIDIA runtime on a whole program.
+"""Tries download, import, damage and removal of an NVIDIA runtime with a whole program.
 
     python -m tests.packaging.check_runtime dist/upreel/upreel-cli
     python -m tests.packaging.check_runtime python -m engine
     python -m tests.packaging.check_runtime --windows-paths wine dist/upreel/upreel-cli.exe
 
-A stand-in wheel of a few kilobytes comes from a server on this machine that cuts, lies and is slow.
-The program is given folders of its own; nothing of this user's is touched. Prints a line for each
-step; the exit status is 0 when all went as it should. Needs the sources' `tests` folder.
+A stub wheel of a few kilobytes comes from a server on this machine that cuts connections, sends
+wrong bytes and is slow. The program gets data folders of its own. Prints a line for each step; the
+exit status is 0 if all passed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
-from installer.wine import Listener
 from tests.helpers import runtimes
 from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect
+from tools.windows_build.wine import PipeReader
 
-ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 180
 _CUT = 700  # bytes
 
 
-class Failed(Exception):
-    """The program did something else than it should."""
+class RunningCommand:
+    """A started command; threads read its output."""
 
-
-class Started:
-    """A command that runs; what it says is read meanwhile."""
-
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.words = " ".join(words)
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.text = " ".join(command)
         self._child = subprocess.Popen(
-            words,
+            command,
             env=environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -49,33 +45,33 @@ class Started:
         )
         # Wine's services inherit the pipes, so the end of the program is not that of its output.
         streams = (self._child.stdout, self._child.stderr)
-        self._says = [Listener(stream) for stream in streams if stream]
+        self._outputs = [PipeReader(stream) for stream in streams if stream]
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._child.kill()
         self._child.wait()
 
-    def ended(self) -> tuple[int, str, str]:
-        """Wait for its end; status, output and errors.
+    def wait(self) -> tuple[int, str, str]:
+        """Wait for its end; exit status, stdout and stderr.
 
         Raises:
-            Failed: It does not come to an end.
+            TrialFailed: It does not end in time.
         """
         try:
             status = self._child.wait(_LIMIT_S)
         except subprocess.TimeoutExpired as late:
             self.kill()
-            said = "".join(listener.text() for listener in self._says)
-            raise Failed(f"{self.words}: no end after {_LIMIT_S} s\n{said}") from late
-        return status, self._says[0].text(), self._says[1].text()
+            output = "".join(reader.text() for reader in self._outputs)
+            raise TrialFailed(f"{self.text}: no end after {_LIMIT_S} s\n{output}") from late
+        return status, self._outputs[0].text(), self._outputs[1].text()
 
 
 class Program:
-    """The program under test, with folders of its own."""
+    """The program under test, with data folders of its own."""
 
-    def __init__(self, words: Sequence[str], folder: Path, *, windows_paths: bool) -> None:
-        self.words = list(words)
+    def __init__(self, command: Sequence[str], folder: Path, *, windows_paths: bool) -> None:
+        self.command = list(command)
         self.folder = folder
         self.data = folder / "data"
         self._windows = windows_paths
@@ -85,75 +81,74 @@ class Program:
             "UPREEL_RESOURCES": self.path(folder / "resources"),
         }
         self._environment.pop("UPREEL_RUNTIME", None)
-        if "-m" in words:  # a checkout takes a runtime only when it is told to
+        if "-m" in command:  # a checkout uses an installed runtime only on request
             self._environment["UPREEL_RUNTIME"] = "installed"
 
     def path(self, path: Path) -> str:
         """A path as the program reads it."""
         return str(PureWindowsPath(f"Z:{path}")) if self._windows else str(path)
 
-    def start(self, *words: str) -> Started:
-        """Start it with a command of `runtime`."""
-        return Started([*self.words, "runtime", *words], self._environment)
+    def start(self, *arguments: str) -> RunningCommand:
+        """Start a subcommand of `runtime`."""
+        return RunningCommand([*self.command, "runtime", *arguments], self._environment)
 
-    def run(self, *words: str, status: int = 0, says: str = "") -> str:
-        """Run a command to its end.
-
-        Raises:
-            Failed: It ended with another status, or does not say that.
-        """
-        return self.ended(self.start(*words), status=status, says=says)
-
-    def ended(self, child: Started, *, status: int = 0, says: str = "") -> str:
-        """What a started command said.
+    def run(self, *arguments: str, status: int = 0, output: str = "") -> str:
+        """Run a subcommand of `runtime` to its end.
 
         Raises:
-            Failed: As `run`.
+            TrialFailed: It ended with another status, or without this output.
         """
-        ended_with, out, err = child.ended()
-        if ended_with != status:
-            raise Failed(f"{child.words}: status {ended_with}, not {status}\n{out}{err}")
-        if says not in out + err:
-            raise Failed(f"{child.words} does not say {says!r}\n{out}{err}")
+        return self.wait(self.start(*arguments), status=status, output=output)
+
+    def wait(self, child: RunningCommand, *, status: int = 0, output: str = "") -> str:
+        """Output of a started command.
+
+        Raises:
+            TrialFailed: As `run`.
+        """
+        actual, out, err = child.wait()
+        expect(actual == status, f"{child.text}: status {actual}, not {status}\n{out}{err}")
+        expect(output in out + err, f"{child.text}: no {output!r} in the output\n{out}{err}")
         return out
 
     def upscale(self) -> None:
-        """Let it make a second of film: with a torch that can do everything.
+        """Upscale a second of the sample: needs a complete torch.
 
         Raises:
-            Failed: It does not get to the end.
+            TrialFailed: It fails.
         """
-        source = self.folder / "resources" / "samples" / "upreel_sample.mp4"
-        words = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
-        self.ended(Started([*self.words, "upscale", self.path(source), *words], self._environment))
+        source = self.folder / "resources" / "samples" / SAMPLE.name
+        options = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
+        command = [*self.command, "upscale", self.path(source), *options]
+        self.wait(RunningCommand(command, self._environment))
 
     def state(self) -> tuple[str, str]:
-        """How the runtime stands, and why this process has the torch that it has."""
+        """State of the runtime, and the reason for the torch in use."""
         listed = json.loads(self.run("list", "--json"))
         return listed["runtimes"][0]["state"], listed["used"]
 
     def expect(self, state: str, used: str) -> None:
-        """Look at both.
+        """Compare both with what is expected.
 
         Raises:
-            Failed: One of them is another.
+            TrialFailed: One of them differs.
         """
         found = self.state()
-        if found[0] != state or used not in found[1]:
-            raise Failed(f"{found} instead of {state!r} and {used!r}")
+        is_expected = found[0] == state and used in found[1]
+        expect(is_expected, f"{found} instead of {state!r} and {used!r}")
 
 
 def check(program: Program, server: FaultyServer, wheel: Path) -> None:
-    """All steps, one after the other.
+    """Run all steps.
 
     Raises:
-        Failed: The program did something else than it should.
+        TrialFailed: A step failed.
     """
     good = server.files[f"/{runtimes.PLACE}"]
     own = program.path(wheel)
-    _say("nothing is here")
+    _log("no runtime is installed")
     program.expect("missing", "No NVIDIA runtime is chosen")
-    _say("a connection that is cut again and again: what came stays")
+    _log("a connection that is cut repeatedly: received bytes stay")
     server.always = Fault(cut_after=_CUT)
     server.faults = [Fault(cut_after=_CUT), *[Fault(cut_after=0)] * 2]
     child = program.start("install", "cu999")
@@ -161,43 +156,43 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     child.kill()
     program.expect("partial", "No NVIDIA runtime is chosen")
     server.always, server.faults = Fault(), []
-    _say("a wrong byte in what comes: refused, nothing is unpacked")
+    _log("a wrong byte in the download: refused, nothing is unpacked")
     server.files[f"/{runtimes.PLACE}"] = good[:-30] + bytes([good[-30] ^ 1]) + good[-29:]
-    program.run("install", "cu999", status=1, says="hash-mismatch")
+    program.run("install", "cu999", status=1, output="hash-mismatch")
     program.expect("missing", "No NVIDIA runtime is chosen")
     server.files[f"/{runtimes.PLACE}"] = good
-    _say("two starts at once: the second is told to wait")
+    _log("two installations at once: the second is refused as busy")
     server.always = Fault(drip=1)
     first = program.start("install", "cu999")
     _wait(lambda: program.state()[0] == "busy")
-    program.run("install", "cu999", status=1, says="runtime-busy")
+    program.run("install", "cu999", status=1, output="runtime-busy")
     server.always = Fault()
     server.hurry.set()
-    program.ended(first, says=f"takes torch {runtimes.VERSION}")
-    _say("the next start takes it")
+    program.wait(first, output=f"takes torch {runtimes.VERSION}")
+    _log("the next start uses the runtime")
     program.expect("here", "is installed and chosen")
-    program.run("try", says=f"torch {runtimes.VERSION}")
-    _say("in use it cannot be removed")
-    program.run("remove", "cu999", status=1, says="runtime-busy")
-    _say("a library is damaged: the program keeps its own torch, and repairs it")
+    program.run("try", output=f"torch {runtimes.VERSION}")
+    _log("a runtime in use cannot be removed")
+    program.run("remove", "cu999", status=1, output="runtime-busy")
+    _log("a damaged library: the program uses its own torch, and repairs it")
     library = next(program.data.glob("runtimes/cu999-*/torch/lib/c10.dll"))
     library.write_bytes(b"cut")
     program.expect("broken", "c10.dll is missing or damaged")
     program.upscale()
     program.run("install", "cu999")
     program.expect("here", "is installed and chosen")
-    _say("back to its own torch, and away")
+    _log("back to its own torch, then removed")
     program.run("use", "bundled")
     program.run("remove", "cu999")
     program.expect("missing", "No NVIDIA runtime is chosen")
-    _say("the wheel from the disk, without the server; another one is refused")
+    _log("import of the wheel file without the server; another file is refused")
     server.always = Fault(status=500)
     other = wheel.with_name("torch-0-py3-none-any.whl")
     other.write_bytes(good + b"1")
-    program.run("import", program.path(other), status=1, says="hash-mismatch")
-    program.run("import", own, says=f"takes torch {runtimes.VERSION}")
+    program.run("import", program.path(other), status=1, output="hash-mismatch")
+    program.run("import", own, output=f"takes torch {runtimes.VERSION}")
     program.expect("here", "is installed and chosen")
-    _say("one whose torch ends the program is not chosen again")
+    _log("a torch that ends the process is not used again")
     module = next(program.data.glob("runtimes/cu999-*/torch/__init__.py"))
     module.write_text("import os; os._exit(3)".ljust(module.stat().st_size), encoding="utf-8")
     for _ in range(2):
@@ -205,7 +200,7 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.expect("broken", "ended twice")
 
 
-def _say(step: str) -> None:
+def _log(step: str) -> None:
     print(f"{time.monotonic() - _BEGIN:5.1f} s  {step}", flush=True)
 
 
@@ -213,7 +208,7 @@ def _wait(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + _LIMIT_S
     while not condition():
         if time.monotonic() > end:
-            raise Failed("the program did not come so far")
+            raise TrialFailed("the program did not reach the expected state")
         time.sleep(0.05)
 
 
@@ -221,17 +216,17 @@ _BEGIN = time.monotonic()
 
 
 def main() -> int:
-    """Parse the words and check; the exit status."""
+    """Parse the arguments and run the trial; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--windows-paths", action="store_true", help="the program reads Z:\\tmp for /tmp"
     )
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="words that start it")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="command that starts it")
     args = parser.parse_args()
     if not args.program:
-        parser.error("name the program")
-    with tempfile.TemporaryDirectory() as place, faulty_server() as server:
-        folder = Path(place).resolve()
+        parser.error("the program is missing")
+    with tempfile.TemporaryDirectory() as temporary, faulty_server() as server:
+        folder = Path(temporary).resolve()
         wheel = runtimes.wheel(folder / "published")
         server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
         known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
@@ -239,10 +234,10 @@ def main() -> int:
         try:
             program = Program(args.program, folder, windows_paths=args.windows_paths)
             check(program, server, wheel)
-        except Failed as err:
+        except TrialFailed as err:
             print(f"FAILED: {err}", file=sys.stderr)
             return 1
-    _say("all as it should be")
+    _log("all passed")
     return 0
 
 

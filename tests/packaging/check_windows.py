@@ -1,18 +1,18 @@
-"""Try the frozen Windows program, and our tests under a Windows Python, under Wine.
+"""Tries the frozen Windows program, and tests under a Windows Python, under Wine.
 
     python -m tests.packaging.check_windows --payload DIR/upreel [--only NAME ...]
 
-DIR is what build_windows.py has made. The steps, by name:
+DIR is the output of `tools.windows_build.build`. The steps, by name:
 
-- smoke: the program's own test: window, sample clip, Lite, resources, threads;
+- smoke: the program's smoke test: window, sample clip, Lite, resources, threads;
 - film: `upreel-cli upscale` of a real clip (of the folder in UPREEL_SAMPLES, else the sample) into
-  a folder with spaces and Chinese letters; the result is compared with its source on this side;
-- doctor: what the self-test says;
-- runtime: download, cut, damage and removal of a stand-in runtime, and that a broken one is left
-  aside for the program's own torch (`tests.packaging.check_runtime`);
-- tests: the parts of our tests that know Windows: paths, processes, settings, downloads.
+  a folder with spaces and Chinese letters; the host's engine compares the result with its source;
+- doctor: the self-test;
+- runtime: download, cut, damage and removal of a stub runtime; instead of a broken one the program
+  uses its own torch (`tests.packaging.check_runtime`);
+- tests: the tests of code that is special on Windows: paths, processes, settings, downloads.
 
-Prints a line for each with its seconds; the exit status is 0 when all went as it should.
+Prints each step with its seconds; the exit status is 0 if all passed.
 """
 
 from __future__ import annotations
@@ -30,167 +30,165 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from installer import wine_shims
-from installer.wine import Wine, WineMissing
 from tests.packaging import windows_tests
+from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect
+from tools.windows_build.build import BuildFailed
+from tools.windows_build.wine import Wine, WineMissing
 
-ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S: Final = 900
-_SAMPLE: Final = ROOT / "resources" / "samples" / "upreel_sample.mp4"
-_FOLDER: Final = "我的 影片"  # spaces and letters that no code page of Europe has
-
-
-class Failed(Exception):
-    """The program did something else than it should."""
+_FOLDER: Final = "我的 影片"  # a space, and letters that no European code page has
+_DATA_FOLDERS: Final = ("UPREEL_DATA", "UPREEL_CACHE")
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What the steps work with."""
+class WindowsTrial:
+    """The program under test and the folders of this run."""
 
     wine: Wine
     payload: Path
     python: Path
     folder: Path  # of this run
 
-    def run(self, program: str, *words: str) -> str:
-        """Run a program of the payload to its end; what it said on standard output.
+    def run(self, program: str, *arguments: str) -> str:
+        """Run a program of the payload to its end; its stdout.
 
         Raises:
-            Failed: It ended with another status than 0.
+            TrialFailed: It ended with another status than 0.
         """
         done = self.wine.run(
             self.payload / program,
-            *words,
+            *arguments,
             timeout=_LIMIT_S,
             cwd=self.folder,
-            environment=self.environment(),
+            environment={
+                name: self.wine.path(self.folder / name.lower()) for name in _DATA_FOLDERS
+            },
         )
         if done.returncode:
-            said = f"{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-            raise Failed(f"{program} {' '.join(words)}: status {done.returncode}\n{said}")
+            command = f"{program} {' '.join(arguments)}"
+            output = f"{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+            raise TrialFailed(f"{command}: status {done.returncode}\n{output}")
         return done.stdout
 
-    def environment(self) -> dict[str, str]:
-        """Folders of this run's own, beside what Wine needs."""
-        own = {name: self.wine.path(self.folder / name.lower()) for name in _OWN_FOLDERS}
-        return own | wine_shims.ENVIRONMENT
 
-
-_OWN_FOLDERS: Final = ("UPREEL_DATA", "UPREEL_CACHE")
-
-
-def smoke(trial: Trial) -> str:
-    """The program tests itself; what it measured."""
+def smoke(trial: WindowsTrial) -> str:
+    """The program's smoke test; its figures."""
     result = trial.folder / "result.json"
     try:
         trial.run("upreel.exe", "--smoke-test", "--out", trial.wine.path(result))
-    except Failed as err:
-        said = result.read_text(encoding="utf-8") if result.is_file() else "nothing was written"
-        raise Failed(f"{err}\n{said}") from err
-    seen = json.loads(result.read_text(encoding="utf-8"))
-    if not seen["ok"] or not seen["frozen"]:
-        raise Failed(f"The smoke test says:\n{json.dumps(seen, indent=1)}")
+    except TrialFailed as err:
+        text = result.read_text(encoding="utf-8") if result.is_file() else "it wrote no result"
+        raise TrialFailed(f"{err}\n{text}") from err
+    found = json.loads(result.read_text(encoding="utf-8"))
+    expect(found["ok"] and found["frozen"], f"smoke test:\n{json.dumps(found, indent=1)}")
     figures = ("first_paint_s", "load_s", "job_s", "colours_finished", "output_frames")
-    return ", ".join(f"{name} {seen[name]}" for name in figures)
+    return ", ".join(f"{name} {found[name]}" for name in figures)
 
 
-def film(trial: Trial) -> str:
-    """Upscale a real clip; this side's engine compares the result with the source."""
+def film(trial: WindowsTrial) -> str:
+    """Upscale a real clip; the host's engine compares the result with the source."""
     source = clip()
     folder = trial.folder / _FOLDER
     folder.mkdir()
     copied = Path(shutil.copy2(source, folder / f"片段 {source.name}"))
     output = folder / "结果.mkv"
-    words = ("upscale", trial.wine.path(copied), "-o", trial.wine.path(output), "--model", "lite")
-    trial.run("upreel-cli.exe", *words)
+    arguments = (
+        "upscale",
+        trial.wine.path(copied),
+        "-o",
+        trial.wine.path(output),
+        "--model",
+        "lite",
+    )
+    trial.run("upreel-cli.exe", *arguments)
     compare = [sys.executable, "-m", "engine", "verify", str(copied), str(output), "--json"]
     done = subprocess.run(compare, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"The result is not as its source:\n{done.stdout}{done.stderr}")
+    expect(not done.returncode, f"The result differs:\n{done.stdout}{done.stderr}")
     left = sorted(path.name for path in folder.iterdir())
-    if left != sorted((copied.name, output.name)):
-        raise Failed(f"Beside the film lie {left}")
-    return f"{source.name}: {json.loads(done.stdout).get('frames_out')} frames, as its source"
+    expect(left == sorted((copied.name, output.name)), f"the folder of the film has {left}")
+    return f"{source.name}: {json.loads(done.stdout).get('frames_out')} frames, equal to its source"
 
 
 def clip() -> Path:
-    """The first clip of UPREEL_SAMPLES, else the sample that comes with the program."""
+    """The first clip of UPREEL_SAMPLES, else the program's sample."""
     named = os.environ.get("UPREEL_SAMPLES")
     found = sorted(Path(named).glob("*.mp4")) if named else []
-    return found[0] if found else _SAMPLE
+    return found[0] if found else SAMPLE
 
 
-def doctor(trial: Trial) -> str:
-    """The self-test has nothing to complain of."""
+def doctor(trial: WindowsTrial) -> str:
+    """The self-test finds no problem."""
     found = json.loads(trial.run("upreel-cli.exe", "doctor", "--json"))["lines"]
     counts = {
         state: [line["name"] for line in found if line["state"] == state] for state in _STATES
     }
     if counts["problem"]:
-        raise Failed(json.dumps([line for line in found if line["state"] == "problem"], indent=1))
+        raise TrialFailed(
+            json.dumps([line for line in found if line["state"] == "problem"], indent=1)
+        )
     return f"{len(counts['ok'])} ok, warnings: {', '.join(counts['warning']) or 'none'}"
 
 
 _STATES: Final = ("ok", "warning", "problem")
 
 
-def runtime(trial: Trial) -> str:
-    """Everything about a stand-in runtime, in the frozen program."""
+def runtime(trial: WindowsTrial) -> str:
+    """All steps with a stub runtime, in the frozen program."""
     program = trial.wine.command(trial.payload / "upreel-cli.exe")
-    environment = trial.wine.environment | wine_shims.ENVIRONMENT
     done = subprocess.run(
         [sys.executable, "-m", "tests.packaging.check_runtime", "--windows-paths", *program],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Failed(f"{done.stdout}{done.stderr}")
+        cwd=ROOT,
+        env=trial.wine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expect(not done.returncode, f"{done.stdout}{done.stderr}")
     return f"{len(done.stdout.splitlines()) - 1} steps"
 
 
-def tests(trial: Trial) -> str:
-    """Our tests that know Windows, under the Windows Python."""
+def tests(trial: WindowsTrial) -> str:
+    """The tests of code that is special on Windows, under the Windows Python."""
     return windows_tests.run(trial.wine, trial.python, trial.folder)
 
 
-STEPS: Final[dict[str, Callable[[Trial], str]]] = {
+STEPS: Final[dict[str, Callable[[WindowsTrial], str]]] = {
     step.__name__: step for step in (smoke, film, doctor, runtime, tests)
 }
 
 
-def check(trial: Trial, names: list[str]) -> int:
-    """Do the named steps; how many failed."""
+def check(trial: WindowsTrial, names: list[str]) -> int:
+    """Run the named steps; how many failed."""
     failed = 0
     for name in names:
         started = time.monotonic()
         print(f"{name}...", flush=True)
         try:
-            said = STEPS[name](trial)
-        except (Failed, windows_tests.TestsFailed, subprocess.TimeoutExpired) as err:
+            outcome = STEPS[name](trial)
+        except (TrialFailed, BuildFailed, subprocess.TimeoutExpired) as err:
             failed += 1
-            said = f"FAILED: {err}"
-        print(f"{time.monotonic() - started:6.1f} s  {name}: {said}", flush=True)
+            outcome = f"FAILED: {err}"
+        print(f"{time.monotonic() - started:6.1f} s  {name}: {outcome}", flush=True)
     return failed
 
 
 def main() -> int:
-    """Parse the words and check; the exit status."""
+    """Parse the arguments and run the trial; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--payload", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="NAME")
-    parser.add_argument("--prefix", type=Path, metavar="DIR", help="default: beside the payload")
-    parser.add_argument("--python", type=Path, metavar="DIR", help="default: beside the payload")
+    parser.add_argument("--prefix", type=Path, metavar="DIR", help="default: next to the payload")
+    parser.add_argument("--python", type=Path, metavar="DIR", help="default: next to the payload")
     args = parser.parse_args()
     payload = args.payload.resolve()
     try:
         wine = Wine(args.prefix or payload.parent / "prefix")
-        wine_shims.install(wine)
-    except (WineMissing, wine_shims.CannotAssemble) as err:
+    except WineMissing as err:
         print(f"FAILED: {err}", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         python = (args.python or payload.parent / "python").resolve()
-        trial = Trial(wine, payload, python, Path(place).resolve())
+        trial = WindowsTrial(wine, payload, python, Path(temporary).resolve())
         failed = check(trial, args.only)
         wine.close()
     return 1 if failed else 0

@@ -1,9 +1,10 @@
-"""What the packages depend on, as one hash: where it is that of the last pass, all was tried.
+"""Hash of everything that the packages depend on: equal to that of the last pass, nothing changed.
 
-In it: everything under `installer/`, `pyproject.toml`, `main.py`, icons and the list of resources,
-the modules that start, test and place the program, and the names of all modules that our sources
-import from others, since one that is missing in the frozen program breaks it. Other sources are
-not: a changed line of a model is what the tests are for.
+It covers the scripts of installer/, of the Windows test build and of these trials, pyproject.toml,
+main.py, the modules that start the program, test it and find its files, all icons, the names of all
+resources and of data files next to our modules, and the names of all external modules that our
+sources import: one that is missing in the frozen program breaks it. It does not cover the code of
+models, pipeline and window; the tests do.
 """
 
 from __future__ import annotations
@@ -14,29 +15,24 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SEEN = "packages_seen.json"
-_OURS = ("app", "engine")
-_WHOLE = (
-    *("installer", "resources/icons", "app/desktop", "engine/runtimes", ".ci"),
+RECORD = "tests/packaging/packages_passed.json"
+_PACKAGES = ("app", "engine")
+_CONTENTS = (
+    *("installer", "tools/windows_build", "tests/packaging", ".ci", "resources/icons"),
     *("main.py", "pyproject.toml", "app/smoke_test.py", "app/application.py", "app/__init__.py"),
-    "app/jobs/file_suffixes.py",  # what the setup registers
-    *(
-        "engine/core/paths.py",
-        "engine/core/windows_paths.py",
-        "engine/core/serialization.py",
-        "engine/__main__.py",
-    ),
+    "app/jobs/file_suffixes.py",  # file types that the setup registers
+    *("app/desktop", "engine/runtimes", "engine/__main__.py"),
+    *("engine/core/paths.py", "engine/core/windows_paths.py", "engine/core/serialization.py"),
 )
-_NAMES_ALONE = "resources"
-_PASSED_OVER = {"__pycache__", SEEN, ".DS_Store"}
-_SUFFIXES_PASSED_OVER = {".pyc", ".md"}
+_SKIPPED_NAMES = {"__pycache__", ".DS_Store", Path(RECORD).name}
+_SKIPPED_SUFFIXES = {".pyc", ".md"}
 
 
 def tree_hash(root: Path) -> str:
-    """SHA-256, in hex, of all that the packages depend on.
+    """SHA-256, in hex, of everything that the packages depend on.
 
     Args:
-        root: The checkout; files that git does not know count as well.
+        root: The checkout; files that git does not track count as well.
     """
     found = hashlib.sha256()
     for line in _lines(root):
@@ -45,38 +41,41 @@ def tree_hash(root: Path) -> str:
 
 
 def imports(root: Path) -> set[str]:
-    """Modules of others, standard ones included, that our sources import anywhere."""
+    """External modules, those of the standard library too, that our sources import anywhere."""
     names: set[str] = set()
-    for package in _OURS:
+    for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(node, ast.Import):
                     names.update(alias.name for alias in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names.add(node.module)
-    return {name for name in names if name.partition(".")[0] not in (*_OURS, "__future__")}
+    return {name for name in names if name.partition(".")[0] not in (*_PACKAGES, "__future__")}
 
 
 def _lines(root: Path) -> Iterator[str]:
-    for place in _WHOLE:
-        if not (root / place).exists():
-            raise FileNotFoundError(f"{place}, which the packages depend on, is not there")
-        for path in _files(root / place):
+    for name in _CONTENTS:
+        if not (root / name).exists():
+            raise FileNotFoundError(f"{name}, which the packages depend on, does not exist")
+        for path in _files(root / name):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             yield f"{path.relative_to(root).as_posix()} {digest}"
-    for path in _files(root / _NAMES_ALONE):
-        yield path.relative_to(root).as_posix()
+    data = (path for package in _PACKAGES for path in _files(root / package))
+    for path in (*_files(root / "resources"), *data):
+        if path.suffix != ".py":
+            yield path.relative_to(root).as_posix()
     yield from sorted(imports(root))
 
 
-def _files(place: Path) -> list[Path]:
-    found = [place] if place.is_file() else sorted(place.rglob("*"))
+def _files(path: Path) -> list[Path]:
+    found = [path] if path.is_file() else sorted(path.rglob("*"))
     return [
-        path
-        for path in found
-        if path.is_file()
-        and not _PASSED_OVER & set(path.parts)
-        and path.suffix not in _SUFFIXES_PASSED_OVER
+        file
+        for file in found
+        if file.is_file()
+        and not file.name.startswith("test_")
+        and not _SKIPPED_NAMES & set(file.parts)
+        and file.suffix not in _SKIPPED_SUFFIXES
     ]
 
 

@@ -1,8 +1,7 @@
-"""A Windows of its own to try a setup in: what check_setup.py's steps are written with."""
+"""The Wine prefix, the stub programs and the setups that the steps of check_setup.py use."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,18 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer import build_setup, wine_shims
-from installer.wine import Snapshot, Wine
+from installer import project
+from installer.build_setup import SetupOptions, make_setup
+from tests.packaging.trial import ROOT, UNINSTALL_KEY, TrialFailed
+from tools.windows_build.wine import Snapshot, Wine, compile_c
 
-ROOT = Path(__file__).resolve().parents[2]
-COMPILER = "x86_64-w64-mingw32-gcc"
-UNINSTALL_KEY = r"Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel"
 GPU_KEY = r"Software\Microsoft\DirectX\UserGpuPreferences"
 
-# Wine itself writes these whenever something runs.
+# Wine itself writes these whenever a program runs.
 _NOISE = re.compile(
     r"""
-    ^system\|                                    # devices, fonts; ours is the user's hive
+    ^system\|                                    # devices, fonts; a setup writes the user's hive
     | ^users/[^/]+/(AppData/Local/)?Temp(/|$)    # unpacked plugins of a setup that was stopped
     | ^user\|Software\\Wine\\
     | ^(windows|ProgramData)/
@@ -34,20 +32,16 @@ _NOISE = re.compile(
 )
 
 
-class Failed(Exception):
-    """The setup did something else than it should."""
-
-
 @dataclass(frozen=True)
 class Setups:
-    """What is tried.
+    """Setups of two versions.
 
     Args:
-        old_payload: Folder of the older version, a stand-in.
-        payload: Folder of the newer one, a stand-in or the real program.
-        old: Setup of the older.
-        new: Setup of the newer.
-        version: Of the newer.
+        old_payload: Folder of the older version, a stub.
+        payload: Folder of the newer version, a stub or the real program.
+        old: Setup of the older version.
+        new: Setup of the newer version.
+        version: The newer version.
     """
 
     old_payload: Path
@@ -57,13 +51,13 @@ class Setups:
     version: str
 
 
-class Trial:
-    """A prefix of Wine with the setups; all waiting is in here.
+class SetupTrial:
+    """A Wine prefix with the setups under test.
 
     Args:
         wine: The prefix.
-        setups: What is tried.
-        display: Number of an X server, as ":77"; "" where there is none.
+        setups: Setups under test.
+        display: Name of an X server, as ":77"; "" without one.
     """
 
     def __init__(self, wine: Wine, setups: Setups, display: str) -> None:
@@ -79,27 +73,27 @@ class Trial:
         """Run a setup silently.
 
         Raises:
-            Failed: It ended with another status.
+            TrialFailed: It ended with another status.
         """
-        done = self.wine.run(setup, "/S", *switches, environment=self._screen())
+        done = self.wine.run(setup, "/S", *switches, environment=self._display_variables())
         if done.returncode != status:
-            raise Failed(f"{setup.name} {' '.join(switches)}: {done.returncode}, not {status}")
+            raise TrialFailed(f"{setup.name} {' '.join(switches)}: {done.returncode}, not {status}")
 
     def install(self, setup: Path, *switches: str, status: int = 0) -> None:
-        """Run a setup silently, into the usual folder of the trial."""
+        """Run a setup silently, into the trial's folder."""
         self.setup(setup, f"/DIR={self.wine.path(self.folder)}", *switches, status=status)
 
     def uninstall(self, folder: Path, *switches: str) -> None:
-        """Run an uninstaller silently, to its very end: it works from a copy of itself."""
+        """Run an uninstaller silently, to the end of the copy of itself that it starts."""
         self.setup(folder / "uninstall.exe", *switches)
         self.wine.settle()
 
     @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The installed stand-in, at work meanwhile."""
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the installed stub in the background."""
         child = subprocess.Popen(
-            [*self.wine.command(self.folder / "upreel.exe"), *words],
-            env=self.wine.environment | self._screen(),
+            [*self.wine.command(self.folder / "upreel.exe"), *arguments],
+            env=self.wine.environment | self._display_variables(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -107,47 +101,44 @@ class Trial:
         time.sleep(2)
         try:
             if child.poll() is not None:
-                raise Failed(f"upreel.exe {' '.join(words)} ended at once: {child.returncode}")
+                command = f"upreel.exe {' '.join(arguments)}"
+                raise TrialFailed(f"{command} ended at once: {child.returncode}")
             yield child
         finally:
             child.kill()
             child.wait()
 
     def snapshot(self) -> Snapshot:
-        """What is there, without what Wine writes by itself."""
-        seen = self.wine.snapshot()
+        """Files and registry of the prefix without those that Wine writes by itself."""
+        all_of_it = self.wine.snapshot()
+        files, registry = all_of_it.files.items(), all_of_it.registry.items()
         return Snapshot(
-            files={name: size for name, size in seen.files.items() if not _NOISE.match(name)},
-            registry={name: data for name, data in seen.registry.items() if not _NOISE.match(name)},
+            files={name: size for name, size in files if not _NOISE.match(name)},
+            registry={name: data for name, data in registry if not _NOISE.match(name)},
         )
 
     def entry(self, name: str) -> str:
-        """A value of the entry in Windows' list of programs, as Wine keeps it; "" for none."""
-        return self.value(rf"{UNINSTALL_KEY}", name)
-
-    def value(self, key: str, name: str) -> str:
-        """A value of the user's registry, as Wine keeps it; "" for none."""
-        found = self.wine.snapshot(("user.reg",)).registry.get(f"user|{key}|{name}", "")
+        """A value of the entry in Windows' list of programs, as Wine stores it; "" without one."""
+        values = self.wine.snapshot(("user.reg",)).registry
+        found = values.get(f"user|{UNINSTALL_KEY}|{name}", "")
         return found.strip('"').replace("\\\\", "\\").replace('\\"', '"')
 
     def write_value(self, key: str, name: str, data: str) -> None:
         """Write a text into the user's registry."""
-        words = ["add", rf"HKCU\{key}", "/v", name, "/t", "REG_SZ", "/d", data, "/f"]
-        if self.wine.run("reg", *words).returncode:
-            raise Failed(f"the registry did not take {key}")
+        arguments = ["add", rf"HKCU\{key}", "/v", name, "/t", "REG_SZ", "/d", data, "/f"]
+        if self.wine.run("reg", *arguments).returncode:
+            raise TrialFailed(f"{key} could not be written to the registry")
 
-    def _screen(self) -> dict[str, str]:
+    def _display_variables(self) -> dict[str, str]:
         return {"DISPLAY": self.display} if self.display else {}
 
-    def ask(self, *words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def run_cli(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run the installed command line."""
-        environment = dict(wine_shims.ENVIRONMENT)
-        program = self.folder / "upreel-cli.exe"
-        return self.wine.run(program, *words, timeout=timeout, environment=environment)
+        return self.wine.run(self.folder / "upreel-cli.exe", *arguments, timeout=timeout)
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder: paths, and what the files hold, large ones as their SHA-256."""
+    """Everything below a folder: bytes of each file by its path, SHA-256 of large ones."""
     return {path.relative_to(folder).as_posix(): _bytes(path) for path in sorted(folder.rglob("*"))}
 
 
@@ -156,21 +147,44 @@ def _bytes(path: Path) -> bytes | None:
         return None
     if path.stat().st_size < 2**16:
         return path.read_bytes()
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+    return bytes.fromhex(project.sha256_of(path))
 
 
-def stand_in(folder: Path, version: str) -> Path:
-    """Make a small payload: two programs, a deep folder, names of several scripts."""
+@contextmanager
+def x_server() -> Iterator[str]:
+    """A virtual X server; its name, or "" if Xvfb is not installed."""
+    program = shutil.which("Xvfb")
+    if program is None:
+        yield ""
+        return
+    reader, writer = os.pipe()
+    options = ["-displayfd", str(writer), "-screen", "0", "800x600x24", "-nolisten", "tcp"]
+    child = subprocess.Popen(
+        [program, *options],
+        pass_fds=(writer,),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        number = stream.readline().strip()
+    try:
+        yield f":{number}" if number else ""
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def make_stub(folder: Path, version: str) -> Path:
+    """Make a small payload: two programs, a deep folder, names in several scripts."""
     shutil.rmtree(folder, ignore_errors=True)
     inner = folder / "_internal"
     deep = inner.joinpath(*("a folder",) * 6)
-    for place in (inner / "résumé", inner / "模型", deep, inner / "empty"):
-        place.mkdir(parents=True)
-    source = ROOT / "installer" / "setup_stub.c"
-    made = ["-municode", "-s", f'-DVERSION="{version}"', str(source), "-o"]
-    for name, kind in (("upreel.exe", "-mwindows"), ("upreel-cli.exe", "-mconsole")):
-        subprocess.run([COMPILER, *made, str(folder / name), kind], check=True)
+    for subfolder in (inner / "résumé", inner / "模型", deep, inner / "empty"):
+        subfolder.mkdir(parents=True)
+    source = ROOT / "tools" / "windows_build" / "setup_stub.c"
+    for name, subsystem in (("upreel.exe", "-mwindows"), ("upreel-cli.exe", "-mconsole")):
+        compile_c(source, folder / name, "-municode", f'-DVERSION="{version}"', subsystem)
     (folder / "LICENSE").write_text("licence\n", encoding="utf-8")
     (inner / "模型" / "片段 1.txt").write_text(version, encoding="utf-8")
     (inner / "résumé" / "naïve.txt").write_text("same in both", encoding="utf-8")
@@ -185,22 +199,19 @@ def make_setups(work: Path, payload: Path | None, *, is_fast: bool) -> Setups:
     """Make both setups.
 
     Args:
-        work: Folder for everything.
-        payload: The real program; None for a stand-in.
-        is_fast: Compress it quickly instead of as for a release.
+        work: Folder of all files.
+        payload: The real program; None for a stub.
+        is_fast: Use a fast compressor for the newer version.
 
     Raises:
-        BuildError: makensis failed.
+        PackagingError: makensis failed.
     """
-    old = stand_in(work / "old", "0.0.1")
-    version = build_setup.project_version()
-    new = payload.resolve() if payload else stand_in(work / "new", version)
     out = work / "setups"
     out.mkdir(parents=True, exist_ok=True)
-    orders = [
-        build_setup.Order(payload=old, out=out, version="0.0.1", is_fast=True),
-        build_setup.Order(payload=new, out=out, version=version, is_fast=is_fast),
-    ]
-    for order in orders:
-        build_setup.make_setup(order)
-    return Setups(old, new, orders[0].setup, orders[1].setup, version)
+    version = project.version()
+    new_payload = payload.resolve() if payload else make_stub(work / "new", version)
+    old = SetupOptions(make_stub(work / "old", "0.0.1"), out, "0.0.1", is_fast=True)
+    new = SetupOptions(new_payload, out, version, is_fast=is_fast)
+    for options in (old, new):
+        make_setup(options)
+    return Setups(old.payload, new.payload, old.setup, new.setup, version)

@@ -8,21 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.packaging import check_packages
-from tests.packaging.check_packages import (
-    Failed,
-    Step,
-    quick_lane,
-    run,
-    run_stage,
-    stages,
-)
+from tests.packaging.check_packages import Step, quick_lane, run, run_stage, stages
+from tests.packaging.trial import TrialFailed
 
 
 def test_every_script_of_every_step_is_there(tmp_path: Path) -> None:
     for is_quick in (True, False):
         found = stages(tmp_path, tmp_path, is_quick=is_quick)
         for step in (step for lanes in found for lane in lanes for step in lane):
-            assert importlib.util.find_spec(step.words[2]), step.title
+            assert importlib.util.find_spec(step.command[2]), step.title
 
 
 def test_the_quick_part_is_in_the_whole(tmp_path: Path) -> None:
@@ -30,12 +24,12 @@ def test_the_quick_part_is_in_the_whole(tmp_path: Path) -> None:
     assert quick_lane() in stages(tmp_path, tmp_path, is_quick=False)[0]
 
 
-def test_nothing_is_tried_before_it_is_made(tmp_path: Path) -> None:
+def test_the_windows_program_is_tried_after_it_was_made(tmp_path: Path) -> None:
     made, tried = stages(tmp_path, tmp_path, is_quick=False)
-    assert "installer.build_windows" in {step.words[2] for lane in made for step in lane}
+    assert "tools.windows_build.build" in {step.command[2] for lane in made for step in lane}
     payload = str(tmp_path / "windows" / "upreel")
-    assert all(payload in step.words for lane in tried for step in lane)
-    assert not any(payload in step.words for lane in made for step in lane)
+    assert all(payload in step.command for lane in tried for step in lane)
+    assert not any(payload in step.command for lane in made for step in lane)
 
 
 def python(title: str, source: str) -> Step:
@@ -54,13 +48,13 @@ def makes(path: Path) -> str:
     return f"import pathlib; pathlib.Path(r'{path}').touch()\n"
 
 
-def test_lanes_run_beside_each_other(tmp_path: Path) -> None:
+def test_lanes_run_in_parallel(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     lanes = [(python("a", makes(a) + waits_for(b)),), (python("b", makes(b) + waits_for(a)),)]
     assert set(run_stage(lanes)) == {"a", "b"}
 
 
-def test_a_failure_ends_the_other_lane_behind_its_step(tmp_path: Path) -> None:
+def test_a_failure_ends_the_other_lane_after_its_step(tmp_path: Path) -> None:
     begun, later = tmp_path / "begun", tmp_path / "later"
     lanes = [
         (python("wrong", waits_for(begun, "raise SystemExit(4)")),),
@@ -69,27 +63,27 @@ def test_a_failure_ends_the_other_lane_behind_its_step(tmp_path: Path) -> None:
             python("never", makes(later)),
         ),
     ]
-    with pytest.raises(Failed, match="wrong: status 4"):
+    with pytest.raises(TrialFailed, match="wrong: status 4"):
         run_stage(lanes)
     assert not later.exists()
 
 
-def test_a_step_that_fails_says_what_it_said(capsys: pytest.CaptureFixture[str]) -> None:
-    words = (sys.executable, "-c", "print('no disk'); raise SystemExit(4)")
-    with pytest.raises(Failed, match=r"(?s)setup: status 4.*no disk"):
-        run(Step("setup", words))
-    assert run(Step("setup", words, (0, 4))) < 60
+def test_the_error_of_a_step_has_its_output(capsys: pytest.CaptureFixture[str]) -> None:
+    command = (sys.executable, "-c", "print('no disk'); raise SystemExit(4)")
+    with pytest.raises(TrialFailed, match=r"(?s)setup: status 4.*no disk"):
+        run(Step("setup", command))
+    assert run(Step("setup", command, (0, 4))) < 60
     assert "no disk" in capsys.readouterr().out
 
 
 def test_only_the_tree_that_passed_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_packages, "_RECORD", tmp_path / "seen.json")
+    monkeypatch.setattr(check_packages, "_RECORD", tmp_path / "passed.json")
     assert not check_packages.passed_before("quick")
     monkeypatch.setattr(check_packages, "tree_hash", lambda root: "one")
-    check_packages._keep(["quick"], "one", {"lock": 2})
+    check_packages._write_record(["quick"], "one", {"lock": 2})
     assert check_packages.passed_before("quick")
     assert not check_packages.passed_before("whole")
-    check_packages._keep(["whole"], "one", {})
-    assert json.loads((tmp_path / "seen.json").read_text())["quick"]["seconds"] == {"lock": 2}
+    check_packages._write_record(["whole"], "one", {})
+    assert json.loads((tmp_path / "passed.json").read_text())["quick"]["seconds"] == {"lock": 2}
     monkeypatch.setattr(check_packages, "tree_hash", lambda root: "another")
     assert not check_packages.passed_before("quick")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_a_runtime_comes_breaks_and_goes_in_the_whole_program() -> None:
+def test_a_runtime_is_installed_damaged_and_removed_by_the_whole_program() -> None:
     command = [
         sys.executable,
         "-m",

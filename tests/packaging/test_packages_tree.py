@@ -12,54 +12,56 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for place in (*packages_tree._WHOLE, "resources"):
-        source = ROOT / place
+    for name in (*packages_tree._CONTENTS, "resources"):
+        source = ROOT / name
         if source.is_file():
-            (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, tmp_path / place)
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, tmp_path / name)
         else:
             kept_out = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.mp4", "wine-*")
-            shutil.copytree(source, tmp_path / place, ignore=kept_out, dirs_exist_ok=True)
+            shutil.copytree(source, tmp_path / name, ignore=kept_out, dirs_exist_ok=True)
     (tmp_path / "engine" / "models").mkdir(parents=True)
     (tmp_path / "engine" / "models" / "some.py").write_text("import numpy\nBLOCKS = 12\n")
     return tmp_path
 
 
-def test_what_the_packages_do_not_depend_on_changes_nothing(tree: Path) -> None:
+def test_unrelated_changes_keep_the_hash(tree: Path) -> None:
     before = packages_tree.tree_hash(tree)
     (tree / "engine" / "models" / "some.py").write_text("import numpy\nBLOCKS = 13\n")
-    (tree / "installer" / packages_tree.SEEN).write_text("{}")
-    (tree / "installer" / "README.md").write_text("Other words.")
+    (tree / packages_tree.RECORD).write_text("{}")
+    (tree / "installer" / "README.md").write_text("Another text.")
     (tree / "installer" / "__pycache__").mkdir(exist_ok=True)
     (tree / "installer" / "__pycache__" / "wine.pyc").write_bytes(b"1")
     assert packages_tree.tree_hash(tree) == before
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
+    ("name", "text"),
     [
         ("installer/app.spec", "# one more line\n"),
         ("installer/new.nsi", "Name x\n"),
+        ("tools/windows_build/wine.py", "# one more line\n"),
         ("pyproject.toml", "# one more line\n"),
         ("engine/models/some.py", "import csv\n"),
         ("engine/models/some.py", "def late():\n    from numpy.linalg import svd\n"),
         ("resources/new.toml", ""),
+        ("engine/models/new.cu", ""),
     ],
 )
-def test_what_they_depend_on_does(tree: Path, place: str, text: str) -> None:
+def test_changes_that_packages_depend_on_change_the_hash(tree: Path, name: str, text: str) -> None:
     before = packages_tree.tree_hash(tree)
-    path = tree / place
+    path = tree / name
     path.write_text((path.read_text("utf-8") if path.is_file() else "") + text, "utf-8")
     assert packages_tree.tree_hash(tree) != before
 
 
-def test_a_place_that_moved_is_said(tree: Path) -> None:
+def test_a_missing_file_is_an_error(tree: Path) -> None:
     (tree / "main.py").unlink()
     with pytest.raises(FileNotFoundError, match=r"main\.py"):
         packages_tree.tree_hash(tree)
 
 
-def test_imports_are_those_of_others() -> None:
+def test_imports_are_the_external_modules() -> None:
     found = packages_tree.imports(ROOT)
     assert {"torch", "av", "PySide6.QtWidgets", "json"} <= found
     assert not any(name.partition(".")[0] in {"app", "engine", "__future__"} for name in found)

@@ -1,4 +1,4 @@
-"""The trial of a setup on Windows, with a stand-in for the setup and the registry."""
+"""The trial of a setup on Windows, with a fake setup and a fake registry."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.packaging import try_setup
-from tests.packaging.try_setup import Failed, Places
+from tests.packaging.trial import UNINSTALL_KEY, TrialFailed
+from tests.packaging.try_setup import TrialFolders
 
 
-class Machine:
-    """A Windows on which a setup does as it is told to."""
+class FakeWindows:
+    """A Windows with a setup that can be made faulty."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, folders: TrialFolders) -> None:
+        self.folders = folders
         self.keys: dict[str, dict[str, object]] = {}
         self.version = "1.2.3"
-        self.content = True  # of the program's own test
+        self.is_ok = True  # the smoke test
         self.left: list[Path] = []
         self.ran: list[str] = []
 
@@ -27,110 +28,114 @@ class Machine:
         return self.keys.get(key)
 
     def run(self, command: list[str | Path] | str) -> None:
-        words = command if isinstance(command, str) else " ".join(map(str, command))
-        self.ran.append(words)
-        folder = self.places.folder
-        if "-setup.exe" in words:
+        text = command if isinstance(command, str) else " ".join(map(str, command))
+        self.ran.append(text)
+        folder = self.folders.folder
+        if "-setup.exe" in text:
             folder.mkdir(parents=True, exist_ok=True)
             for name in ("upreel.exe", "upreel-cli.exe"):
                 (folder / name).touch()
-            self.places.data.mkdir(exist_ok=True)
-            self.keys[try_setup.UNINSTALL_KEY] = {
+            self.folders.data.mkdir(exist_ok=True)
+            self.keys[UNINSTALL_KEY] = {
                 "DisplayVersion": self.version,
                 "EstimatedSize": 5,
                 "QuietUninstallString": f'"{folder / "uninstall.exe"}" /S',
             }
-        elif "--smoke-test" in words:
-            said = {"ok": self.content, "problems": ["no window"]}
-            (self.places.work / "result.json").write_text(json.dumps(said), encoding="utf-8")
-        elif "uninstall.exe" in words:
+        elif "--smoke-test" in text:
+            result = {"ok": self.is_ok, "problems": ["no window"]}
+            (self.folders.work / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        elif "uninstall.exe" in text:
             self.keys.clear()
-            for path in [*folder.iterdir(), folder, self.places.data]:
+            for path in [*folder.iterdir(), folder, self.folders.data]:
                 if path not in self.left and path.exists():
                     path.unlink() if path.is_file() else path.rmdir()
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWindows:
     for name in ("LOCALAPPDATA", "APPDATA"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
-    found = Machine(Places(tmp_path / "LOCALAPPDATA" / "Programs" / "Upreel 试", tmp_path))
+    found = FakeWindows(
+        TrialFolders(tmp_path / "LOCALAPPDATA" / "Programs" / "Upreel 试", tmp_path)
+    )
     monkeypatch.setattr(try_setup, "registered", found.registered)
     monkeypatch.setattr(try_setup, "run", found.run)
-    monkeypatch.setattr(try_setup, "_GONE_LIMIT_S", 0)
+    monkeypatch.setattr(try_setup, "_UNINSTALL_LIMIT_S", 0)
     return found
 
 
-def try_all(machine: Machine) -> None:
+def try_all(machine: FakeWindows) -> None:
     older, setup = Path("upreel-1.2.2-setup.exe"), Path("upreel-1.2.3-setup.exe")
-    for _, step in try_setup.steps(machine.places, setup):
+    for _, step in try_setup.steps(machine.folders, setup):
         step()
-    assert try_setup.steps(machine.places, setup, older)[0][0] == "the older version"
+    assert try_setup.steps(machine.folders, setup, older)[0][0] == "older version installed"
 
 
-def test_all_as_it_should_be(machine: Machine) -> None:
-    assert machine.places.ours() == []
+def test_all_steps_pass(machine: FakeWindows) -> None:
+    assert machine.folders.traces() == []
     try_all(machine)
-    assert machine.places.ours() == []
-    assert f"/S /DIR={machine.places.folder}" in machine.ran[0]
+    assert machine.folders.traces() == []
+    assert f"/S /DIR={machine.folders.folder}" in machine.ran[0]
     assert machine.ran[-1].endswith('uninstall.exe" /S /PURGE')
 
 
-def leave_data(machine: Machine) -> None:
-    machine.left.append(machine.places.data)
+def leave_data(machine: FakeWindows) -> None:
+    machine.left.append(machine.folders.data)
 
 
-def say_another_version(machine: Machine) -> None:
+def report_another_version(machine: FakeWindows) -> None:
     machine.version = "1.2.2"
 
 
-def be_broken(machine: Machine) -> None:
-    machine.content = False
+def fail_the_smoke_test(machine: FakeWindows) -> None:
+    machine.is_ok = False
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "message"),
     [
-        (leave_data, "left behind: .*Upreel"),
-        (say_another_version, r"version 1\.2\.2 of upreel-1\.2\.3"),
-        (be_broken, "no window"),
+        (leave_data, "left: .*Upreel"),
+        (report_another_version, r"version 1\.2\.2 of upreel-1\.2\.3"),
+        (fail_the_smoke_test, "no window"),
     ],
 )
-def test_a_fault_is_found(machine: Machine, fault: Callable[[Machine], None], says: str) -> None:
+def test_a_fault_fails(
+    machine: FakeWindows, fault: Callable[[FakeWindows], None], message: str
+) -> None:
     fault(machine)
-    with pytest.raises(Failed, match=says):
+    with pytest.raises(TrialFailed, match=message):
         try_all(machine)
 
 
 @pytest.mark.parametrize("bad", ["", "upreel-1.2.3-setup.exe", "upreel.exe", "uninstall.exe"])
-def test_windows_has_to_take_every_signature(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, bad: str
+def test_every_signature_has_to_be_valid(
+    machine: FakeWindows, monkeypatch: pytest.MonkeyPatch, bad: str
 ) -> None:
     def status(path: Path) -> str:
         return "NotTrusted" if path.name == bad else "Valid"
 
     monkeypatch.setattr(try_setup, "signature_status", status)
-    steps = dict(try_setup.steps(machine.places, Path("upreel-1.2.3-setup.exe"), is_signed=True))
+    steps = dict(try_setup.steps(machine.folders, Path("upreel-1.2.3-setup.exe"), is_signed=True))
     if not bad:
-        steps["signed"]()
+        steps["signatures"]()
         return
-    with pytest.raises(Failed, match=f"signature of {bad} is: NotTrusted"):
-        steps["signed"]()
+    with pytest.raises(TrialFailed, match=f"signature of {bad} is: NotTrusted"):
+        steps["signatures"]()
 
 
-def test_links_and_keys_of_ours_are_seen(machine: Machine) -> None:
-    machine.places.menu.mkdir(parents=True)
-    (machine.places.menu / "Upreel.lnk").touch()
-    (machine.places.menu / "Another.lnk").touch()
-    machine.keys[try_setup.OUR_KEYS[1]] = {}
-    found = machine.places.ours()
+def test_links_and_keys_are_traces(machine: FakeWindows) -> None:
+    machine.folders.menu.mkdir(parents=True)
+    (machine.folders.menu / "Upreel.lnk").touch()
+    (machine.folders.menu / "Another.lnk").touch()
+    machine.keys[try_setup.REGISTRY_KEYS[1]] = {}
+    found = machine.folders.traces()
     assert len(found) == 2
     assert found[0].endswith("Upreel.lnk")
     assert "Applications" in found[1]
 
 
-def test_it_is_not_for_other_systems(
+def test_only_windows_can_run_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(try_setup.sys, "platform", "linux")
@@ -139,11 +144,11 @@ def test_it_is_not_for_other_systems(
     assert "check_setup.py" in capsys.readouterr().err
 
 
-def test_where_there_is_one_nothing_is_touched(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_installed_program_is_not_touched(
+    machine: FakeWindows, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(try_setup.sys, "platform", "win32")
-    machine.places.data.mkdir()
+    machine.folders.data.mkdir()
     assert try_setup.main(["upreel-1.2.3-setup.exe"]) == 1
-    assert "not touched" in capsys.readouterr().err
+    assert "not started" in capsys.readouterr().err
     assert machine.ran == []

@@ -1,14 +1,14 @@
-"""Install a finished setup on this Windows, try the program, and uninstall it again.
+"""Installs a finished setup on this Windows, tries the program, and uninstalls it again.
 
     python -m tests.packaging.try_setup upreel-1.2.3-setup.exe [--older upreel-1.2.2-setup.exe]
 
-For a machine without Upreel, such as that of the release workflow: where there is one, or anything
-of its data, nothing is touched. The program goes into a folder with spaces and Chinese letters, it
-tests itself, upscales its sample, and is removed with all its data; then nothing may be left. With
---older that version is installed first and upgraded; with --signed Windows has to take the
-signatures of the setup and of what it installed. One line for each step with its seconds; the exit
-status is 0 when all went as it should. Only on Windows (a Windows Python under Wine will do, but
-knows no signatures).
+For a machine without Upreel, such as that of the release workflow: if the program or its data exist
+here, nothing is touched. The program is installed into a folder with spaces and Chinese letters,
+runs its smoke test, upscales its sample, and is removed with all its data; then nothing may be
+left. With --older that version is installed first and upgraded; with --signed Windows has to accept
+the signatures of the setup and of the installed programs. Prints each step with its seconds; the
+exit status is 0 if all passed. Only on Windows (also a Windows Python under Wine, which verifies no
+signatures). Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -23,24 +23,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-UNINSTALL_KEY = r"Software\Microsoft\Windows\CurrentVersion\Uninstall\Upreel"
-OUR_KEYS = (UNINSTALL_KEY, r"Software\Classes\Applications\upreel.exe")
+from tests.packaging.trial import UNINSTALL_KEY, TrialFailed, expect, run_step
+
+REGISTRY_KEYS = (UNINSTALL_KEY, r"Software\Classes\Applications\upreel.exe")
 _LIMIT_S = 600
-_GONE_LIMIT_S = 60  # an uninstaller goes on in a copy of itself when its first process has ended
+_UNINSTALL_LIMIT_S = 60  # an uninstaller continues in a copy of itself after its process has ended
 _FOLDER = "Upreel 试用 1"
 
 
-class Failed(Exception):
-    """The setup or the program did something else than it should."""
-
-
-class Places:
-    """Where things are on this machine.
+class TrialFolders:
+    """Folders of the trial on this machine.
 
     Args:
-        folder: Where the program is installed to.
+        folder: Target of the setup.
         work: For films and results.
     """
 
@@ -50,12 +48,12 @@ class Places:
         self.data = Path(os.environ["LOCALAPPDATA"], "Upreel")
         self.menu = Path(os.environ["APPDATA"], "Microsoft/Windows/Start Menu/Programs")
 
-    def ours(self) -> list[str]:
-        """Everything of ours that is here, in words."""
+    def traces(self) -> list[str]:
+        """Paths and registry keys of Upreel on this machine, as text."""
         links = [path for path in self.menu.rglob("*.lnk") if "upreel" in path.name.lower()]
-        places = [self.folder, self.data, *links]
-        keys = [f"the key {key}" for key in OUR_KEYS if registered(key) is not None]
-        return [*(str(place) for place in places if place.exists()), *keys]
+        paths = [self.folder, self.data, *links]
+        keys = [f"the key {key}" for key in REGISTRY_KEYS if registered(key) is not None]
+        return [*(str(path) for path in paths if path.exists()), *keys]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Install, try and uninstall a setup.")
     parser.add_argument("setup", type=Path)
     parser.add_argument("--older", type=Path, metavar="SETUP", help="install this one first")
-    parser.add_argument("--signed", action="store_true", help="look at signatures")
+    parser.add_argument("--signed", action="store_true", help="verify the signatures")
     args = parser.parse_args(arguments)
     if sys.platform != "win32":
         parser.error("this is for Windows; elsewhere there is check_setup.py")
@@ -71,132 +69,136 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        places = Places(Path(os.environ["LOCALAPPDATA"], "Programs", _FOLDER), Path(work))
-        if found := places.ours():
-            print(f"FAILED: not touched, Upreel is here: {', '.join(found)}", file=sys.stderr)
+        folders = TrialFolders(Path(os.environ["LOCALAPPDATA"], "Programs", _FOLDER), Path(work))
+        if found := folders.traces():
+            print(
+                f"FAILED: not started, Upreel is on this machine: {', '.join(found)}",
+                file=sys.stderr,
+            )
             return 1
         try:
-            for title, step in steps(places, args.setup.resolve(), args.older, args.signed):
-                _timed(title, step)
-        except (Failed, OSError, subprocess.TimeoutExpired) as err:
+            for title, step in steps(folders, args.setup.resolve(), args.older, args.signed):
+                run_step(title, step)
+        except (TrialFailed, OSError, subprocess.TimeoutExpired) as err:
             print(f"FAILED: {err}", file=sys.stderr)
             return 1
-    print("all as it should be")
+    print("all passed")
     return 0
 
 
 def steps(
-    places: Places, setup: Path, older: Path | None = None, is_signed: bool = False
+    folders: TrialFolders, setup: Path, older: Path | None = None, is_signed: bool = False
 ) -> list[tuple[str, Callable[[], object]]]:
-    """What is done, one after the other, with a title for each."""
-    before = [("the older version", lambda: install(places, older.resolve()))] if older else []
-    signed = [("signed", lambda: check_signatures(places, setup))] if is_signed else []
+    """Titles and functions of the steps."""
+    found: list[tuple[str, Callable[[], object]]] = []
+    if older is not None:
+        found.append(("older version installed", partial(install, folders, older.resolve())))
+    found.append((f"installed by {setup.name}", partial(install, folders, setup)))
+    if is_signed:
+        found.append(("signatures", partial(check_signatures, folders, setup)))
     return [
-        *before,
-        (f"installed by {setup.name}", lambda: install(places, setup)),
-        *signed,
-        ("its own test", lambda: smoke_test(places)),
-        ("the sample upscaled and compared", lambda: upscale(places)),
-        ("installed over itself", lambda: install(places, setup)),
-        ("uninstalled, with all data", lambda: uninstall(places)),
+        *found,
+        ("smoke test", partial(smoke_test, folders)),
+        ("sample upscaled and verified", partial(upscale, folders)),
+        ("installed over itself", partial(install, folders, setup)),
+        ("uninstalled, with all data", partial(uninstall, folders)),
     ]
 
 
-def install(places: Places, setup: Path) -> None:
-    """Install silently; Windows' list then has it, with its version.
+def install(folders: TrialFolders, setup: Path) -> None:
+    """Install silently; Windows' list then has the program with its version.
 
     Raises:
-        Failed: Something is not as it should be.
+        TrialFailed: A program, the version or the size is missing.
     """
-    run([setup, "/S", f"/DIR={places.folder}"])
+    run([setup, "/S", f"/DIR={folders.folder}"])
     for name in ("upreel.exe", "upreel-cli.exe"):
-        if not (places.folder / name).is_file():
-            raise Failed(f"{places.folder} has no {name}")
+        expect((folders.folder / name).is_file(), f"{folders.folder} has no {name}")
     match = re.fullmatch(r"upreel-([\d.]+)-setup\.exe", setup.name)
     listed = registered(UNINSTALL_KEY) or {}
-    if match is None or listed.get("DisplayVersion") != match[1]:
-        raise Failed(f"Windows' list says version {listed.get('DisplayVersion')} of {setup.name}")
-    if not listed.get("EstimatedSize"):
-        raise Failed("Windows' list has no size")
+    version = listed.get("DisplayVersion")
+    is_listed = match is not None and version == match[1]
+    expect(is_listed, f"Windows' list has version {version} of {setup.name}")
+    expect(bool(listed.get("EstimatedSize")), "Windows' list has no size")
 
 
-def check_signatures(places: Places, setup: Path) -> None:
-    """Windows takes the signatures; a certificate that it does not know is none.
+def check_signatures(folders: TrialFolders, setup: Path) -> None:
+    """Windows accepts the signatures; it refuses those of an unknown certificate.
 
     Raises:
-        Failed: One is missing, wrong or not trusted.
+        TrialFailed: A signature is missing, wrong or not trusted.
     """
-    installed = [places.folder / f"{name}.exe" for name in ("upreel", "upreel-cli", "uninstall")]
+    installed = [folders.folder / f"{name}.exe" for name in ("upreel", "upreel-cli", "uninstall")]
     for path in (setup, *installed):
         status = signature_status(path)
-        if status != "Valid":
-            raise Failed(f"the signature of {path.name} is: {status}")
+        expect(status == "Valid", f"the signature of {path.name} is: {status}")
 
 
-def smoke_test(places: Places) -> None:
-    """The installed program tests itself, in folders of its own.
+def smoke_test(folders: TrialFolders) -> None:
+    """Run the smoke test of the installed program.
 
     Raises:
-        Failed: It is not content.
+        TrialFailed: It failed; the message has the result that it wrote.
     """
-    result = places.work / "result.json"
+    result = folders.work / "result.json"
     try:
-        run([places.folder / "upreel.exe", "--smoke-test", "--out", result])
-    except Failed as err:
-        said = result.read_text(encoding="utf-8") if result.is_file() else "it wrote no result"
-        raise Failed(f"{err}\n{said}") from err
-    seen = json.loads(result.read_text(encoding="utf-8"))
-    if not seen["ok"]:
-        raise Failed(json.dumps(seen["problems"], indent=1))
+        run([folders.folder / "upreel.exe", "--smoke-test", "--out", result])
+    except TrialFailed as err:
+        text = result.read_text(encoding="utf-8") if result.is_file() else "it wrote no result"
+        raise TrialFailed(f"{err}\n{text}") from err
+    found = json.loads(result.read_text(encoding="utf-8"))
+    expect(found["ok"], json.dumps(found["problems"], indent=1))
 
 
-def upscale(places: Places) -> None:
-    """Upscale the installed sample, with the folders that a user has.
+def upscale(folders: TrialFolders) -> None:
+    """Upscale and verify the installed sample, with the data folders of the user.
 
     Raises:
-        Failed: It did not come out, or not as its source.
+        TrialFailed: It failed, or the result differs from its source.
     """
-    program = places.folder / "upreel-cli.exe"
-    sample = places.folder / "_internal" / "resources" / "samples" / "upreel_sample.mp4"
-    result = places.work / "结果 1.mkv"
+    program = folders.folder / "upreel-cli.exe"
+    sample = folders.folder / "_internal" / "resources" / "samples" / "upreel_sample.mp4"
+    result = folders.work / "结果 1.mkv"
     run([program, "upscale", sample, "-o", result, "--model", "lite"])
     run([program, "verify", sample, result])
 
 
-def uninstall(places: Places) -> None:
-    """Uninstall silently; nothing of ours is left.
+def uninstall(folders: TrialFolders) -> None:
+    """Uninstall silently, with all data; no trace is left.
 
     Raises:
-        Failed: Something is.
+        TrialFailed: A file or a registry key is left.
     """
     command = str((registered(UNINSTALL_KEY) or {}).get("QuietUninstallString", ""))
-    if str(places.folder).lower() not in command.lower():
-        raise Failed(f"Windows' list would uninstall by {command!r}")
+    is_this_one = str(folders.folder).lower() in command.lower()
+    expect(is_this_one, f"Windows' list would uninstall by {command!r}")
     run(f"{command} /PURGE")
-    end = time.monotonic() + _GONE_LIMIT_S
-    while (left := places.ours()) and time.monotonic() < end:
+    end = time.monotonic() + _UNINSTALL_LIMIT_S
+    while (left := folders.traces()) and time.monotonic() < end:
         time.sleep(0.5)
-    if left:
-        raise Failed(f"left behind: {', '.join(left)}")
+    expect(not left, f"left: {', '.join(left)}")
 
 
 def run(command: Sequence[str | Path] | str) -> None:
-    """Run a program to its end; a command line as a whole is for what Windows keeps as one.
+    """Run a program to its end.
+
+    Args:
+        command: Program and arguments, or a whole command line as Windows stores it.
 
     Raises:
-        Failed: It ended with another status than 0.
+        TrialFailed: It ended with another status than 0.
     """
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
     )
     if done.returncode:
-        words = command if isinstance(command, str) else " ".join(map(str, command))
-        said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        raise Failed(f"{words}: status {done.returncode}\n{said}")
+        text = command if isinstance(command, str) else " ".join(map(str, command))
+        output = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise TrialFailed(f"{text}: status {done.returncode}\n{output}")
 
 
 def signature_status(path: Path) -> str:
-    """What Windows says of a file's signature: "Valid", "NotSigned", "HashMismatch" and others."""
+    """Windows' status of a file's signature: "Valid", "NotSigned", "HashMismatch" and others."""
     command = "(Get-AuthenticodeSignature -LiteralPath $env:UPREEL_FILE).Status"
     done = subprocess.run(
         ["powershell", "-NoProfile", "-NonInteractive", "-Command", command],
@@ -211,9 +213,9 @@ def signature_status(path: Path) -> str:
 
 
 def registered(key: str) -> dict[str, object] | None:
-    """Values of a key of this user by name; None where it is not there."""
+    """Values of a registry key of this user by name; None without the key."""
     if sys.platform != "win32":
-        raise OSError("there is no registry here")
+        raise OSError("only Windows has a registry")
     import winreg
 
     try:
@@ -223,15 +225,6 @@ def registered(key: str) -> dict[str, object] | None:
     except FileNotFoundError:
         return None
     return {name: data for name, data, _ in values}
-
-
-def _timed(title: str, step: Callable[[], object]) -> None:
-    started = time.monotonic()
-    try:
-        step()
-    except Failed as err:
-        raise Failed(f"{title}: {err}") from err
-    print(f"{time.monotonic() - started:6.1f} s  {title}", flush=True)
 
 
 if __name__ == "__main__":

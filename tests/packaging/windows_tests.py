@@ -1,4 +1,4 @@
-"""The parts of our tests that know Windows, under the assembled Windows Python."""
+"""The tests of code that is special on Windows, run under the assembled Windows Python."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from installer import wine_shims
-from installer.build_windows import install_for_windows
-from installer.wine import Wine
+from tests.packaging.trial import ROOT, TrialFailed
+from tools.windows_build.build import install_wheels
+from tools.windows_build.wine import Wine
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 _LIMIT_S: Final = 1800
 _TOOLS: Final = ROOT / "installer" / "windows-tests.lock"
 
@@ -44,15 +43,11 @@ FILES: Final = (
 )
 
 DESELECTED: Final[dict[str, str]] = {}
-"""Tests that fail for what Wine is, not for what we do: id and reason."""
-
-
-class TestsFailed(Exception):
-    """A test failed, or they did not run."""
+"""Tests that fail because of Wine: id and reason."""
 
 
 def run(wine: Wine, python: Path, folder: Path) -> str:
-    """Run `FILES`; pytest's last line.
+    """Run the tests in `FILES`; pytest's last line.
 
     Args:
         wine: The prefix.
@@ -60,25 +55,26 @@ def run(wine: Wine, python: Path, folder: Path) -> str:
         folder: For temporary files.
 
     Raises:
-        TestsFailed: As it says.
+        TrialFailed: A test failed, or they did not run.
+        BuildFailed: The tools of the tests cannot be installed.
     """
     tools = python.parent / "test-tools"
     if not tools.is_dir():
-        install_for_windows(["--require-hashes", "-r", str(_TOOLS)], tools)
-    words = ["-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "--basetemp"]
-    words += [wine.path(folder / "tests"), "--hypothesis-profile", "ci", *FILES]  # not by time
+        install_wheels(_TOOLS, tools)
+    arguments = ["-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "--basetemp"]
+    arguments += [wine.path(folder / "tests"), "--hypothesis-profile", "ci", *FILES]
     for name in DESELECTED:
-        words += ["--deselect", name]
-    environment = wine_shims.ENVIRONMENT | {
+        arguments += ["--deselect", name]
+    environment = {
         "PYTHONPATH": wine.path(tools),
         "PYTHONPYCACHEPREFIX": wine.path(folder / "compiled"),
         "UPREEL_DATA": wine.path(folder / "data"),
         "UPREEL_CACHE": wine.path(folder / "cache"),
     }
     done = wine.run(
-        python / "python.exe", *words, timeout=_LIMIT_S, cwd=ROOT, environment=environment
+        python / "python.exe", *arguments, timeout=_LIMIT_S, cwd=ROOT, environment=environment
     )
     last = done.stdout.strip().rpartition("\n")[2]
     if done.returncode or not re.search(r"\d+ passed", last):
-        raise TestsFailed(f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}")
-    return f"{last}; {len(DESELECTED)} left out"
+        raise TrialFailed(f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}")
+    return f"{last}; {len(DESELECTED)} deselected"

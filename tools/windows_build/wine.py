@@ -1,6 +1,7 @@
-"""Wine, as the checks of the Windows packages use it: a prefix, programs in it, what they left.
+"""Wine prefixes for the trials of the Windows packages: programs in them, files, registry.
 
-Only 64-bit programs, no display. Needs Debian's `wine` and `wine64`, see `install_missing`.
+Only 64-bit programs, no display. Needs the Debian packages `PACKAGES`; `install_missing` installs
+them.
 """
 
 from __future__ import annotations
@@ -16,71 +17,83 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import IO, Final
 
-_PLACES: Final = ("/usr/lib/wine/wine64", "/usr/lib/x86_64-linux-gnu/wine/wine64")
+PACKAGES: Final = ("wine", "wine64", "gcc-mingw-w64-x86-64")
+COMPILER: Final = "x86_64-w64-mingw32-gcc"
+SOURCES: Final = Path(__file__).resolve().parent / "shims"
+_SHIMS: Final = ("icuuc", "bcryptprimitives")  # DLLs of Windows 10 that Wine 8 does not have
+_LOADERS: Final = ("/usr/lib/wine/wine64", "/usr/lib/x86_64-linux-gnu/wine/wine64")
 _START_LIMIT_S: Final = 300
 _LIMIT_S: Final = 600
-_GRACE_S: Final = 1.0  # for the rest of the words of a program that has ended
+_GRACE_S: Final = 1.0  # for the last output of a program that has ended
 
 _ENVIRONMENT: Final = {
     "WINEDEBUG": "-all",
     "WINEARCH": "win64",
-    # No .NET and browser engine are looked for; no start menu of the host is written to.
+    # No search for .NET and a browser engine; no entries in the host's start menu.
     "WINEDLLOVERRIDES": "mscoree,mshtml=;winemenubuilder.exe=d",
     "LC_ALL": "C.UTF-8",  # other locales lose arguments that are not ASCII
+    # Intel's OpenMP in torch queries the core topology, which Wine 8 does not report.
+    "KMP_AFFINITY": "disabled",
+    "KMP_TOPOLOGY_METHOD": "flat",
 }
 
 
 class WineMissing(Exception):
-    """Wine is not installed."""
+    """Wine or its compiler is not installed, or the prefix cannot be made."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a prefix holds: paths below drive C, and values of the registry.
+    """Contents of a prefix: paths below drive C, and values of the registry.
 
     Args:
         files: Files and folders with their sizes (folders: -1), as host paths below `drive_c`.
-        registry: Data by "hive|key|value"; a key without values stands as "hive|key|".
+        registry: Data by "hive|key|value"; a key without values is "hive|key|".
     """
 
     files: dict[str, int]
     registry: dict[str, str]
 
     def added(self, before: Snapshot) -> list[str]:
-        """Files and registry values that are here and were not there before, or are others now."""
+        """Files and registry values that are new or changed since `before`."""
         files = [path for path, size in self.files.items() if before.files.get(path) != size]
         values = [name for name, data in self.registry.items() if before.registry.get(name) != data]
         return sorted(files) + sorted(values)
 
 
 class Wine:
-    """A prefix of Wine: a Windows of its own in a folder.
+    """A Wine prefix: a Windows of its own in a folder.
 
-    Made at the first use (about 10 s, 0.7 GB). `close` ends what still runs in it.
+    Made at the first use (about 10 s, 0.7 GB), with the DLLs of Windows 10 that Wine 8 lacks.
+    `close` ends all its processes.
 
     Args:
-        prefix: The folder; made when it is not there.
+        prefix: The folder; created if it does not exist.
 
     Raises:
-        WineMissing: There is no 64-bit Wine on this machine.
+        WineMissing: There is no 64-bit Wine or no compiler on this machine.
     """
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix.resolve()
-        self._wine = _program()
+        self._wine = _loader()
         self._environment = os.environ | _ENVIRONMENT | {"WINEPREFIX": str(self.prefix)}
         for name in ("DISPLAY", "WAYLAND_DISPLAY", "PYTHONPATH", "PYTHONHOME"):
             self._environment.pop(name, None)
         if not (self.prefix / "system.reg").is_file():
             self.prefix.mkdir(parents=True, exist_ok=True)
-            self._must("wineboot", "-i")
-            self._must("winecfg", "-v", "win10")
+            self._run_or_raise("wineboot", "-i")
+            self._run_or_raise("winecfg", "-v", "win10")
             self.settle()
-            self._keep_inside()
+            self._unlink_host_folders()
+        for name in _SHIMS:
+            library = self.drive / "windows" / "system32" / f"{name}.dll"
+            if not library.is_file():
+                compile_c(SOURCES / f"{name}.c", library, "-shared", "-ladvapi32")
 
     @property
     def drive(self) -> Path:
-        """Drive C, as the host sees it."""
+        """Drive C as a path of the host."""
         return self.prefix / "drive_c"
 
     def path(self, path: Path) -> str:
@@ -97,41 +110,41 @@ class Wine:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end; output comes through pipes.
+        """Run a program to its end; its output comes through pipes.
 
-        Output that goes into a file instead ends CPython at its start under Wine 8.
+        CPython under Wine 8 aborts at its start when its output is redirected to a file.
 
         Args:
             program: A file of the host, or the name of a program of Windows.
             arguments: As the program reads them.
             timeout: Seconds.
-            cwd: Folder to run in.
-            environment: Variables on top.
+            cwd: Working folder.
+            environment: Additional variables.
 
         Raises:
-            subprocess.TimeoutExpired: It took longer; it is stopped.
+            subprocess.TimeoutExpired: It took longer and was killed.
         """
-        words = [*self.command(program), *arguments]
+        command = [*self.command(program), *arguments]
         child = subprocess.Popen(
-            words,
+            command,
             env=self._environment | dict(environment or {}),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        said = [Listener(stream) for stream in (child.stdout, child.stderr) if stream]
+        readers = [PipeReader(stream) for stream in (child.stdout, child.stderr) if stream]
         try:
             status = child.wait(timeout)
         except BaseException:
             child.kill()
             child.wait()
             raise
-        out, err = (listener.text() for listener in said)
-        return subprocess.CompletedProcess(words, status, out, err)
+        out, err = (reader.text() for reader in readers)
+        return subprocess.CompletedProcess(command, status, out, err)
 
     def command(self, program: Path | str) -> list[str]:
-        """The words that start a program, for a `Popen` of one's own with `environment`."""
+        """Command that starts a program, for a `Popen` by the caller with `environment`."""
         name = self.path(program) if isinstance(program, Path) else program
         return [self._wine, name]
 
@@ -141,18 +154,18 @@ class Wine:
         return dict(self._environment)
 
     def settle(self) -> None:
-        """Wait until everything in the prefix has ended and the registry is written."""
+        """Wait until all processes in the prefix have ended and the registry is written."""
         subprocess.run(
             [_server(), "-w"], env=self._environment, timeout=_START_LIMIT_S, check=False
         )
 
     def close(self) -> None:
-        """End everything in the prefix."""
+        """End all processes in the prefix."""
         subprocess.run([_server(), "-k"], env=self._environment, timeout=60, check=False)
         self.settle()
 
     def snapshot(self, hives: Sequence[str] = ("user.reg", "system.reg")) -> Snapshot:
-        """What is there now. Ends what still runs, so that the registry is on the disk."""
+        """Present contents. Waits for all processes, so that the registry is on the disk."""
         self.settle()
         files: dict[str, int] = {}
         for folder, folders, names in os.walk(self.drive):
@@ -165,71 +178,87 @@ class Wine:
             registry |= _registry(self.prefix / hive)
         return Snapshot(files=files, registry=registry)
 
-    def _keep_inside(self) -> None:
-        """Make folders of Desktop, Documents and such, which are links to those of the host."""
+    def _unlink_host_folders(self) -> None:
+        """Replace links to the host's Desktop, Documents and so on by folders."""
         for link in (self.drive / "users").glob("*/*"):
             if link.is_symlink():
                 link.unlink()
                 link.mkdir()
 
-    def _must(self, program: str, *arguments: str) -> None:
+    def _run_or_raise(self, program: str, *arguments: str) -> None:
         done = self.run(program, *arguments, timeout=_START_LIMIT_S)
         if done.returncode:
             raise WineMissing(f"{program} ended with {done.returncode}: {done.stderr[-400:]}")
 
 
-class Listener(threading.Thread):
-    """Reads what a program says. Services of Wine inherit its pipe and keep it open for long."""
+class PipeReader(threading.Thread):
+    """Reads the output of a program. Services of Wine inherit its pipe and keep it open."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
         self._stream = stream
-        self._parts: list[bytes] = []
+        self._chunks: list[bytes] = []
         self.start()
 
     def run(self) -> None:
-        """Read until nobody can write any more."""
+        """Read until the last writer has closed the pipe."""
         with self._stream:
-            while part := os.read(self._stream.fileno(), 1 << 16):
-                self._parts.append(part)
+            while chunk := os.read(self._stream.fileno(), 1 << 16):
+                self._chunks.append(chunk)
 
     def text(self) -> str:
-        """All that the program said, which has ended."""
+        """Whole output of a program that has ended."""
         self.join(_GRACE_S)
-        return b"".join(self._parts).decode("utf-8", "replace").replace("\r\n", "\n")
+        return b"".join(self._chunks).decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def compile_c(source: Path, target: Path, *options: str) -> None:
+    """Compile a C file for Windows with mingw.
+
+    Raises:
+        WineMissing: The compiler is missing or reports an error.
+    """
+    command = [COMPILER, "-O2", "-s", "-o", str(target), str(source), *options]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as err:
+        raise WineMissing(f"{COMPILER} is missing: apt-get install {PACKAGES[-1]}") from err
+    if done.returncode:
+        raise WineMissing(f"{source.name} does not compile:\n{done.stderr[-800:]}")
 
 
 def install_missing(packages: Sequence[str]) -> None:
-    """Install Debian packages that are not there yet; only as root.
+    """Install the Debian packages that are missing; only as root.
 
     Raises:
         subprocess.CalledProcessError: The installation failed.
     """
-    missing = [name for name in packages if not _installed(name)]
+    missing = [name for name in packages if not _is_installed(name)]
     if not missing:
         return
     started = time.monotonic()
-    _apt("update", "-qq")
-    _apt("install", "-y", "-qq", "--no-install-recommends", *missing)
+    _apt_get("update", "-qq")
+    _apt_get("install", "-y", "-qq", "--no-install-recommends", *missing)
     print(f"installed {' '.join(missing)} in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _apt(*words: str) -> None:
+def _apt_get(*arguments: str) -> None:
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", *words], stdout=subprocess.DEVNULL, env=environment, check=True)
+    command = ["apt-get", *arguments]
+    subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=True)
 
 
-def _installed(name: str) -> bool:
-    asked = ["dpkg-query", "-W", "-f", "${Status}", name]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False)
+def _is_installed(name: str) -> bool:
+    query = ["dpkg-query", "-W", "-f", "${Status}", name]
+    found = subprocess.run(query, capture_output=True, text=True, check=False)
     return "ok installed" in found.stdout
 
 
-def _program() -> str:
-    """The 64-bit loader: the wrapper on the path also asks for 32-bit parts."""
-    for place in _PLACES:
-        if Path(place).is_file():
-            return place
+def _loader() -> str:
+    """The 64-bit loader: the wrapper on the path also needs 32-bit libraries."""
+    for path in _LOADERS:
+        if Path(path).is_file():
+            return path
     found = shutil.which("wine64") or shutil.which("wine")
     if not found:
         raise WineMissing("Wine is not installed: apt-get install wine wine64")
@@ -237,15 +266,15 @@ def _program() -> str:
 
 
 def _server() -> str:
-    beside = Path(_program()).with_name("wineserver64")
-    for place in (beside, beside.with_name("wineserver")):
-        if place.is_file():
-            return str(place)
+    neighbour = Path(_loader()).with_name("wineserver64")
+    for path in (neighbour, neighbour.with_name("wineserver")):
+        if path.is_file():
+            return str(path)
     return shutil.which("wineserver") or "wineserver"
 
 
 def _registry(path: Path) -> dict[str, str]:
-    """Values of one of Wine's registry files, which are text; times of change are left out."""
+    """Values of one of Wine's registry files, which are text, without times of change."""
     values: dict[str, str] = {}
     key = ""
     if not path.is_file():

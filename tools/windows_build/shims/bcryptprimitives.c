@@ -1,4 +1,4 @@
-/* Test only: Windows' source of random bytes (safetensors asks for it), which Wine 8 does not have. */
+/* Test only: Windows' source of random bytes (safetensors calls it), which Wine 8 does not have. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG bytes); /* RtlGenRandom */

@@ -1,7 +1,7 @@
-/* Test only: the part of Windows' ICU that Qt6Core asks for, and Wine 8 does not have.
+/* Test only: the functions of Windows' ICU that Qt6Core links to, and Wine 8 does not have.
  *
- * There is no converter here: ucnv_open says so, and Qt then does without. It uses ICU only for
- * encodings that it does not know itself, which Upreel never asks for. */
+ * ucnv_open fails, and Qt then works without a converter. It uses ICU only for encodings that it
+ * does not know itself, which Upreel never uses. */
 
 #define FILE_ACCESS_ERROR 4 /* U_FILE_ACCESS_ERROR */
 

@@ -1,4 +1,4 @@
-/* Test only: body of a DLL that has nothing but forwarded exports (python3.dll). */
+/* Test only: entry point of a DLL of forwarded exports (python3.dll). */
 #include <windows.h>
 
 BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)

@@ -1,0 +1,1 @@
+"""Test build of the Windows program on Linux, under Wine; never shipped."""
