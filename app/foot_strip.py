@@ -7,9 +7,9 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app import labels
+from app.engine_messages import choice_text
 from app.i18n import tr
 from app.latents.latent_labels import READINGS
-from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
 from engine.protocol.plan import (
@@ -70,9 +70,9 @@ def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     model, picture = plan.model, plan.picture
     parts = latent_words(plan.latent) if plan.latent is not None else []
-    parts.append(choice_of(model.model, "model"))
+    parts.append(choice_text("model", model.model))
     if model.form:
-        parts.append(choice_of(model.form))
+        parts.append(choice_text("treatment", model.form))
     if model.diffusion is not None:
         parts += diffusion_words(model.diffusion)
     elif model.wan is not None:
@@ -86,7 +86,8 @@ def plan_line(plan: Plan) -> str:
                 overlap=model.overlap,
             )
         )
-    parts.append(tr("{codec} {bits} bit", codec=choice_of(picture.codec), bits=picture.bit_depth))
+    codec = choice_text("codec", picture.codec)
+    parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
     return tr("Plan: {words}", words=" · ".join(parts))
 

@@ -214,7 +214,7 @@ def bench(
     """
     from engine.bench.run import run
 
-    return run(cases, options=options, tell=tell)
+    return run(cases, options=options, report=tell)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

@@ -23,10 +23,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app.engine_messages import has_text, text
 from app.i18n import mark, tr
 from app.theme import tokens
+from engine.core.messages import message, title
 from engine.protocol.report import MeasuredSwitch
+from engine.settings.optimisations import ALL
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
 CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: as near to 1 its ratio says nothing
@@ -54,7 +56,6 @@ _HEADS = (
 _WIDTHS = (220, 72, 80, 156, 124, 70, 128, 160)  # px; the last one takes what is left
 _TIME, _MEMORY = 3, 4  # columns with bars
 _TEXT = {_TIME: 92, _MEMORY: 62}  # px of those columns that hold figures
-_GROUPS = {"vae": "VAE", "dit": mark("Transformer"), "run": mark("Machine"), "plan": mark("Plan")}
 _TIPS = {
     2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
     3: mark("With it, compared to without: less is faster"),
@@ -206,22 +207,23 @@ def _tip(row: MeasuredSwitch, column: int) -> str:
     if ratio is not None:
         return tr("{ratio} times as much with it as without", ratio=f"{ratio:.3f}")
     if column == 0:
-        return row.name
+        return "\n".join(filter(None, (row.name, *_about(row))))
     if column == 5 and row.error_without is not None:
         return tr("without it {error}", error=_error(row.error_without))
     return str(_COLUMNS[column](row))
 
 
 def _title(row: MeasuredSwitch) -> str:
-    """What it is about, then its name; one name may stand for two models."""
+    """The group, then the title; one title may stand for two models."""
     group, _, field = row.name.partition(".")
-    title = tr("all together") if field == "all" else _parts_said(row.title)
-    return f"{tr(_GROUPS[group])} · {title}" if group in _GROUPS else title
+    name = tr("all together") if field == ALL else text(row.title)
+    return f"{text(title(f'switch.{group}'))} · {name}"
 
 
-def _parts_said(text: str) -> str:
-    """Both sides of a colon are sentences of their own."""
-    return ": ".join(map(said, text.split(": ")))
+def _about(row: MeasuredSwitch) -> tuple[str, str]:
+    """What a switch does, and why its default is as it is; empty where it is no switch."""
+    entry = message(f"switch.{row.name.partition('=')[0]}")
+    return (text(entry), text(entry.hint)) if has_text(entry) else ("", "")
 
 
 def _error(value: float) -> str:
@@ -235,6 +237,6 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: percent(row.time, row.scatter),
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),
-    lambda row: _parts_said(row.claim) or "–",
-    lambda row: said(row.note),
+    lambda row: "–" if row.claim is None else text(row.claim),
+    lambda row: text(row.note),
 )

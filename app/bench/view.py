@@ -13,10 +13,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.bench.bench_labels import machine_of
-from app.bench.figures import FiguresCard
+from app.bench.figures import FiguresCard, machine_of
 from app.bench.table import SwitchesTable
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import tr
 from app.state.bench_model import BenchModel
 from app.theme.icons import icon
@@ -124,10 +123,10 @@ class BenchView(QDialog):
         if not model.doing:
             return tr("Finishing …") if model.done else tr("Starting …")
         if not model.total:
-            return said(model.doing)
+            return text(model.doing)
         step = min(model.done + 1, model.total)
         return tr(
-            "{doing} · {done} of {total}", doing=said(model.doing), done=step, total=model.total
+            "{doing} · {done} of {total}", doing=text(model.doing), done=step, total=model.total
         )
 
     def _show_notice(self) -> None:
@@ -137,7 +136,7 @@ class BenchView(QDialog):
             self._notice.say("info", self._busy)
         elif error is not None:
             severity = "info" if self._model.was_stopped else "warning"
-            self._notice.say(severity, said(error.message), said(error.hint))
+            self._notice.say(severity, text(error), hint(error))
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
@@ -154,7 +153,7 @@ class BenchView(QDialog):
             self._shown = switches
             self._table.show_switches(switches)
         notes = report.notes if report is not None else ()
-        self._notes.setText("\n".join(map(said, notes)))
+        self._notes.setText("\n".join(map(text, notes)))
         self._notes.setVisible(bool(notes))
         self._machine.setText(machine_of(report.machine) if report is not None else "")
 

@@ -9,7 +9,6 @@ from PySide6.QtCore import QObject
 
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers.queue import Controller
-from app.settings.names import family_of
 from app.state.model_file_row import Package
 from app.state.model_files_model import WeightsModel
 from engine.core.errors import WeightsMissing
@@ -119,5 +118,5 @@ class WeightsOrders(QObject):
 
 def _has_own_files(settings: JobSettings) -> bool:
     """Whether the model shall be read from a file of the user's."""
-    about, family = schema.describe(JobSettings), family_of(settings.model)
+    about, family = schema.describe(JobSettings), schema.model_family(settings.model)
     return any(getattr(settings, name) for name in _OWN_FILES if family in about[name].families)

@@ -21,7 +21,7 @@ from engine.protocol.plan import Notice
 PRETENDED = PretendedCard.code  # said by a chip
 _MOST_NOTICES = 3
 _SAID_ABOVE = (
-    "trained-on-stills",  # beside the choice of the model, as `names.limits_of`
+    "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
     PRETENDED,
 )
 _ORDER = {"refusal": 0, "warning": 1, "info": 2}

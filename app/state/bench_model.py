@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Signal
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import Message
 from engine.protocol import events
 from engine.protocol.report import BenchReport
 
@@ -20,7 +21,7 @@ class BenchModel(QObject):
         self.error: ErrorInfo | None = None
         self.is_running = self.was_stopped = False
         self.done, self.total = 0, 0  # steps; 0 while unknown
-        self.doing = ""
+        self.doing: Message | str = ""
 
     @property
     def share(self) -> float:

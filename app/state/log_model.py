@@ -7,7 +7,7 @@ from collections import deque
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.plan.check_names import why_changed
 from engine.protocol import events
@@ -53,7 +53,7 @@ class LogModel(QObject):
             case events.JobQueued():
                 return tr("added to the queue")
             case events.JobRejected():
-                return f"{event.source}: {said(event.error.message)}"
+                return f"{event.source}: {text(event.error)}"
             case events.JobStarted():
                 if event.done:
                     return tr(
@@ -64,7 +64,7 @@ class LogModel(QObject):
                 return tr("started")
             case events.PlanDowngraded():
                 why = why_changed(event.why)
-                changed = said(event.notice.message) if event.notice is not None else ""
+                changed = text(event.notice) if event.notice is not None else ""
                 return " ".join([tr("another plan was chosen: {why}", why=why), changed]).strip()
             case events.SegmentDone():
                 return tr(
@@ -74,7 +74,7 @@ class LogModel(QObject):
                     total=event.frames_total,
                 )
             case events.Warned():
-                return said(event.notice.message)
+                return text(event.notice)
             case events.JobPaused():
                 return tr("paused")
             case events.JobResumed():
@@ -87,12 +87,12 @@ class LogModel(QObject):
                     total=len(event.report.checks),
                 )
             case events.JobFailed() | events.PlanFailed():
-                return f"{said(event.error.message)} {said(event.error.hint)}".strip()
+                return f"{text(event.error)} {hint(event.error)}".strip()
             case events.JobCancelled():
                 return tr("cancelled")
             case events.WeightsDone():
                 done = _ENDED.get(event.phase, "")
                 return f"{event.result.filename}: {tr(done)}" if done else ""
             case events.WeightsFailed():
-                return f"{event.file}: {said(event.error.message)} {said(event.error.hint)}".strip()
+                return f"{event.file}: {text(event.error)} {hint(event.error)}".strip()
         return ""

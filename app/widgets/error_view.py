@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.theme import tokens
 from app.theme.icons import pixmap
@@ -153,8 +153,8 @@ class ErrorCard(QFrame):
         help_ = help_of(error)
         self._icon.setPixmap(pixmap("error", tokens.current().error, 18))
         self._title.setText(tr(help_.title))
-        self._message.setText(said(error.message))
-        self._hint.setText(said(error.hint))
+        self._message.setText(text(error))
+        self._hint.setText(hint(error))
         self._hint.setVisible(bool(error.hint))
         self._button.setText(tr(help_.button))
 

@@ -14,7 +14,7 @@ from engine.bench.report.switch_table import about, measured
 from engine.core.errors import Cancelled
 from engine.core.messages import Message
 from engine.protocol.report import BenchReport
-from engine.settings.optimisations import switches
+from engine.settings.optimisations import optimisations
 
 _CASES = "optimisations"
 _OTHER_ROWS = 16  # of those cases that are no switches: choices, all together, slices, tiles...
@@ -32,7 +32,7 @@ def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchRe
         Cancelled: By `stop`; costs of a finished speed test are saved.
     """
     begin = time.monotonic()
-    steps = _StepCount(report, 0 if quick else len(switches()) + _OTHER_ROWS)
+    steps = _StepCount(report, 0 if quick else len(optimisations()) + _OTHER_ROWS)
     rates = calibrate.calibrate(steps.report_speed_test, stop)
     calibrate.keep(rates)
     rows: list[Row] = [machine_row()]
@@ -67,7 +67,7 @@ def _switch_rows(steps: _StepCount, stop: Callable[[], bool]) -> list[Row]:
 
 def _title(row: Row) -> Message | str:
     """Name of what was measured."""
-    return next(iter([*about([row]), *(line.title for line in measured([row]))]))
+    return next((line.title for line in measured([row])), "") or about([row])[0]
 
 
 class _StepCount:

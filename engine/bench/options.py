@@ -10,7 +10,13 @@ from engine.bench.cases.vae_models import MODELS, Config, VaeModel
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DitConfig
-from engine.settings.optimisations import switch_names
+from engine.settings.optimisations import (
+    ALL,
+    EXACT,
+    DitSwitches,
+    VaeSwitches,
+    model_switch_names,
+)
 
 Form = Literal["plain", "fast", "both"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -30,8 +36,9 @@ class BenchOptions:
         threads: Of the processor; None takes all that this process may use.
         device: "auto" takes a GPU where torch can use one.
         form: Which variants of a model.
-        without: Also measure the fast variant without each of these optimisations.
-        only: Also measure it with each of these alone.
+        without: Also measure the fast variant without each of these optimisations, or groups of
+            them.
+        only: Also measure it with each of these alone; with "exact" without any.
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure the peak rates of the device, and compare with the public figures.
         model: Which VAE.
@@ -78,7 +85,8 @@ def check(options: BenchOptions) -> None:
     Raises:
         SettingsError: For the first of those.
     """
-    _check_names("optimisation", (*options.without, *options.only), switch_names())
+    _check_switches(options.without, (*model_switch_names(), ALL))
+    _check_switches(options.only, (*model_switch_names(), ALL, EXACT))
     _check_names("device", (options.device,), DEVICES)
     _check_names("dtype", () if options.dtype is None else (options.dtype,), DTYPES)
     _check_names("vae", (options.model,), tuple(MODELS))
@@ -93,6 +101,13 @@ def check(options: BenchOptions) -> None:
     for name, count in (("threads", options.threads), ("runs", options.runs)):
         if count is not None and count < 1:
             raise SettingsError("less-than-one", name=name)
+
+
+def _check_switches(names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Names with and without the group: "upsampler_fold", "vae.upsampler_fold", "vae.all"."""
+    for name in names:
+        bare = (*VaeSwitches.known((name,)), *DitSwitches.known((name,)))
+        _check_names("optimisation", bare[:1] or (name,), known)
 
 
 def _check_names(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from engine.core.messages import Message
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Plan
@@ -18,7 +19,9 @@ _WORKED_OUT = {Plan: ("frames", "fits"), Report: ("passed",), VideoInfo: ("seen_
 
 
 def encode(value: Any) -> Any:
-    """The value as JSON knows it; pictures and other raw bytes inside objects are left out."""
+    """The value as JSON knows it: messages in English, without pictures and other raw bytes."""
+    if isinstance(value, Message):
+        return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     match value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from engine.core.messages import hint_of, message, text_of
+from engine.core.messages import Message, Param, hint_of, message, text_of
 
 
 class EngineError(Exception):
@@ -43,7 +43,7 @@ class EngineError(Exception):
             case=self.case,
             message=self.message,
             hint=self.hint,
-            params={name: str(value) for name, value in self.params.items()},
+            params=self.as_message.params,
         )
 
     def __str__(self) -> str:
@@ -58,7 +58,12 @@ class ErrorInfo:
     message: str
     hint: str = ""
     case: str = ""
-    params: dict[str, str] = field(default_factory=dict)
+    params: dict[str, Param] = field(default_factory=dict)
+
+    @property
+    def as_message(self) -> Message:
+        """The message of the catalogue for it."""
+        return Message(f"{self.code}.{self.case}" if self.case else self.code, self.params)
 
 
 class InputError(EngineError):

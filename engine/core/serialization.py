@@ -1,4 +1,4 @@
-"""Plain data to and from JSON: the dataclasses of row 0, with Path, Fraction and tuples in them."""
+"""Plain data to and from JSON: dataclasses with Path, Fraction and tuples in them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """What `json.dumps` can write; bytes are left out as None.
+    """A value that `json.dumps` can write.
 
-    Fractions become "24000/1001", paths text, tuples lists.
+    Fractions become "24000/1001", paths text, tuples lists, bytes None.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -30,22 +30,27 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: Any) -> T:
-    """The dataclass (or other type) that `to_plain` came from.
+    """The inverse of `to_plain`: a dataclass or another type from plain data.
 
     Unknown keys are ignored and missing ones take their default, so that files of another version
-    can be read.
+    can be read. A field with the metadata "old_names" is also read under those names; where both
+    are there the present name counts.
 
     Raises:
-        ValueError, TypeError, KeyError: `data` does not describe a `kind`; whoever reads the file
-            translates that.
+        ValueError, TypeError, KeyError: `data` does not describe a `kind`; the reader of the file
+            translates them.
     """
     return typing.cast(T, _read(kind, data))
 
 
 @cache
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, tuple[str, Any]]:
+    """Key in the data, old names first -> name and type of the field."""
     hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+    fields = [f for f in dataclasses.fields(kind) if f.init]
+    old = {name: f.name for f in fields for name in f.metadata.get("old_names", ())}
+    keys = old | {f.name: f.name for f in fields}
+    return {key: (name, hints[name]) for key, name in keys.items()}
 
 
 def _read(kind: Any, data: Any) -> Any:
@@ -66,8 +71,12 @@ def _read(kind: Any, data: Any) -> Any:
         if not isinstance(data, dict):
             raise TypeError(f"{data!r} does not describe a {kind}")
         make: Any = kind
-        known = _fields(make)
-        return make(**{k: _read(known[k], v) for k, v in data.items() if k in known})
+        found = {
+            name: _read(hint, data[key])
+            for key, (name, hint) in _fields(make).items()
+            if key in data
+        }
+        return make(**found)
     if kind is float:
         return float(data)
     if kind in (Path, Fraction):

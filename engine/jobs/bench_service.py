@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from engine.core.errors import Cancelled, EngineError, ErrorInfo
+from engine.core.messages import Message
 from engine.jobs.internal_error import internal
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -63,7 +64,7 @@ class BenchDesk:
             from engine.bench import full_run
 
             return e.BenchDone(
-                report=full_run.examine(quick=quick, tell=self._tell, stop=stop.is_set)
+                report=full_run.examine(quick=quick, report=self._tell, stop=stop.is_set)
             )
         except Cancelled:
             return e.BenchFailed(error=_STOPPED)
@@ -74,5 +75,5 @@ class BenchDesk:
             logger.exception("benchmark")
             return e.BenchFailed(error=internal(err).info())
 
-    def _tell(self, done: int, total: int, doing: str) -> None:
+    def _tell(self, done: int, total: int, doing: Message | str) -> None:
         self._sink.emit(e.BenchProgress(done=done, total=total, doing=doing))

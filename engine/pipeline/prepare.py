@@ -75,7 +75,7 @@ def _refused(plan: Plan, error: EngineError) -> Plan:
         severity="refusal",
         message=info.message,
         hint=info.hint,
-        params=info.params,
+        params={name: str(value) for name, value in info.params.items()},
     )
     return replace(plan, notices=(refusal, *plan.notices))
 

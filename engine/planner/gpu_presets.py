@@ -25,7 +25,7 @@ _AS_PLANNED: dict[str, Value] = {
     "decode_tile": 0,
     "blocks_on_device": -1,
     "attention": "auto",
-    "products": "none",
+    "matmul": "none",
     "vae_precision": "auto",
 }
 _TITLES = {"fast": "Fast", "balanced": "Balanced", "best": "Best"}

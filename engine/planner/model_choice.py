@@ -74,7 +74,7 @@ def choose_model(
         )
     spec = registry.LITE
     scale = spec.scales[0] if factor <= spec.scales[0] else spec.scales[-1]
-    form = choose_form(video) if settings.form == "auto" else settings.form
+    form = choose_form(video) if settings.treatment == "auto" else settings.treatment
     weights = spec.weights_name(scale, form)
     halo = config_from_shapes(registry.weights_shapes(weights)).receptive_radius
     overlap = max(settings.overlap, 2 * halo + 4)

@@ -114,7 +114,7 @@ def _diffusion(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
         code="feature-missing",
         severity="refusal",
         message=f"This card cannot multiply {found.products} numbers.",
-        hint=f"Choose products={nearest}.",
+        hint=f"Choose matmul={nearest}.",
         params={"feature": found.products, "nearest": nearest},
     )
 

@@ -36,7 +36,8 @@ from engine.protocol.plan import (
     Plan,
     StagePlan,
 )
-from engine.settings.schema import JobSettings, with_environment
+from engine.settings.assignments import with_environment
+from engine.settings.schema import JobSettings
 from engine.settings.switches import switches_of
 from engine.video.write import codecs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.protocol.plan import Notice
-from engine.settings.optimisations import switches
+from engine.settings.optimisations import optimisations
 from engine.settings.schema import JobSettings
 from engine.settings.switches import changes_of, without_effect
 
@@ -29,7 +29,7 @@ def switch_notices(
             params={"switch": name},
         )
     wanted = changes_of(settings.switches)
-    for entry in switches():
+    for entry in optimisations():
         if entry.exactness == "inexact" and wanted.get(entry.key) is True and entry.key not in idle:
             yield Notice(
                 code="switch-inexact",

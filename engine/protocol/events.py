@@ -10,6 +10,7 @@ from typing import Protocol
 
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
+from engine.core.messages import Message
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import Phase, PublishedState
@@ -348,7 +349,7 @@ class BenchProgress(Event):
 
     done: int
     total: int  # steps; 0 while unknown
-    doing: str  # in words
+    doing: Message | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

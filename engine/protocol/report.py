@@ -96,7 +96,7 @@ class MeasuredSwitch:
     """
 
     name: str  # "vae.upsampler_fold"; "all" for all of a model's together
-    title: str
+    title: Message
     exactness: str  # "exact", "rounding" or "inexact"
     is_default: bool
     time: float | None = None
@@ -104,7 +104,7 @@ class MeasuredSwitch:
     memory: float | None = None  # peak
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
-    claim: str = ""  # what documents say of it
+    claim: Message | None = None  # what documents of others promise
     note: Message | str = ""  # why nothing was measured, or how to read it
 
 
@@ -125,4 +125,4 @@ class BenchReport:
     figures: tuple[MeasuredRate, ...] = ()  # of the speed test
     markdown: str = ""  # everything as a page in English
     seconds: float = 0.0
-    notes: tuple[Message, ...] = ()  # models of which the switches were measured
+    notes: tuple[Message | str, ...] = ()  # models of which the switches were measured

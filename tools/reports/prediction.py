@@ -61,7 +61,7 @@ class Line:
         return self.cpu_predicted / self.cpu - 1
 
 
-_LITE = JobSettings(model="lite", form="faithful", scale=2)
+_LITE = JobSettings(model="lite", treatment="faithful", scale=2)
 _NONE = JobSettings(model="none")
 
 

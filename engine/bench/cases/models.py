@@ -76,7 +76,7 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
     _built.cache_clear()
 
 
-def _measured(options: BenchOptions, work: _Work) -> Row:
+def _measured(options: BenchOptions, work: _ModelWork) -> Row:
     device = device_of(options)
     peak = peak_bytes(work.compute, device)
     runs = options.runs or (1 if options.quick else 3)

@@ -26,7 +26,7 @@ from engine.core.messages import message
 from engine.model_files.store import Store
 from engine.models.planned_files import named, planned
 from engine.protocol.plan import WeightsPlan
-from engine.settings.optimisations import VaeSwitches
+from engine.settings.optimisations import ALL, EXACT, VaeSwitches
 
 if TYPE_CHECKING:
     from engine.bench.cases.vae_models import Vae
@@ -96,11 +96,13 @@ def variants(options: BenchOptions, base: VaeRun) -> Iterator[tuple[str, VaeRun]
     chosen = VaeSwitches.known((*options.without, *options.only))
     takes_all = not chosen and not options.quick and options.form == "both"
     usual, capability = VaeSwitches(), capability_of(base.device)
-    for entry in usual.TABLE:
+    for entry in usual.optimisations():
         is_measured = takes_all or entry.name in chosen
         if is_measured and entry.works_on(base.device, capability):
             title = f"{'without' if entry.default else 'with'} {entry.name}"
             yield title, replace(fast, switches=usual.changed(entry.name, not entry.default))
+    if ALL in chosen or EXACT in chosen:
+        yield f"without {ALL}", replace(fast, switches=VaeSwitches.all_off())
 
 
 def similarity(clip: Tensor, result: Tensor) -> Row:

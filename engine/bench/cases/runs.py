@@ -270,4 +270,4 @@ def variants(options: BenchOptions, base: AnyRun) -> Iterator[tuple[str, AnyRun]
     for name in usual.known(options.without):
         yield f"without {name}", replace(fast, switches=usual.changed(name, False))
     for name in usual.known(options.only):
-        yield f"only {name}", replace(fast, switches=usual.all_off().changed(name, True))
+        yield f"only {name}", replace(fast, switches=usual.only(name))

@@ -26,7 +26,7 @@ from engine.bench.cases.switch_models import (
 )
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
-from engine.bench.report.switch_table import ALL, USUAL
+from engine.bench.report.switch_table import USUAL
 from engine.bench.timing.clock import Effort, Ratio, compare
 from engine.bench.timing.profiler import peak_bytes
 from engine.core.errors import FeatureMissing
@@ -36,7 +36,7 @@ from engine.models.seedvr2.sampler import condition, sample
 from engine.ops.attention import attention
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.linear.formats import PRODUCTS, working
-from engine.settings.optimisations import Optimisation, RunSwitches
+from engine.settings.optimisations import ALL, Optimisation, RunSwitches
 from engine.tiling.blend import Blender
 
 Work = Callable[[], object]
@@ -82,7 +82,7 @@ def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
     yield {"switch": "vae.attention", **_vae_attention(options)}
     yield {"switch": "dit.sampling", **_sampling(MeasuredDit(options), options)}
     for name in PRODUCTS:
-        yield {"switch": f"dit.products={name}", **_matmul(name, options)}
+        yield {"switch": f"dit.matmul={name}", **_matmul(name, options)}
 
 
 def effort_of(options: BenchOptions) -> Effort:
@@ -116,7 +116,7 @@ class SwitchComparison:
         model = self._model
         yield {**self._name(USUAL), "about": model.description, "error": self._default.error}
         yield {**self._name(ALL), **self._compare(model.default.all_off(), is_added=False)}
-        for entry in model.default.TABLE:
+        for entry in model.default.optimisations():
             yield {**self._name(entry.name), **self._row(entry)}
 
     def choice(self, name: str, value: str) -> Row:
@@ -175,7 +175,7 @@ def _machine_rows(options: BenchOptions) -> Iterator[Row]:
         rows = SwitchComparison(MeasuredTiles(options), options).rows()
         yield from (row for row in rows if row["switch"] != f"run.{ALL}")
         return
-    for entry in RunSwitches.TABLE:
+    for entry in RunSwitches.optimisations():
         at_start = message("bench.at-start", variable=entry.variable)
         note = at_start if "cpu" in entry.devices else message("bench.needs-gpu")
         yield {"switch": entry.key, "note": note}

@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QComboBox, QLabel, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.jobs.choices_form import ChoicesForm
-from app.settings.names import family_of, strength_of
+from app.jobs.seedvr2_form import strength_of
 from engine.protocol import commands
 from engine.protocol.plan import Notice
-from engine.settings.schema import MODELS, SEEDVR2, JobSettings
+from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
 from tests.app.conftest import Bench
 
 REAL = ("seedvr2", "wan")  # families with files of their own
@@ -33,7 +33,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot: QtBot, model: str) -> None
     form = ChoicesForm()
     qtbot.addWidget(form)
     form.show_job(None, JobSettings(model=model))
-    family = family_of("lite" if model == "auto" else model)
+    family = model_family("lite" if model == "auto" else model)
     assert is_shown(form, "seed") is is_shown(form, "clip_frames") is (family == "seedvr2")
     assert is_shown(form, "tile") is (family == "lite")
     assert is_shown(form, "device")
@@ -51,7 +51,7 @@ def test_strength_stands_among_the_first_choices_of_seedvr2_alone(bench: Bench) 
     assert bench.window.choices.choose({"model": "seedvr2-7b"})
     bench.hear()
     assert strength(bench).isVisible()
-    assert not bench.find("setting-form").isVisible()
+    assert not bench.find("setting-treatment").isVisible()
 
 
 def test_a_strength_reaches_the_job(bench: Bench, qtbot: QtBot) -> None:
@@ -130,7 +130,7 @@ def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
     assert "resized afterwards" in said.text()
     shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert message not in shown  # once is enough
-    assert not bench.find("setting-form").isVisible()
+    assert not bench.find("setting-treatment").isVisible()
 
 
 def test_a_vae_of_ones_own_stays_with_the_family_it_was_chosen_for(

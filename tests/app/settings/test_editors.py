@@ -7,39 +7,36 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDoubleSpinBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.jobs.choices_form import SHOWN_ABOVE
 from app.jobs.more_choices import MoreChoices, groups
 from app.settings.editors import make_editor
-from app.settings.names import CHOICES, NAMES
 from engine.settings import schema
 from tests.app.conftest import Bench
 
 FIELDS = schema.describe(schema.JobSettings)
 
 
-def test_every_setting_is_shown_exactly_once() -> None:
-    shown = [*SHOWN_ABOVE, *(name for names in groups(SHOWN_ABOVE).values() for name in names)]
-    assert sorted(shown) == sorted(FIELDS)
+def test_every_setting_is_shown_exactly_once(bench: Bench) -> None:
+    grouped = [name for names in groups().values() for name in names]
+    main = [name for name, about in FIELDS.items() if about.group == "main"]
+    assert sorted([*main, *grouped]) == sorted(FIELDS)
+    assert set(bench.window.choices.more.editors) == set(grouped)
+    names = {"scale": "target", "strength": "setting-strength"}  # of their controls, where others
+    for name in main:
+        bench.find(names.get(name, f"setting-{name}"))
 
 
-def test_every_setting_and_choice_has_a_name() -> None:
-    assert set(FIELDS) <= set(NAMES)
-    used = {choice for about in FIELDS.values() for choice in about.choices}
-    assert used <= set(CHOICES)
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_showing_a_value_is_not_a_change(qtbot: QtBot, name: str) -> None:
-    editor = make_editor(name)
-    qtbot.addWidget(editor)
+def test_showing_a_value_is_not_a_change(qtbot: QtBot) -> None:
     heard: list[object] = []
-    editor.changed.connect(lambda *args: heard.append(args))
-    editor.set_value(getattr(schema.JobSettings(), name))
+    for name in FIELDS:
+        editor = make_editor(name)
+        qtbot.addWidget(editor)
+        editor.changed.connect(lambda *args: heard.append(args))
+        editor.set_value(getattr(schema.JobSettings(), name))
     assert heard == []
 
 
 def test_what_is_edited_is_said_with_its_name(qtbot: QtBot) -> None:
-    more = MoreChoices(SHOWN_ABOVE)
+    more = MoreChoices()
     qtbot.addWidget(more)
     with qtbot.waitSignal(more.changed) as heard:
         more.editors["overwrite"].control.click()

@@ -75,12 +75,12 @@ def test_presets_of_a_card_are_told_apart(card: Card | None) -> None:
 
 def test_choices_of_before_are_given_back_to_the_planner(card: Card | None) -> None:
     odd = JobSettings(
-        clip_frames=5, encode_tile=256, blocks_on_device=2, precision="fp8", products="fp8"
+        clip_frames=5, encode_tile=256, blocks_on_device=2, precision="fp8", matmul="fp8"
     )
     for preset in presets_for(card):
         now = applied(preset, odd)
         assert (now.clip_frames, now.encode_tile, now.blocks_on_device) == (0, 0, -1)
-        assert now.products == "none"
+        assert now.matmul == "none"
         assert now.model in ("lite", "auto") or now.precision != "fp8"
 
 

@@ -1,6 +1,6 @@
-"""Every line of the registry does something: each is turned over, and something else happens.
+"""Every switch does something: each is changed alone, and other operations run.
 
-That results stay the same is for the tests of the models; that it is faster for the benchmark.
+Tests of the models show that results stay the same; the benchmark shows that it is faster.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from engine.ops.transfer.weight_streaming import WeightStream
 from engine.runtimes import environment
 from engine.settings.optimisations import (
     DitSwitches,
-    Entry,
     RunSwitches,
     VaeSwitches,
     choices,
-    switches,
+    optimisations,
 )
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
@@ -99,7 +98,7 @@ def _vae_calls(**changes: Any) -> Look:
 
 def _dit_calls(**changes: Any) -> Look:
     """What happens in the transformer on the same clip twice."""
-    dtype = torch.float32 if "onednn_products" in changes else torch.float64
+    dtype = torch.float32 if "onednn_matmul" in changes else torch.float64
 
     def look(case: Case) -> object:
         switches = replace(DitSwitches(attention="math"), **changes)
@@ -274,7 +273,7 @@ def _variables(switches: RunSwitches) -> Look:
     return lambda _: dict(environment.variables_of(switches))
 
 
-# Line of the registry -> a look with its usual value, and one with another.
+# Key of a switch -> a look with its usual value, and one with another.
 _LOOKS: dict[str, tuple[Look, Look]] = {
     "vae.fp16_accumulation": (_fp16_sums("vae", False), _fp16_sums("vae", True)),
     "vae.cuda_graph": (_graphs(False), _graphs(True)),
@@ -284,9 +283,9 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
         _vae_calls(first_frame_fold=False, image_mode=False),
     ),
     "vae.chunked_attention": (_wide_attention(True), _wide_attention(False)),
-    "dit.onednn_products": (
-        _dit_calls(onednn_products=True),
-        _dit_calls(onednn_products=False),
+    "dit.onednn_matmul": (
+        _dit_calls(onednn_matmul=True),
+        _dit_calls(onednn_matmul=False),
     ),
     "dit.fp16_accumulation": (_fp16_sums("dit", False), _fp16_sums("dit", True)),
     "dit.compile": (_dit_steps(False), _dit_steps(True)),
@@ -305,7 +304,7 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
     "run.allocator": (_variables(RunSwitches()), _variables(RunSwitches(allocator="async"))),
 }
 _MODELS = {"vae": _vae_calls, "dit": _dit_calls}
-LINES = [*switches(), *(entry for entry in choices() if not entry.setting)]
+ENTRIES = [*optimisations(), *(entry for entry in choices() if not entry.setting)]
 
 
 @pytest.fixture(scope="module")
@@ -322,22 +321,21 @@ def case(models: Case) -> Iterator[Case]:
     models.patch.undo()
 
 
-@pytest.mark.parametrize("entry", LINES, ids=lambda entry: entry.key)
-def test_turned_over_something_else_happens(entry: Entry, case: Case) -> None:
-    looks = _LOOKS.get(entry.key)
-    if looks is None:
-        calls = _MODELS[entry.group]
-        turned_over = not getattr(entry, "default", False)
-        assert calls(**{entry.name: turned_over})(case) != case.usual[entry.group]
-        return
-    usual, other = looks
-    assert other(case) != usual(case)
+def test_every_switch_changes_what_happens(case: Case) -> None:
+    for entry in ENTRIES:
+        if entry.key in _LOOKS:
+            usual, other = (look(case) for look in _LOOKS[entry.key])
+        else:
+            changed = {entry.name: not getattr(entry, "default", False)}
+            usual, other = case.usual[entry.group], _MODELS[entry.group](**changed)(case)
+        case.patch.undo()
+        assert other != usual, entry.key
 
 
-@pytest.mark.parametrize("calls", [_vae_calls, _dit_calls])
-def test_the_same_switches_do_the_same(calls: Callable[[], Look], case: Case) -> None:
-    """Or a difference would say nothing."""
-    assert calls()(case) == calls()(case)
+def test_the_same_switches_do_the_same(case: Case) -> None:
+    """Otherwise a difference would mean nothing."""
+    for calls in _MODELS.values():
+        assert calls()(case) == calls()(case)
 
 
 def test_switches_of_the_machine_are_put_back_after_an_error() -> None:

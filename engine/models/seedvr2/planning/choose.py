@@ -91,7 +91,7 @@ def choose(
         vae_dtype=_vae_dtype(settings, where.device),
         blocks_on_device=None if settings.blocks_on_device < 0 else settings.blocks_on_device,
         attention=settings.attention,
-        products=settings.products,
+        products=settings.matmul,
         strength=settings.strength,
         seed=settings.seed,
         noise_order=settings.noise_order,

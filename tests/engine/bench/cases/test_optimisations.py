@@ -25,12 +25,7 @@ from engine.models.seedvr2.vae.config import VAE
 from engine.models.wan.vae.config import WAN22
 from engine.ops import torch_flags
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.settings.optimisations import (
-    DIT_OPTIMISATIONS,
-    VAE_OPTIMISATIONS,
-    RunSwitches,
-    VaeSwitches,
-)
+from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
 from tests.helpers.tiny import tiny_config
 from tests.helpers.tiny_dit import tiny_dit_config
 from tests.helpers.tiny_wan import tiny_wan_config
@@ -52,10 +47,10 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.parametrize("options", [OPTIONS, WAN], ids=["seedvr2", "wan"])
 def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
     rows = {row["switch"]: row for row in optimisation_rows(options)}
-    keys = [entry.key for entry in VAE_OPTIMISATIONS]
+    keys = [entry.key for entry in VaeSwitches.optimisations()]
     choices = ["vae.convolution=2d", "vae.convolution=3d"]
     assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
-    for entry in VAE_OPTIMISATIONS:
+    for entry in VaeSwitches.optimisations():
         row = rows[entry.key]
         if "cpu" not in entry.devices:
             assert row == {"switch": entry.key, "note": "does nothing on a processor"}
@@ -76,11 +71,11 @@ def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("engine.bench.cases.switch_models.require_compiler", refuse)
     options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64), quick=False)
     rows = {row["switch"]: row for row in dit_optimisation_rows(options)}
-    keys = [entry.key for entry in DIT_OPTIMISATIONS]
+    keys = [entry.key for entry in DitSwitches.optimisations()]
     assert list(rows)[: 2 + len(keys)] == ["dit.usual", "dit.all", *keys]
     assert {"dit.attention=sdpa", "dit.attention=math"} <= set(rows)
     assert rows.pop("dit.compile")["note"] == "torch.compile does not work here."
-    for entry in DIT_OPTIMISATIONS:
+    for entry in DitSwitches.optimisations():
         row = rows.get(entry.key)
         if row is not None and "cpu" in entry.devices:
             assert row["time"] > 0
@@ -98,13 +93,13 @@ def test_what_documents_promise_besides_has_lines() -> None:
     rows = {row["switch"]: row for row in around_rows(options)}
     assert rows["run.cudnn_benchmark"]["note"] == "needs an NVIDIA card"
     assert "UPREEL_RUN_PASSIVE_THREADS" in rows["run.passive_threads"]["note"]
-    assert {entry.key for entry in RunSwitches.TABLE} < set(rows)
+    assert {entry.key for entry in RunSwitches.optimisations()} < set(rows)
     assert rows["plan.slices"]["memory"] > 0
     assert rows["plan.tiles"]["memory"] < 1
     assert rows["vae.attention"]["error"] < 1e-5
     assert 0.5 < rows["dit.sampling"]["time"] < 1
-    assert rows["dit.products=fp8"]["error"] > rows["dit.products=int8"]["error"] > 1e-3
-    assert rows["dit.products=nvfp4"]["note"] == "not computed by this card or processor"
+    assert rows["dit.matmul=fp8"]["error"] > rows["dit.matmul=int8"]["error"] > 1e-3
+    assert rows["dit.matmul=nvfp4"]["note"] == "not computed by this card or processor"
 
 
 def test_two_tiles_leave_under_the_switches_of_the_machine(

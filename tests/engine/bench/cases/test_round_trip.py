@@ -20,7 +20,7 @@ from engine.core.errors import (
     WrongModel,
 )
 from engine.core.geometry import Size
-from engine.settings.optimisations import VAE_OPTIMISATIONS
+from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2_files import write_seedvr2
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan
 
@@ -58,7 +58,7 @@ def test_every_switch_has_a_line(options: BenchOptions, tmp_path: Path) -> None:
     path = tmp_path / "vae.safetensors"
     write_wan(path)
     rows = list(round_trip_rows(replace(options, vae=path)))
-    turned = [entry for entry in VAE_OPTIMISATIONS if "cpu" in entry.devices]
+    turned = [entry for entry in VaeSwitches.optimisations() if "cpu" in entry.devices]
     assert [row["form"] for row in rows] == [
         "plain",
         "fast",

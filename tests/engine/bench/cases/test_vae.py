@@ -19,8 +19,8 @@ from engine.bench.cases.vae_runs import (
     random_weights,
     work_of,
 )
-from engine.bench.options import BenchOptions
-from engine.core.errors import NoUsableGpu
+from engine.bench.options import BenchOptions, check
+from engine.core.errors import NoUsableGpu, SettingsError
 from engine.core.geometry import Size
 from engine.core.serialization import from_plain, to_plain
 from engine.models.seedvr2.vae.config import VAE
@@ -223,3 +223,15 @@ def test_defaults_are_what_the_fast_form_is_measured_with() -> None:
     named = dict(vae.variants(OPTIONS, base_run(OPTIONS, "decode")))
     assert named["fast"].switches == VaeSwitches()
     assert list(dict(vae.variants(replace(OPTIONS, form="plain"), named["plain"]))) == ["plain"]
+
+
+def test_groups_of_switches_are_measured_too() -> None:
+    options = replace(OPTIONS, without=("vae.all", "dit.all"), only=("vae.in_place", "exact"))
+    check(options)
+    runs = dict(vae.variants(options, base_run(OPTIONS, "decode")))
+    assert list(runs) == ["plain", "fast", "without all", "only in_place", "only exact"]
+    assert runs["without all"].switches == runs["only exact"].switches == VaeSwitches.all_off()
+    assert runs["only in_place"].switches.names_on() == ("in_place",)
+    for wrong in (replace(OPTIONS, without=("exact",)), replace(OPTIONS, only=("vae.fly",))):
+        with pytest.raises(SettingsError, match="no optimisation"):
+            check(wrong)
