@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 import torch
+from engine.bench.timing.unit_costs import cost_of
 
 from engine.bench.calibration import calibrate
 from engine.bench.calibration import models as calibrate_models
 from engine.bench.calibration.calibrate import figures, keep
-from engine.bench.timing.unit_costs import cost_of
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.planner import rates as kept

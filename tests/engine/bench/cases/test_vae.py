@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-
-from engine.bench.cases import vae
-from engine.bench.cases.vae_models import Side, VaeRun
 from engine.bench.cases.vae_runs import (
     base_run,
     build,
@@ -19,6 +16,9 @@ from engine.bench.cases.vae_runs import (
     random_weights,
     work_of,
 )
+
+from engine.bench.cases import vae
+from engine.bench.cases.vae_models import Side, VaeRun
 from engine.bench.options import BenchOptions, check
 from engine.core.errors import NoUsableGpu, SettingsError
 from engine.core.geometry import Size

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-
-from engine.bench.cases import optimisations
 from engine.bench.cases.machine_flags import around_rows
 from engine.bench.cases.optimisations import Lab, dit_optimisation_rows, optimisation_rows
+from engine.bench.timing.paired_timing import Ratio, ratio_of
+
+from engine.bench.cases import optimisations
 from engine.bench.cases.switch_models import (
     Built,
     RunSubject,
@@ -18,7 +19,6 @@ from engine.bench.cases.switch_models import (
     narrower,
 )
 from engine.bench.options import BenchOptions
-from engine.bench.timing.paired_timing import Ratio, ratio_of
 from engine.core.errors import FeatureMissing
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
