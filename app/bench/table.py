@@ -23,10 +23,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import has_text, text
+from app import engine_messages
+from app.engine_messages import said, text
 from app.i18n import mark, tr
 from app.theme import tokens
-from engine.core.messages import message, title
+from engine.core.messages import catalogue, message
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
 
@@ -217,13 +218,13 @@ def _title(row: MeasuredSwitch) -> str:
     """The group, then the title; one title may stand for two models."""
     group, _, field = row.name.partition(".")
     name = tr("all together") if field == ALL else text(row.title)
-    return f"{text(title(f'switch.{group}'))} · {name}"
+    return f"{engine_messages.title(f'switch.{group}')} · {name}"
 
 
 def _about(row: MeasuredSwitch) -> tuple[str, str]:
     """What a switch does, and why its default is as it is; empty where it is no switch."""
     entry = message(f"switch.{row.name.partition('=')[0]}")
-    return (text(entry), text(entry.hint)) if has_text(entry) else ("", "")
+    return (text(entry), text(entry.hint)) if catalogue("en").has_text(entry.code) else ("", "")
 
 
 def _error(value: float) -> str:
@@ -238,5 +239,5 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),
     lambda row: "–" if row.claim is None else text(row.claim),
-    lambda row: text(row.note),
+    lambda row: said(row.note),
 )

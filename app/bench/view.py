@@ -123,12 +123,11 @@ class BenchView(QDialog):
             return tr("Stopping at the next step …")
         if not model.doing:
             return tr("Finishing …") if model.done else tr("Starting …")
+        doing = said(model.doing) if isinstance(model.doing, str) else text(model.doing)
         if not model.total:
-            return text(model.doing)
+            return doing
         step = min(model.done + 1, model.total)
-        return tr(
-            "{doing} · {done} of {total}", doing=text(model.doing), done=step, total=model.total
-        )
+        return tr("{doing} · {done} of {total}", doing=doing, done=step, total=model.total)
 
     def _show_notice(self) -> None:
         error = self._model.error

@@ -12,7 +12,7 @@ from engine.bench.cases import dit_runs, vae_runs
 from engine.bench.options import BenchOptions
 from engine.bench.timing.unit_costs import Costs, cost_of
 from engine.core.geometry import Size
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
 from engine.models.lite.cost import lite_multiplications
@@ -42,7 +42,7 @@ def steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[St
         yield "transformer", partial(_transformer, device, "bfloat16" if wide else "float16")
         yield "Lite", partial(_lite, device, "float16")
     else:
-        has_bf16 = features.cpu_has_bf16()
+        has_bf16 = devices.cpu_has_bf16()
         yield "transformer", partial(_transformer, device, "bfloat16" if has_bf16 else "float32")
 
 

@@ -14,7 +14,7 @@ from engine.bench.cases.shared import Bench
 from engine.bench.report.machine import Row, speed
 from engine.bench.timing.stopwatch import measure
 from engine.core.geometry import Size
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models import registry
 from engine.protocol.plan import ModelPlan, PicturePlan
 from engine.settings.schema import JobSettings
@@ -33,7 +33,7 @@ CLIP = 2  # frames in one call, as the planner gives the model at this size
 
 def _lite(bench: Bench) -> Iterator[Row]:
     """The model alone."""
-    dtypes = ["float32", *(["bfloat16"] if features.cpu_has_bf16() else [])]
+    dtypes = ["float32", *(["bfloat16"] if devices.cpu_has_bf16() else [])]
     devices_here = {"cpu": dtypes}
     if torch.cuda.is_available():
         devices_here["cuda"] = ["float32", "float16"]

@@ -10,7 +10,7 @@ import torch
 
 from engine.bench.timing.stopwatch import Timing
 from engine.core.units import bytes_text
-from engine.hardware import devices, features
+from engine.hardware import devices
 
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ def machine_row() -> Row:
         "case": "machine",
         "processor": devices.cpu_name(),
         "threads": devices.cpu_threads(),
-        "bfloat16": "yes" if features.cpu_has_bf16() else "no",
+        "bfloat16": "yes" if devices.cpu_has_bf16() else "no",
         "memory": bytes_text(devices.ram()[0]),
         "card": ", ".join(card.name for card in gpus) or "none",
         "driver": ", ".join(dict.fromkeys(card.driver for card in gpus)) or "none",

@@ -145,7 +145,7 @@ def test_nobody_waits_for_what_is_refused_for_good(
 def test_waiting_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     atomic_file.write_text(tmp_path / "a", "old")
     held = Held(monkeypatch, "replace", times=99)
-    monkeypatch.setattr(atomic_file, "_PATIENCE_WITH_SMALL_FILES_S", 0.2)
+    monkeypatch.setattr(atomic_file, "_RETRY_SMALL_FILES_S", 0.2)
     with pytest.raises(PermissionError):
         atomic_file.write_text(tmp_path / "a", "new")
     assert 2 <= held.tries <= 6
