@@ -1,4 +1,4 @@
-"""What the speed test measured, and on what, in words for people."""
+"""Texts for the figures of the speed test and for the machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOTHING = "none"
 
 
 def name_of(figure: str) -> str:
-    """What a figure was measured of; on a card its name stands behind."""
+    """What was measured, followed by the name of the GPU where it was measured on one."""
     name, comma, card = figure.partition(", ")
     if not comma:
         return _plain(figure)
@@ -64,7 +64,7 @@ def value_of(text: str) -> str:
 
 
 def machine_of(machine: Mapping[str, str]) -> str:
-    """What was measured on, in a line; what is not there is not named."""
+    """The machine in one line, without missing parts."""
     parts = [machine.get("processor", "")]
     if "threads" in machine:
         parts.append(tr("{count} threads", count=machine["threads"]))

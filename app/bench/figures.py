@@ -1,4 +1,4 @@
-"""What the speed test found: names and figures in two columns."""
+"""Results of the speed test: names and figures in two columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLay
 from app.bench.bench_labels import name_of, value_of
 from app.widgets.controls import ElidedLabel
 
-_LOW = 132  # px, where a table wants the room
+_LOW = 132  # px, next to a table
 _IN_A_LINE = 2
 
 
@@ -28,11 +28,11 @@ class FiguresCard(QFrame):
         column.addWidget(self._scroll)
 
     def set_low(self, is_low: bool) -> None:
-        """Leave most of the room to something else."""
+        """Use little height."""
         self.setMaximumHeight(_LOW if is_low else 16_777_215)
 
     def show_figures(self, figures: tuple[tuple[str, str], ...]) -> None:
-        """Other figures, as the engine said them."""
+        """Show figures of the engine."""
         self.setVisible(bool(figures))
         words = tuple((name_of(name), value_of(value)) for name, value in figures)
         if words != self._shown:

@@ -40,7 +40,7 @@ def current_folders(path: str) -> str:
         ("C:\\a\\film.", "C:\\a\\film."),
     ],
 )
-def test_paths_begin_at_their_drive(given: str, meant: str) -> None:
+def test_paths_start_at_their_drive(given: str, meant: str) -> None:
     assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
 
 
