@@ -1,7 +1,7 @@
 """Messages of the engine in the current language.
 
-The engine gives messages by code; the catalogue of a language has their texts. Sentences of rooms
-that have not moved to the catalogue are recognised by patterns (`said`).
+LEGACY: rooms that have not moved to the catalogue of messages give English sentences. `said`
+recognises those by patterns with `{name}` for the values, and fills in the translation.
 """
 
 from __future__ import annotations
@@ -12,61 +12,56 @@ import re
 from PySide6.QtCore import QCoreApplication
 
 from app.i18n import read_engine_sentences, tr
-from engine.core.errors import EngineError, ErrorInfo
-from engine.core.messages import Message, MessageCatalogue, catalogue, message
+from engine.core.errors import ErrorInfo
+from engine.core.messages import Message, catalogue, message
 from engine.protocol.plan import Notice
 
 _PLACE = re.compile(r"\\\{(\w+)\\\}")
 
 
-def text(what: Message | EngineError | ErrorInfo | Notice | str) -> str:
-    """A message, an error or a notice in the current language."""
-    if isinstance(what, str):
-        return said(what)
-    if isinstance(what, Message):
-        return _catalogue().text(what)
-    found = what.as_message
-    return _catalogue().text(found) if _catalogue().has_text(found.code) else said(what.message)
+def text(item: Message | ErrorInfo | Notice) -> str:
+    """The sentence of a message, an error or a notice."""
+    found = item if isinstance(item, Message) else item.as_message
+    if isinstance(item, Message) or catalogue("en").has_text(found.code):
+        return catalogue(_language()).text(found)
+    return said(item.message)
 
 
-def has_text(what: Message) -> bool:
-    """Whether the catalogue has a text for a message."""
-    return _catalogue().has_text(what.code)
+def hint(item: ErrorInfo | Notice) -> str:
+    """What to do next; "" where there is nothing to do."""
+    if item.hint and not catalogue("en").has_text(item.as_message.code):
+        return said(item.hint)
+    return catalogue(_language()).hint(item.as_message) if item.hint else ""
 
 
-def hint(what: EngineError | ErrorInfo | Notice) -> str:
-    """What to do about an error or a notice, in the current language; "" without advice."""
-    found = what.as_message
-    return _catalogue().hint(found) if _catalogue().has_text(found.code) else said(what.hint)
+def title(code: str) -> str:
+    """Heading of a code."""
+    return catalogue(_language()).title(code)
 
 
 def setting_title(name: str) -> str:
     """The name of a setting."""
-    return _catalogue().title(f"setting.{name}")
+    return title(f"setting.{name}")
 
 
 def setting_text(name: str) -> str:
     """The description of a setting."""
-    return _catalogue().text(message(f"setting.{name}"))
+    return text(message(f"setting.{name}"))
 
 
 def choice_text(setting: str, value: str) -> str:
     """The name of a choice of a setting; the value itself where the catalogue has none."""
     code = f"choice.{setting}.{value}"
-    return _catalogue().text(message(code)) if _catalogue().has_text(code) else value
+    return text(message(code)) if catalogue("en").has_text(code) else value
 
 
 def choice_hint(setting: str, value: str) -> str:
     """What to know about a choice; "" where there is nothing."""
-    return _catalogue().hint(message(f"choice.{setting}.{value}"))
+    return text(message(f"choice.{setting}.{value}").hint)
 
 
 def _language() -> str:
     return QCoreApplication.instance().property("language") or "en"
-
-
-def _catalogue() -> MessageCatalogue:
-    return catalogue(_language())
 
 
 def said(sentence: str) -> str:

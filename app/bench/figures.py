@@ -1,4 +1,4 @@
-"""What the speed test measured, in two columns, and on which machine."""
+"""Results of the speed test in two columns, and the machine they are from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.widgets.controls import ElidedLabel
 from engine.protocol.report import MeasuredRate
 
 _NOTHING = "none"
-_LOW = 132  # px, where a table wants the room
+_LOW = 132  # px, next to a table
 _IN_A_LINE = 2
 
 
@@ -33,7 +33,7 @@ class FiguresCard(QFrame):
         column.addWidget(self._scroll)
 
     def set_low(self, is_low: bool) -> None:
-        """Leave most of the room to something else."""
+        """Use little height."""
         self.setMaximumHeight(_LOW if is_low else 16_777_215)
 
     def show_figures(self, figures: tuple[MeasuredRate, ...]) -> None:

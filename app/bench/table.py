@@ -1,4 +1,4 @@
-"""The table of optimisations: what each does on this machine, beside what documents say."""
+"""The table of optimisations: measured effect of each, next to the claims of documents."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import has_text, text
+from app import engine_messages
+from app.engine_messages import said, text
 from app.i18n import mark, tr
 from app.theme import tokens
-from engine.core.messages import message, title
+from engine.core.messages import catalogue, message
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
-CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: as near to 1 its ratio says nothing
+CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: a ratio this near to 1 means nothing
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
-_MARGIN = 20  # px of a cell that hold no words
-_CALM = 0.02  # of ratios whose scatter is smaller or not known
+_MARGIN = 20  # px of a cell without text
+_CALM = 0.02  # of ratios with a smaller or unknown scatter
 _EXACTNESS = {
     "exact": mark("exact"),
     "rounding": mark("rounding"),
@@ -83,11 +84,11 @@ class SwitchesModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self._rows)
 
     def columnCount(self, parent: Index = _TOP) -> int:
-        """Number of things told about each."""
+        """Number of columns."""
         return 0 if parent.isValid() else len(_HEADS)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Words, ratios and explanations."""
+        """Texts, ratios and tool tips."""
         if not index.isValid():
             return None
         row, column = self._rows[index.row()], index.column()
@@ -117,7 +118,7 @@ class SwitchesModel(QAbstractTableModel):
 
 
 class SwitchesTable(QTableView):
-    """Shows the model; walked with the arrow keys, a row at a time."""
+    """Shows the model; arrow keys move by rows."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -158,13 +159,13 @@ class _Cell(QStyledItemDelegate):
     """Draws a ratio as a bar from the middle, to the left where it saves."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        """As high as its words in the width of the column, less what the style leaves free."""
+        """As high as its text in the width of the column."""
         table = self.parent()
         width = table.columnWidth(index.column()) if isinstance(table, QTableView) else 0
         room = QRect(0, 0, max(40, width - _MARGIN), 10_000)
         text = str(index.data() or "")
-        words = option.fontMetrics.boundingRect(room, int(Qt.TextFlag.TextWordWrap), text)
-        return QSize(width, words.height() + _MARGIN)
+        text_box = option.fontMetrics.boundingRect(room, int(Qt.TextFlag.TextWordWrap), text)
+        return QSize(width, text_box.height() + _MARGIN)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
@@ -183,8 +184,8 @@ def _paint_ratio(painter: QPainter, place: QRectF, ratio: float, calm: float) ->
     painter.drawRect(QRectF(place.left(), top + 2, place.width(), 2))
     share = max(-1.0, min(1.0, (ratio - 1) / _FULL))
     length = share * place.width() / 2
-    says_nothing = abs(ratio - 1) <= calm
-    colour = theme.text_2 if says_nothing else theme.accent if ratio < 1 else theme.warning
+    is_noise = abs(ratio - 1) <= calm
+    colour = theme.text_2 if is_noise else theme.accent if ratio < 1 else theme.warning
     painter.setBrush(QColor(colour))
     painter.drawRect(QRectF(min(middle, middle + length), top, max(2.0, abs(length)), 6))
     painter.setBrush(QColor(theme.text_2))
@@ -217,13 +218,13 @@ def _title(row: MeasuredSwitch) -> str:
     """The group, then the title; one title may stand for two models."""
     group, _, field = row.name.partition(".")
     name = tr("all together") if field == ALL else text(row.title)
-    return f"{text(title(f'switch.{group}'))} · {name}"
+    return f"{engine_messages.title(f'switch.{group}')} · {name}"
 
 
 def _about(row: MeasuredSwitch) -> tuple[str, str]:
     """What a switch does, and why its default is as it is; empty where it is no switch."""
     entry = message(f"switch.{row.name.partition('=')[0]}")
-    return (text(entry), text(entry.hint)) if has_text(entry) else ("", "")
+    return (text(entry), text(entry.hint)) if catalogue("en").has_text(entry.code) else ("", "")
 
 
 def _error(value: float) -> str:
@@ -238,5 +239,5 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),
     lambda row: "–" if row.claim is None else text(row.claim),
-    lambda row: text(row.note),
+    lambda row: said(row.note),
 )

@@ -24,12 +24,12 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from engine.protocol.report import BenchReport
 
-_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
-_COPIED_MS = 2500  # so long the button says so
+_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after a measurement
+_COPIED_MS = 2500  # how long the button shows it
 
 
 class BenchView(QDialog):
-    """Shows the model; emits what the user wants."""
+    """Shows the model; emits the user's requests."""
 
     run_wanted = Signal(bool)  # True for the speed test alone
     stop_wanted = Signal()
@@ -64,7 +64,7 @@ class BenchView(QDialog):
         self.retranslate_ui()
 
     def say_busy(self, reason: str) -> None:
-        """Why nothing can be measured now; "" for nothing in the way."""
+        """Show why nothing can be measured now; "" where it can."""
         self._busy = reason
         self._show()
 
@@ -112,22 +112,21 @@ class BenchView(QDialog):
         for part in (self._progress, self._doing):
             part.setVisible(model.is_running)
         self._progress.set_shares(model.share)
-        self._doing.setText(self._doing_words())
+        self._doing.setText(self._doing_text())
         self._show_notice()
         self._show_report(model.report)
 
-    def _doing_words(self) -> str:
+    def _doing_text(self) -> str:
         model = self._model
         if model.was_stopped:
             return tr("Stopping at the next step …")
         if not model.doing:
             return tr("Finishing …") if model.done else tr("Starting …")
+        doing = said(model.doing) if isinstance(model.doing, str) else text(model.doing)
         if not model.total:
-            return text(model.doing)
+            return doing
         step = min(model.done + 1, model.total)
-        return tr(
-            "{doing} · {done} of {total}", doing=text(model.doing), done=step, total=model.total
-        )
+        return tr("{doing} · {done} of {total}", doing=doing, done=step, total=model.total)
 
     def _show_notice(self) -> None:
         error = self._model.error
@@ -186,7 +185,7 @@ class BenchView(QDialog):
         self._close.setObjectName("benchClose")
         self._notice.setObjectName("benchNotice")
         self._doing.setObjectName("benchDoing")
-        self._close.setDefault(True)  # else Enter would start minutes of work
+        self._close.setDefault(True)  # otherwise Enter would start minutes of work
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -219,4 +218,4 @@ class BenchView(QDialog):
         column.addLayout(foot)
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed

@@ -5,11 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import setting_title, text
+from app.engine_messages import setting_title, title
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
 from app.theme.icons import icon
-from engine.core.messages import title
 from engine.settings import schema
 
 _EDITOR_WIDTH = 160
@@ -70,7 +69,7 @@ class MoreChoices(QWidget):
             icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
         )
         for group, heading in self._headings.items():
-            heading.setText(text(title(f"setting-group.{group}")))
+            heading.setText(title(f"setting-group.{group}"))
         for name, label in self._labels.items():
             label.setText(setting_title(name))
             self.editors[name].retranslate_ui()

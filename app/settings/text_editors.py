@@ -75,8 +75,8 @@ class TimeEditor(Editor):
             if text:
                 parse_clock(text)
         except SettingsError as err:
-            mark_wrong(self._field, engine_messages.hint(err))
-            self._field.setAccessibleDescription(engine_messages.text(err))
+            mark_wrong(self._field, engine_messages.hint(err.info()))
+            self._field.setAccessibleDescription(engine_messages.text(err.info()))
             return
         if text != self._value:
             self._value = text

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from engine.bench.options import BenchOptions
 from engine.cli.console import Console
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.protocol.commands import Command
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
@@ -85,7 +85,7 @@ class Services(Protocol):
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        pretend: Card | None,
+        pretend: GpuSpec | None,
     ) -> Plan:
         """Decide everything without starting; `pretend` is a card that is not here."""
         ...

@@ -1,4 +1,4 @@
-"""`doctor`: whether everything works on this machine."""
+"""`doctor`: the self-test of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
-    """Show what the self-test found; the exit status is 1 when something is broken."""
+    """Show the results of the self-test; the exit status is 1 where there is a problem."""
     lines = context.services.doctor()
     broken = [line for line in lines if line.state == "problem"]
     if context.console.json:
@@ -18,8 +18,8 @@ def run(args: argparse.Namespace, context: Context) -> int:
     else:
         for line in lines:
             context.console.say(f"{_MARKS[line.state]:<8} {line.name}: {line.message}")
-            if line.hint:
-                context.console.say(f"{'':<8}   hint: {line.hint}")
+            if hint := str(line.hint):
+                context.console.say(f"{'':<8}   hint: {hint}")
         warnings = sum(line.state == "warning" for line in lines)
         context.console.say(f"{len(broken)} problems, {warnings} warnings, {len(lines)} looked at")
     return FAILED if broken else DONE

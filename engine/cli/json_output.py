@@ -8,20 +8,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.core.messages import Message
+from engine.core.messages import Message, text_of
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Plan
-from engine.protocol.report import Report
+from engine.protocol.report import DoctorLine, Report
 
-# What readers of the JSON want and the classes work out.
-_WORKED_OUT = {Plan: ("frames", "fits"), Report: ("passed",), VideoInfo: ("seen_size",)}
+# Properties that belong to the JSON.
+_PROPERTIES = {
+    DoctorLine: ("hint",),
+    Plan: ("frames", "fits"),
+    Report: ("passed",),
+    VideoInfo: ("seen_size",),
+}
 
 
 def encode(value: Any) -> Any:
-    """The value as JSON knows it: messages in English, without pictures and other raw bytes."""
+    """The value as JSON knows it: messages as English text; pictures and raw bytes are left out."""
     if isinstance(value, Message):
-        return str(value)
+        return text_of(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     match value:
@@ -40,6 +45,6 @@ def encode(value: Any) -> Any:
 
 def _fields(value: Any) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(value)]
-    names += _WORKED_OUT.get(type(value), ())
+    names += _PROPERTIES.get(type(value), ())
     pairs = ((name, getattr(value, name)) for name in names)
     return {name: encode(entry) for name, entry in pairs if not isinstance(entry, bytes | Picture)}

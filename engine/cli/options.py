@@ -13,7 +13,7 @@ from typing import Any
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import from_environment
 from engine.planner import preset_choice
 from engine.settings.assignments import current_names, with_text
@@ -22,7 +22,7 @@ from engine.settings.schema import EngineSettings, JobSettings, Setting, describ
 from engine.settings.store import load_engine_settings
 
 
-def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSettings:
+def job_settings(args: argparse.Namespace, pretend: GpuSpec | None = None) -> JobSettings:
     """What the options say of a job: a preset first, then named ones, `--set` has the last word.
 
     Args:
@@ -44,7 +44,7 @@ def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSe
     return with_text(settings, [text for text in args.set if not _is_of_engine(text)])
 
 
-def _preset(args: argparse.Namespace, pretend: Card | None) -> JobSettings:
+def _preset(args: argparse.Namespace, pretend: GpuSpec | None) -> JobSettings:
     name = getattr(args, "preset", None)
     if name is None:
         return JobSettings()

@@ -6,6 +6,7 @@ ours and never part of this hierarchy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from engine.core.messages import Message, Param, hint_of, message, text_of
 
 
 class EngineError(Exception):
-    """Something went wrong that a user can understand.
+    """An error that a user can understand.
 
     Args:
         case: Which message of the class it is, as `resources/messages` names it: the class says
@@ -58,12 +59,12 @@ class ErrorInfo:
     message: str
     hint: str = ""
     case: str = ""
-    params: dict[str, Param] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
 
     @property
     def as_message(self) -> Message:
-        """The message of the catalogue for it."""
-        return Message(f"{self.code}.{self.case}" if self.case else self.code, self.params)
+        """The message of the catalogue."""
+        return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
 
 
 class InputError(EngineError):
@@ -306,7 +307,7 @@ class NoUsableGpu(HardwareError):
     code = "no-usable-gpu"
 
 
-class PretendedCard(HardwareError):
+class PretendedGpu(HardwareError):
     """The plan was made for a card that is not in this machine."""
 
     code = "pretended-card"

@@ -58,7 +58,7 @@ def title(code: str) -> Message:
     return Message(code, part="title")
 
 
-def message(code: str, **params: object) -> Message:
+def message(code: str, /, **params: object) -> Message:
     """A message; values that are neither text nor messages become text."""
     return Message(code, {name: _param(value) for name, value in params.items()})
 
@@ -95,13 +95,13 @@ class MessageCatalogue:
             return message.code
         return self._filled(found, message)
 
+    def has_text(self, code: str) -> bool:
+        """Whether there is a sentence for a code."""
+        return bool(self._get(code, "text"))
+
     def hint(self, message: Message) -> str:
         """What to do next; "" where the entry has no hint."""
         return self._filled(self._get(message.code, "hint"), message).strip()
-
-    def has_text(self, code: str) -> bool:
-        """Whether there is an entry with a text."""
-        return bool(self._get(code, "text"))
 
     def title(self, code: str) -> str:
         """Heading of a code, or of the nearest table above it that has one."""

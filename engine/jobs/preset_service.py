@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from engine.core.errors import EngineError
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -22,7 +22,7 @@ class PresetDesk:
         pretend: A card in the place of this machine's own.
     """
 
-    def __init__(self, sink: e.EventSink, pretend: Card | None) -> None:
+    def __init__(self, sink: e.EventSink, pretend: GpuSpec | None) -> None:
         self._sink = sink
         self._pretend = pretend
 

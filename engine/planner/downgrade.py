@@ -16,7 +16,7 @@ from engine.models.wan.planning import choose as wan
 from engine.planner import peaks
 from engine.planner.families import tiles_per_frame
 from engine.planner.plan_job import smaller_model, wider_model
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import (
     DiffusionPlan,
     ModelPlan,
@@ -68,7 +68,12 @@ def _remeasured(stage: StagePlan, peak: peaks.Peak | None) -> StagePlan:
 
 
 def notice_of(
-    before: Plan, after: Plan, why: Why, *, spilled_bytes: int = 0, holders: Sequence[Holder] = ()
+    before: Plan,
+    after: Plan,
+    why: Why,
+    *,
+    spilled_bytes: int = 0,
+    holders: Sequence[GpuProcess] = (),
 ) -> Notice:
     """What became smaller, why, and which program holds the card's memory where that is known."""
     change = change_of(before, after)
@@ -93,7 +98,7 @@ def change_of(before: Plan, after: Plan) -> str:
     return next(_changes(before, after), "smaller pieces")
 
 
-def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> OutOfMemory:
+def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[GpuProcess] = ()) -> OutOfMemory:
     """The error at the floor: what the smallest plan needs, what was free, what could help.
 
     Args:
@@ -117,7 +122,7 @@ def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> O
     )
 
 
-def holder_words(holders: Sequence[Holder]) -> str:
+def holder_words(holders: Sequence[GpuProcess]) -> str:
     """Who holds most of the card's memory, in a sentence; "" where nobody is known."""
     if not holders:
         return ""

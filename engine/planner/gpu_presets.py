@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.paths import resource
-from engine.hardware.gpu_table import GIB, Card
+from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.settings.presets import Goal, Preset, Value
 
 PROCESSOR = "cpu"  # tier of a machine without a card
@@ -58,7 +58,7 @@ def tier_of(memory_bytes: int) -> Tier:
     return [tier for tier in tiers() if tier.least_bytes <= memory_bytes][-1]
 
 
-def presets_for(card: Card | None) -> tuple[Preset, ...]:
+def presets_for(card: GpuSpec | None) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a card of the table; for a processor with None."""
     return presets_of("", 0) if card is None else presets_of(card.title, card.memory_bytes)
 

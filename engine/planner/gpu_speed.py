@@ -15,7 +15,7 @@ from functools import cache
 from typing import Literal
 
 from engine.hardware import gpu_table
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 
 Kind = Literal["vae", "transformer", "lite"]
 
@@ -41,7 +41,7 @@ class Streamed:
     paged: float = 0.0  # from any other
 
 
-def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
+def card_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
     """A card to count with: the known one, else the middle one of its generation.
 
     Of a generation that is in no table the newest one before it counts; where nothing is known,
@@ -50,7 +50,7 @@ def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
     return card or _typical(capability or (0, 0))
 
 
-def compute_seconds(card: Card, kind: Kind, dtype: str, operations: float) -> float:
+def compute_seconds(card: GpuSpec, kind: Kind, dtype: str, operations: float) -> float:
     """Seconds of so many floating-point operations.
 
     Args:
@@ -65,24 +65,24 @@ def compute_seconds(card: Card, kind: Kind, dtype: str, operations: float) -> fl
     return max(operations / rate, moved / (card.bandwidth * _BANDWIDTH_SHARE))
 
 
-def with_streaming(card: Card, computing: float, streamed: Streamed) -> float:
+def with_streaming(card: GpuSpec, computing: float, streamed: Streamed) -> float:
     """Seconds of a stage whose weights come while it computes; most of it hides."""
     link = card.link_bandwidth
     copying = streamed.pinned / (link * _PINNED_SHARE) + streamed.paged / (link * _PAGED_SHARE)
     return max(computing, copying) + _SHOWN * min(computing, copying)
 
 
-def restore_seconds(card: Card, pixels: float) -> float:
+def restore_seconds(card: GpuSpec, pixels: float) -> float:
     """Seconds of bringing so many pixels of the result to their size and colours, and away."""
     moving = pixels * _RESTORE_BYTES / (card.bandwidth * _BANDWIDTH_SHARE)
     return moving + pixels * _LEAVING_BYTES / (card.link_bandwidth * _PAGED_SHARE)
 
 
 @cache
-def _typical(capability: tuple[int, int]) -> Card:
-    known = sorted({card.capability for card in gpu_table.cards()})
+def _typical(capability: tuple[int, int]) -> GpuSpec:
+    known = sorted({card.capability for card in gpu_table.gpu_specs()})
     generation = max((one for one in known if one <= capability), default=known[0])
-    same = [card for card in gpu_table.cards() if card.capability == generation]
+    same = [card for card in gpu_table.gpu_specs() if card.capability == generation]
     middle = statistics.median_low(card.half_flops for card in same)
     found = next(card for card in same if card.half_flops == middle)
     return replace(

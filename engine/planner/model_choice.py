@@ -60,7 +60,7 @@ def choose_model(
             dtype=_wide_dtype(device, budget),
             threads=budget.threads,
         )
-        size = budget.card_bytes if device == "cuda" else 0
+        size = budget.gpu_memory_bytes if device == "cuda" else 0
         return seedvr2.choose(video, picture, settings, where, card_bytes=size)
     if name in WAN_UPSCALERS:
         where = ModelPlan(model=name, device=device, threads=budget.threads)

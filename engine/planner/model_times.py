@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
 from engine.models.lite.cost import lite_multiplications
@@ -94,19 +94,19 @@ def _streamed(model: ModelPlan, frames: int) -> Streamed:
     return Streamed(pinned=clips * pinned, paged=clips * (each - pinned))
 
 
-def card_of(budget: Budget) -> Card:
+def card_of(budget: Budget) -> GpuSpec:
     """The card that a job counts with."""
-    return gpu_speed.card_of(budget.card, budget.capability)
+    return gpu_speed.card_of(budget.gpu, budget.capability)
 
 
 def card_name(model: ModelPlan, budget: Budget) -> str:
     """What the speed of the card that a plan computes on is kept under; "" for the processor."""
     if model.device != "cuda":
         return ""
-    return name_of(budget.card, budget.capability)
+    return name_of(budget.gpu, budget.capability)
 
 
-def name_of(card: Card | None, capability: tuple[int, int] | None) -> str:
+def name_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     """The card's title; where it is in no table its CUDA capability has to do."""
     if card is not None:
         return card.title

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.core.geometry import Size
 from engine.core.units import bytes_text, memory_text
-from engine.hardware import features
+from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.planner import latents
 from engine.planner.request import Request
@@ -106,7 +106,7 @@ def _shots(model: ModelPlan) -> Iterator[Notice]:
 
 
 def _diffusion(model: ModelPlan, budget: Budget) -> Iterator[Notice]:
-    found, offered = model.diffusion, features.products(budget.capability)
+    found, offered = model.diffusion, devices.matmul_dtypes(budget.capability)
     if found is None or model.device != "cuda" or found.products in ("none", *offered):
         return
     nearest = offered[0] if offered else "none"

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import dataclass
 
 from engine.core.errors import EngineError, SettingsError
-from engine.hardware.budget import card_here
-from engine.hardware.gpu_table import Card
+from engine.hardware.budget import gpu_here
+from engine.hardware.gpu_table import GpuSpec
 from engine.planner.gpu_presets import presets_of
 from engine.settings import preset_store
 from engine.settings.presets import Preset, applied
@@ -29,18 +29,18 @@ class Offered:
     failures: tuple[EngineError, ...]
 
 
-def offered(pretend: Card | None = None) -> Offered:
+def offered(pretend: GpuSpec | None = None) -> Offered:
     """All of them; looks at the driver and reads a folder, which takes milliseconds.
 
     Args:
         pretend: A card in the place of this machine's own.
     """
-    card, memory = card_here(pretend)
+    card, memory = gpu_here(pretend)
     own, failures = preset_store.load_all()
     return Offered(presets=(*presets_of(card, memory), *own), card=card, failures=failures)
 
 
-def named(name: str, pretend: Card | None = None) -> Preset:
+def named(name: str, pretend: GpuSpec | None = None) -> Preset:
     """The preset of a name, or of a title, however it is written.
 
     Raises:
@@ -57,7 +57,7 @@ def named(name: str, pretend: Card | None = None) -> Preset:
     raise SettingsError(f"There is no preset {name!r}.", hint=hint, value=name)
 
 
-def chosen(name: str, settings: JobSettings, pretend: Card | None = None) -> JobSettings:
+def chosen(name: str, settings: JobSettings, pretend: GpuSpec | None = None) -> JobSettings:
     """The settings with those of a preset.
 
     Raises:

@@ -140,12 +140,12 @@ def learn(plan: Plan, seconds: float) -> None:
         plan: As the job ended, with the frames that it had.
         seconds: It took, pauses left out.
     """
-    card = next((card for card in gpu_table.cards() if card.title == plan.card), None)
+    card = next((card for card in gpu_table.gpu_specs() if card.title == plan.card), None)
     gpus = devices.gpus() if plan.model.device == "cuda" and card is None else ()
     budget = Budget(
         ram_bytes=plan.budget_bytes,
         threads=plan.model.threads,
-        card=card,
+        gpu=card,
         capability=gpus[0].capability if gpus else None,
     )
     known = rates.load_rates()

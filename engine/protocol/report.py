@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from engine.core.geometry import Size
 from engine.core.messages import Message
@@ -68,14 +68,22 @@ class EncodedLatents:
     seconds: float
 
 
+State = Literal["ok", "warning", "problem"]
+STATES: tuple[State, ...] = get_args(State)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorLine:
-    """One thing the self-test looked at on this machine."""
+    """One result of the self-test of this machine."""
 
     name: str  # "torch", "encoder libx264"
-    state: Literal["ok", "warning", "problem"]
-    message: str  # what was found
-    hint: str = ""  # what helps, when it is not ok
+    state: State
+    message: Message  # what was found; its hint what helps
+
+    @property
+    def hint(self) -> Message:
+        """What helps where it is not ok; renders as "" otherwise."""
+        return self.message.hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
-from engine.core.windows_paths import LONG, why_no_name
+from engine.core.windows_paths import LONG, problem_on_windows
 from engine.downloads.hashing import Tell, silent
 
 _PIECE_BYTES = 2**20
@@ -119,7 +119,7 @@ def _why_not(info: zipfile.ZipInfo) -> str:
 
 def _is_name(part: str) -> bool:
     """Whether a part of a path is a name on every system; whatever leads elsewhere is none."""
-    return part not in ("", ".", "..") and not why_no_name(part)
+    return part not in ("", ".", "..") and problem_on_windows(part) is None
 
 
 def place_of(name: str) -> str:

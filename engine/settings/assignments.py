@@ -9,10 +9,10 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from engine.core.errors import SettingsError
-from engine.settings.schema import EngineSettings, JobSettings, type_name
+from engine.settings.schema import EngineSettings, JobSettings, type_name, types_of
 from engine.settings.switches import is_switch, settings_of
 
 S = TypeVar("S", JobSettings, EngineSettings)
@@ -60,7 +60,8 @@ def with_text(settings: S, assignments: list[str]) -> S:
     Raises:
         SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
     """
-    types, names = get_type_hints(type(settings)), current_names(type(settings))
+    kind: Any = type(settings)
+    types, names = types_of(kind), current_names(kind)
     changes: dict[str, Any] = {}
     for text in assignments:
         name, separator, value = text.partition("=")

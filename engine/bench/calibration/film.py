@@ -16,7 +16,7 @@ from engine.bench.timing.clock import Costs, cost_of
 from engine.bench.timing.one_job import run_once
 from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import message
-from engine.hardware import devices, features
+from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.pipeline.stages.restore import Restore
@@ -48,7 +48,7 @@ def plan_on_cpu(
     budget = Budget(
         ram_bytes=free,
         threads=torch.get_num_threads(),
-        has_fast_bf16=features.cpu_has_bf16(),
+        has_fast_bf16=devices.cpu_has_bf16(),
         free_output_bytes=2**40,
         free_jobs_bytes=2**40,
     )
@@ -81,7 +81,7 @@ def _read(clip: SyntheticClip) -> Costs:
 
 
 def _lite(clip: SyntheticClip, scale: int) -> Costs:
-    dtype = "bfloat16" if features.cpu_has_bf16() else "float32"
+    dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
     plan = ModelPlan(
         model="lite",
         scale=scale,

@@ -22,7 +22,7 @@ from engine.bench.options import BenchOptions
 from engine.bench.timing.clock import Costs, cost_of
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
 from engine.models.lite.cost import lite_multiplications
@@ -52,7 +52,7 @@ def steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[St
         yield transformer, partial(_transformer, device, "bfloat16" if has_bf16 else "float16")
         yield message("bench.step.lite"), partial(_lite, device, "float16")
     else:
-        dtype = "bfloat16" if features.cpu_has_bf16() else "float32"
+        dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
         yield vae, partial(_vae, device, "float32")
         yield transformer, partial(_transformer, device, dtype)
 

@@ -29,7 +29,7 @@ from engine.bench.timing.peak_rates import matrix_ceiling
 from engine.bench.timing.profiler import peak_bytes
 from engine.core.geometry import Size
 from engine.core.messages import message
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models import registry
 from engine.models.lite.config import config_from_shapes
 from engine.models.lite.cost import lite_multiplications
@@ -110,7 +110,7 @@ def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], _ModelWor
 
 def _lite(options: BenchOptions, scale: int) -> _ModelWork:
     device = device_of(options)
-    half = "float16" if device == "cuda" else "bfloat16" if features.cpu_has_bf16() else "float32"
+    half = "float16" if device == "cuda" else "bfloat16" if devices.cpu_has_bf16() else "float32"
     weights = registry.LITE.weights_name(scale, "faithful")
     plan = ModelPlan(
         model="lite", scale=scale, weights=weights, device=device, dtype=options.dtype or half

@@ -17,7 +17,7 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.clock import Timing, measure
 from engine.bench.timing.one_job import ThreadTimes, run_once
 from engine.core.geometry import Size
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models import registry
 from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol.media import MediaInfo
@@ -40,7 +40,7 @@ _THREADS = {"MainThread": "device", "read": "read", "write": "write", "native": 
 
 def lite_rows(options: BenchOptions) -> Iterator[Row]:
     """Lite alone."""
-    dtypes = {"cpu": ["float32", *(["bfloat16"] if features.cpu_has_bf16() else [])]}
+    dtypes = {"cpu": ["float32", *(["bfloat16"] if devices.cpu_has_bf16() else [])]}
     if torch.cuda.is_available():
         dtypes["cuda"] = ["float32", "float16"]
     for device, names in dtypes.items():

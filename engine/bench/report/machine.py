@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.core.units import bytes_text
-from engine.hardware import devices, features
+from engine.hardware import devices
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ def machine_row() -> Row:
         "case": MACHINE,
         "processor": devices.cpu_name(),
         "threads": devices.cpu_threads(),
-        "bfloat16": "yes" if features.cpu_has_bf16() else "no",
+        "bfloat16": "yes" if devices.cpu_has_bf16() else "no",
         "memory": bytes_text(devices.ram()[0]),
         "card": ", ".join(gpu.name for gpu in gpus) or "none",
         "driver": ", ".join(dict.fromkeys(gpu.driver for gpu in gpus)) or "none",

@@ -36,7 +36,7 @@ def texts(bench: Bench) -> str:
 
 
 def whole(bench: Bench) -> str:
-    """Also what is elided."""
+    """Including elided texts."""
     labels = page(bench).findChildren(ElidedLabel)
     return "\n".join(label.whole for label in labels if label.isVisible())
 
@@ -95,7 +95,7 @@ def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
     assert [model.index(r, 3).data(CALM_ROLE) for r in (0, 2)] == [0.04, 0.02]
 
 
-def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
+def test_the_report_is_copied(bench: Bench) -> None:
     click(bench, "benchFull")
     bench.engine.bench.finish()
     bench.hear()
@@ -104,7 +104,7 @@ def test_the_report_is_copied_as_it_is(bench: Bench) -> None:
     assert button(bench, "benchCopy").text() == "Copied"
 
 
-def test_it_can_be_stopped_and_says_so_calmly(bench: Bench) -> None:
+def test_a_stopped_benchmark_is_shown_as_such(bench: Bench) -> None:
     click(bench, "benchFull")
     click(bench, "benchStop")
     assert bench.engine.asked(commands.StopBench)
@@ -112,14 +112,14 @@ def test_it_can_be_stopped_and_says_so_calmly(bench: Bench) -> None:
     assert button(bench, "benchFull").isEnabled()
 
 
-def test_what_went_wrong_is_said(bench: Bench) -> None:
+def test_an_error_is_shown(bench: Bench) -> None:
     click(bench, "benchQuick")
     bench.engine.bench.fail(ErrorInfo(code="out-of-memory", message="Memory ran out.", hint="Hm."))
     bench.hear()
     assert "Memory ran out." in texts(bench)
 
 
-def test_while_a_film_runs_nothing_is_measured_and_that_is_said(bench: Bench) -> None:
+def test_while_a_film_runs_the_benchmark_is_disabled_with_a_reason(bench: Bench) -> None:
     bench.add()
     bench.do("start")
     assert not button(bench, "benchQuick").isEnabled()
@@ -130,7 +130,7 @@ def test_while_a_film_runs_nothing_is_measured_and_that_is_said(bench: Bench) ->
     assert "A film is being worked on" not in texts(bench)
 
 
-def test_no_film_starts_while_it_is_measured_and_plans_are_made_anew(bench: Bench) -> None:
+def test_no_film_starts_during_the_benchmark_and_plans_are_made_again(bench: Bench) -> None:
     job_id = bench.add()
     click(bench, "benchQuick")
     start = bench.button("primaryAction")
@@ -168,11 +168,11 @@ def test_the_open_page_changes_its_language(bench: Bench) -> None:
         (None, None, "–"),
     ],
 )
-def test_ratios_are_said_as_changes(ratio: float | None, scatter: float | None, text: str) -> None:
+def test_ratios_are_shown_as_changes(ratio: float | None, scatter: float | None, text: str) -> None:
     assert percent(ratio, scatter) == text
 
 
-def test_it_is_found_in_the_strip_and_by_its_keys(bench: Bench) -> None:
+def test_it_opens_from_the_strip_and_by_shortcut(bench: Bench) -> None:
     assert bench.find("benchButton").isVisible()
     assert bench.window.actions_["bench"].shortcut().toString() == "Ctrl+B"
     assert isinstance(bench.window.findChild(QWidget, "settingsButton"), QWidget)

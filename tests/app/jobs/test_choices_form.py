@@ -76,12 +76,12 @@ def test_showing_another_strength_is_not_a_change(bench: Bench) -> None:
     assert len(bench.engine.asked(commands.ChangeJob)) == sent
 
 
-def test_words_for_a_strength_are_honest_at_both_ends() -> None:
+def test_texts_for_a_strength_are_exact_at_both_ends() -> None:
     assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
     assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
 
 
-def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
+def test_availability_is_shown_after_each_model(qtbot: QtBot) -> None:
     form = ChoicesForm()
     qtbot.addWidget(form)
     form.say_availability({name: "here" for name in SEEDVR2})
@@ -99,7 +99,7 @@ def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
     ]
 
 
-def test_what_automatic_means_is_only_said_where_it_was_chosen(bench: Bench) -> None:
+def test_the_meaning_of_automatic_is_only_shown_where_it_was_chosen(bench: Bench) -> None:
     bench.add()
     box = bench.find("setting-model")
     assert isinstance(box, QComboBox)
@@ -116,7 +116,7 @@ def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> Non
     assert bench.window.choices.settings.model == "auto"
 
 
-def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
+def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench: Bench) -> None:
     message = "Wan 2x was trained on still photographs."
     bench.engine.notices = (Notice(code="trained-on-stills", severity="info", message=message),)
     bench.add()

@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def a_plan() -> Plan:
     )
 
 
-def test_a_plan_survives_json():
+def test_a_plan_comes_back_from_json():
     assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan())))) == a_plan()
 
 
@@ -68,3 +68,12 @@ def test_bytes_are_left_out():
         rgb: bytes
 
     assert to_plain(Picture(b"123")) == {"rgb": None}
+
+
+def test_old_names_of_fields_are_read_and_new_ones_count_more():
+    @dataclass
+    class Renamed:
+        new: int = field(default=0, metadata={"old_names": ("old", "older")})
+
+    assert from_plain(Renamed, {"older": 1}) == Renamed(1)
+    assert from_plain(Renamed, {"new": 2, "old": 1}) == Renamed(2)

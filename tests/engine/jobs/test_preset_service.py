@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.hardware import budget, devices
-from engine.hardware.gpu_table import pretended
+from engine.hardware.gpu_table import named
 from engine.jobs.preset_service import PresetDesk
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -33,7 +33,7 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
 
 @pytest.fixture
 def desk(sink: Sink) -> PresetDesk:
-    return PresetDesk(sink, pretended("RTX 5070 Ti"))
+    return PresetDesk(sink, named("RTX 5070 Ti"))
 
 
 def titles(event: e.Event) -> list[str]:

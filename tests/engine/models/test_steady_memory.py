@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
-from engine.hardware.out_of_memory import give_back
+from engine.hardware.out_of_memory import free_memory
 from engine.models.lite.net import load_lite
 from engine.models.lite.upscaler import LiteUpscaler
 from engine.models.seedvr2.dit.load import load_dit
@@ -184,8 +184,8 @@ def test_a_card_has_nothing_left_of_a_model_that_is_gone(
                 push(k)
 
     work()  # whatever libraries keep for the whole program
-    give_back()
+    free_memory()
     before = torch.cuda.memory_allocated()
     work()
-    give_back()
+    free_memory()
     assert torch.cuda.memory_allocated() == before

@@ -52,24 +52,24 @@ def test_the_doctor_says_which_torch_is_used_and_why(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = lines(CARD)
-    assert (line.state, line.message) == ("ok", start.current().why)
+    assert (line.state, str(line.message)) == ("ok", start.current().why)
     folder = store.folder_of("cu999")
     used = start.Choice(why="It is chosen.", folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
     (line,) = lines(CARD)
     assert line.state == "ok"
-    assert line.message == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
+    assert str(line.message) == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
     (folder / "torch/version.py").unlink()
     (line,) = lines(CARD)
-    assert (line.state, "torch/version.py" in line.message) == ("problem", True)
+    assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
 
 
 def test_the_doctor_says_why_a_chosen_one_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = start.Choice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
     (line,) = lines(Machine())
-    assert (line.state, line.message) == ("warning", broken.why)
-    assert "runtime install cu130" in line.hint
+    assert (line.state, str(line.message)) == ("warning", broken.why)
+    assert "runtime install cu130" in str(line.hint)
 
 
 def test_a_packed_program_with_a_card_is_told_what_there_is(
@@ -77,6 +77,6 @@ def test_a_packed_program_with_a_card_is_told_what_there_is(
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(CARD))[-1]
-    assert "suits RTX 5070 Ti" in line.message
-    assert "not in this build" in line.hint
+    assert "suits RTX 5070 Ti" in str(line.message)
+    assert "not in this build" in str(line.hint)
     assert runtime_check.advice(CARD, catalogue()).runtime == "cu130"

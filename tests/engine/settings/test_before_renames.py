@@ -12,31 +12,33 @@ from pathlib import Path
 import pytest
 
 from engine.core.serialization import from_plain
-from engine.jobs.job_store import StoredJob
+from engine.jobs.job_store import JobStore
 from engine.settings import preset_store, store
 from engine.settings.assignments import known, with_environment
 from engine.settings.presets import applied
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.settings.switches import changes_of
+from engine.settings.switches import Switches, changes_of
 
 FILES = Path(__file__).parent / "before_renames"
 
 
-def test_a_job() -> None:
-    data = json.loads((FILES / "job.json").read_text(encoding="utf-8"))
-    stored = from_plain(StoredJob, data)
-    assert stored.settings == JobSettings(
+def test_a_job(tmp_path: Path) -> None:
+    folder = tmp_path / "20260101-120000-abcdef"
+    folder.mkdir()
+    shutil.copy(FILES / "job.json", folder)
+    data = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    (folder / "job.json").write_text(json.dumps(data | {"id": folder.name}), encoding="utf-8")
+    settings = JobStore(tmp_path).load(folder.name).settings
+    assert settings == JobSettings(
         treatment="restore",
         matmul="int8",
         switches="dit.onednn_products=off,dit.products=fp8",
         overlap=24,
         segment_seconds=0.5,
     )
-    assert changes_of(stored.settings.switches) == {
-        "dit.onednn_matmul": False,
-        "dit.matmul": "fp8",
-    }
-    assert not stored.plan.model.switches.dit.onednn_matmul
+    assert changes_of(settings.switches) == {"dit.onednn_matmul": False, "dit.matmul": "fp8"}
+    planned = from_plain(Switches, data["plan"]["model"]["switches"])
+    assert not planned.dit.onednn_matmul
 
 
 def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def test_every_setting_and_choice_has_a_name_in_every_language() -> None:
 
 
 def test_the_catalogue_has_no_setting_choice_or_switch_that_is_gone() -> None:
-    fields = describe(JobSettings) | describe(EngineSettings)
+    fields = {**describe(JobSettings), **describe(EngineSettings)}
     values = {f"{name}.{value}" for name, about in fields.items() for value in about.choices}
     for code in read_entries("en"):
         kind, _, name = code.partition(".")
