@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication
 
 from app.i18n import read_engine_sentences, tr
 from engine.core.errors import ErrorInfo
-from engine.core.messages import Message, catalogue
+from engine.core.messages import Message, catalogue, message
 from engine.protocol.plan import Notice
 
 _PLACE = re.compile(r"\\\{(\w+)\\\}")
@@ -34,9 +34,35 @@ def hint(item: ErrorInfo | Notice) -> str:
     return catalogue(_language()).hint(item.as_message) if item.hint else ""
 
 
+def shown(item: Message | str) -> str:
+    """A message, or an English sentence of a room that has not moved."""
+    return said(item) if isinstance(item, str) else text(item)
+
+
 def title(code: str) -> str:
     """Heading of a code."""
     return catalogue(_language()).title(code)
+
+
+def setting_title(name: str) -> str:
+    """The name of a setting."""
+    return title(f"setting.{name}")
+
+
+def setting_text(name: str) -> str:
+    """The description of a setting."""
+    return text(message(f"setting.{name}"))
+
+
+def choice_text(setting: str, value: str) -> str:
+    """The name of a choice of a setting; the value itself where the catalogue has none."""
+    code = f"choice.{setting}.{value}"
+    return text(message(code)) if catalogue("en").has_text(code) else value
+
+
+def choice_hint(setting: str, value: str) -> str:
+    """What to know about a choice; "" where there is nothing."""
+    return text(message(f"choice.{setting}.{value}").hint)
 
 
 def _language() -> str:

@@ -7,10 +7,9 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import choice_text, said
 from app.i18n import mark, tr
 from app.latents.latent_labels import READINGS
-from app.settings.names import choice_of
 from app.theme import tokens
 from app.widgets.controls import ElidedLabel
 from app.widgets.translation import Translated
@@ -69,8 +68,9 @@ def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     picture = plan.picture
     parts = latent_words(plan.latent) if plan.latent is not None else []
-    parts += [choice_of(plan.work.model, "model"), *map(phrase_of, plan.work.summary)]
-    parts.append(tr("{codec} {bits} bit", codec=choice_of(picture.codec), bits=picture.bit_depth))
+    parts += [choice_text("model", plan.work.model), *map(phrase_of, plan.work.summary)]
+    codec = choice_text("codec", picture.codec)
+    parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
     return tr("Plan: {words}", words=" · ".join(parts))
 
@@ -78,7 +78,7 @@ def plan_line(plan: Plan) -> str:
 def phrase_of(part: Notice) -> str:
     """A part of a plan's summary in the current language."""
     if part.code == "value":
-        return choice_of(part.params["value"])
+        return choice_text("treatment", part.params["value"])
     if part.code in _PHRASES:
         return tr(_PHRASES[part.code], **part.params)
     return said(part.message)

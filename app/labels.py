@@ -1,4 +1,4 @@
-"""States, stages, times and targets in words, in the current language."""
+"""Texts for states, stages, times and sizes, in the current language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.core.windows_paths import shown
 
 
 def duration(seconds: float) -> str:
-    """A length of time: "45 s", "3 min 20 s", "2 h 05 min"."""
+    """A duration: "45 s", "3 min 20 s", "2 h 05 min"."""
     whole = max(0, round(seconds))
     if whole < 60:
         return tr("{seconds} s", seconds=whole)
@@ -39,19 +39,19 @@ def about(seconds: float, error: float) -> str:
 
 
 def difference(seconds: float) -> str:
-    """How much longer or shorter something takes: "+45 s", "−3 min 20 s", "as long"."""
+    """A difference of durations: "+45 s", "−3 min 20 s", "as long"."""
     if abs(seconds) < 0.5:
         return tr("as long")
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
 def size(value: Size) -> str:
-    """Width and height with a real multiplication sign."""
+    """Width and height with a multiplication sign."""
     return f"{value.width}×{value.height}"
 
 
 def target(row: JobRow) -> str:
-    """What shall come out: the planned size, or what was asked for."""
+    """Size of the result: planned, or as requested."""
     if row.plan is not None:
         return size(row.plan.picture.size)
     settings = row.settings
@@ -63,14 +63,14 @@ def target(row: JobRow) -> str:
 
 
 def from_to(row: JobRow) -> str:
-    """Source and result sizes; only the second half while the file is being read."""
+    """Sizes of source and result; only that of the result while the file is being read."""
     if row.media is None:
         return f"→ {target(row)}"
     return f"{size(row.media.video.seen_size)} → {target(row)}"
 
 
 def stage(row: JobRow) -> str:
-    """What the running job does at this moment."""
+    """The present stage of the running job."""
     percent = round(100 * row.stage_share)
     match row.stage:
         case "prepare":
@@ -89,7 +89,7 @@ def stage(row: JobRow) -> str:
 
 
 def state(row: JobRow) -> str:
-    """The state of a card in words."""
+    """The state of a job, as its card shows it."""
     match row.state:
         case JobState.READING:
             return tr("Reading the file")
@@ -119,7 +119,7 @@ def remaining(row: JobRow) -> str:
 
 
 def folder(path: Path) -> str:
-    """A folder as people write it: home shortened to "~"."""
+    """A folder for display: home shortened to "~"."""
     home = Path.home()
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else shown(path)
 

@@ -11,12 +11,10 @@ from PySide6.QtCore import QByteArray, QSettings
 
 from engine.core import paths
 from engine.core.errors import SettingsError
-from engine.settings.schema import EngineSettings, JobSettings
+from engine.settings.assignments import known
+from engine.settings.schema import EngineSettings, JobSettings, describe
 
 S = TypeVar("S", JobSettings, EngineSettings)
-
-# These belong to one film or one run; the next film starts without them.
-_NOT_KEPT = ("start", "stop", "overwrite", "latents", "latent_rate", "latent_vae")
 
 
 class UiState:
@@ -70,7 +68,8 @@ class UiState:
 
     @choices.setter
     def choices(self, value: JobSettings) -> None:
-        kept = {k: v for k, v in dataclasses.asdict(value).items() if k not in _NOT_KEPT}
+        about = describe(JobSettings)
+        kept = {k: v for k, v in dataclasses.asdict(value).items() if about[k].scope != "source"}
         self._store.setValue("choices", json.dumps(kept))
 
     @property
@@ -103,7 +102,6 @@ class UiState:
         """Settings as they were kept; those of delivery where they make no sense any more."""
         try:
             kept = json.loads(str(self._store.value(key, "{}")))
-            known = {field.name for field in dataclasses.fields(kind)}
-            return kind(**{name: kept[name] for name in kept if name in known})
+            return kind(**known(kind, kept))
         except (ValueError, TypeError, SettingsError):
             return kind()

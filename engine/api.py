@@ -15,7 +15,7 @@ from engine.core import windows_paths
 from engine.core.errors import EngineError, EngineStopped
 from engine.core.paths import jobs_folder as default_jobs_folder
 from engine.hardware import pretended_gpu as pretending
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
@@ -63,7 +63,7 @@ class Engine:
         *,
         settings: EngineSettings | None = None,
         jobs_folder: Path | None = None,
-        pretend: Card | None = None,
+        pretend: GpuSpec | None = None,
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
@@ -114,7 +114,7 @@ def probe(source: Path) -> MediaInfo:
     return probe_source(source, JobSettings())
 
 
-def pretended(name: str, memory: str = "") -> Card | None:
+def pretended(name: str, memory: str = "") -> GpuSpec | None:
     """A card to plan for in the place of this machine's own; None where both texts are empty.
 
     Args:
@@ -133,7 +133,7 @@ def plan(
     output: Path | None = None,
     *,
     engine_settings: EngineSettings | None = None,
-    pretend: Card | None = None,
+    pretend: GpuSpec | None = None,
 ) -> Plan:
     """What would be done, without doing it; on a card that is not here with `pretend`.
 
@@ -214,7 +214,7 @@ def bench(
     """
     from engine.bench.run import run
 
-    return run(cases, options=options, tell=tell)
+    return run(cases, options=options, report=tell)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

@@ -1,6 +1,7 @@
 """Self-test: whether this machine can do the work, and what helps where it cannot.
 
-Every check looks at one thing and really tries it; one that breaks is itself a finding.
+Every check tests one thing by using it; an exception in a check is itself a finding. Messages:
+`doctor.*` in the catalogue.
 """
 
 from __future__ import annotations
@@ -12,38 +13,34 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
+from engine.core.messages import message
 from engine.core.units import bytes_text
-from engine.hardware import devices, features, nvml
-from engine.hardware.gpu_checks import card_link, card_programs, card_spilling
+from engine.hardware import devices, gpu_reading, gpu_table, nvml, shared_memory
+from engine.hardware.gpu_table import GIB
 from engine.hardware.pretended_gpu import from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
-from engine.protocol.report import DoctorLine
+from engine.protocol.report import STATES, DoctorLine, State
+from engine.settings import switches
 from engine.settings.presets import Preset
 from engine.settings.store import load_engine_settings
-from engine.settings.switches import (
-    default_switches,
-    environment_changes,
-    switches_of,
-    text_of,
-)
 
 logger = logging.getLogger(__name__)
 
 _GB = 10**9
-_LONGEST_WINDOWS_PATH = 259
-_LONGEST_JOB_FILE = 60  # "20260101-120000-abcdef/segments/000123.nut.part" and some air
-_REINSTALL = "Install Upreel again."
+_LONGEST_JOB_FILE = 60  # "20260101-120000-abcdef/segments/000123.nut.part" and some reserve
+_MUCH_MB = 2048  # GPU memory of other programs that is worth a warning
 
 
 def examine() -> tuple[DoctorLine, ...]:
-    """Look at everything: some seconds, most of them for loading torch."""
+    """Run all checks: some seconds, most of them for loading torch."""
     return tuple(line for check in CHECKS for line in _lines(check))
 
 
@@ -53,23 +50,22 @@ def _lines(check: Callable[[], Iterator[DoctorLine]]) -> list[DoctorLine]:
     try:
         found.extend(check())
     except EngineError as err:
-        found.append(_problem(name, err.message, err.hint))
-    except Exception as err:  # whatever is broken on a broken machine is what we are looking for
+        found.append(_failed(name, err))
+    except Exception as err:  # on a broken machine anything may be broken
         logger.warning("check %s", name, exc_info=True)
-        found.append(_problem(name, f"{type(err).__name__}: {err}", _REINSTALL))
+        found.append(_problem(name, "exception", kind=type(err).__name__, reason=err))
     return found
 
 
-def _ok(name: str, message: str) -> DoctorLine:
-    return DoctorLine(name=name, state="ok", message=message)
+def _line(state: State, name: str, case: str, /, **params: object) -> DoctorLine:
+    return DoctorLine(name=name, state=state, message=message(f"doctor.{case}", **params))
 
 
-def _warning(name: str, message: str, hint: str) -> DoctorLine:
-    return DoctorLine(name=name, state="warning", message=message, hint=hint)
+_ok, _warning, _problem = (partial(_line, state) for state in STATES)
 
 
-def _problem(name: str, message: str, hint: str) -> DoctorLine:
-    return DoctorLine(name=name, state="problem", message=message, hint=hint)
+def _failed(name: str, err: EngineError) -> DoctorLine:
+    return _problem(name, "error", problem=err.message, advice=err.hint)
 
 
 # --- the program
@@ -77,27 +73,29 @@ def _problem(name: str, message: str, hint: str) -> DoctorLine:
 
 def _python() -> Iterator[DoctorLine]:
     bits = 64 if sys.maxsize > 2**32 else 32
-    text = f"{platform.python_version()}, {bits} bit, {platform.platform()}"
+    facts = {"version": platform.python_version(), "bits": bits, "system": platform.platform()}
     if sys.version_info < (3, 11) or bits < 64:
-        yield _problem("python", text, "Upreel needs Python 3.11 or newer with 64 bits.")
+        yield _problem("python", "python.too-old", **facts)
     else:
-        yield _ok("python", text)
+        yield _ok("python", "python.here", **facts)
 
 
 def _torch() -> Iterator[DoctorLine]:
     try:
         import torch
     except (ImportError, OSError) as err:
-        hint = "On Windows, install the newest Microsoft Visual C++ runtime; else " + _REINSTALL
-        yield _problem("torch", f"It does not load: {err}", hint)
+        yield _problem("torch", "torch.missing", reason=err)
         return
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "for the processor"
-    yield _ok("torch", f"{torch.__version__}, {build}, {torch.get_num_threads()} threads")
+    facts = {"version": torch.__version__, "threads": torch.get_num_threads()}
+    if torch.version.cuda:
+        yield _ok("torch", "torch.for-gpu", **facts, cuda=torch.version.cuda)
+    else:
+        yield _ok("torch", "torch.for-processor", **facts)
     yield from _arithmetic(torch)
 
 
 def _arithmetic(torch: Any) -> Iterator[DoctorLine]:
-    """A convolution against the plain sum of products that it stands for."""
+    """Compares a convolution with the sum of products that defines it."""
     generator = torch.Generator().manual_seed(1)
     picture = torch.rand(1, 16, 24, 40, generator=generator)
     kernel = torch.rand(8, 16, 3, 3, generator=generator) - 0.5
@@ -108,15 +106,14 @@ def _arithmetic(torch: Any) -> Iterator[DoctorLine]:
         patches = picture[0].double().unfold(1, 3, 1).unfold(2, 3, 1)
         plain = torch.einsum("chwij,ocij->ohw", patches, kernel.double())
     error = float((fast[0].double() - plain).abs().max())
-    text = f"largest error of a convolution {error:.1e}"
     if error < 1e-4:
-        yield _ok("arithmetic", text)
+        yield _ok("arithmetic", "arithmetic.right", error=f"{error:.1e}")
     else:
-        yield _problem("arithmetic", text, "torch computes wrongly on this processor: reinstall.")
+        yield _problem("arithmetic", "arithmetic.wrong", error=f"{error:.1e}")
 
 
 def _convolutions() -> Iterator[DoctorLine]:
-    """Which form the video models take, on the card too where torch can use one."""
+    """The variant of convolutions in video models, on the GPU too where torch can use one."""
     import torch
 
     from engine.ops.conv.trial import probe_convolution
@@ -124,37 +121,37 @@ def _convolutions() -> Iterator[DoctorLine]:
     places = [("processor", "cpu", torch.float32)]
     if torch.cuda.is_available():
         places += [
-            ("card, float16", "cuda", torch.float16),
-            ("card, bfloat16", "cuda", torch.bfloat16),
+            ("GPU, float16", "cuda", torch.float16),
+            ("GPU, bfloat16", "cuda", torch.bfloat16),
         ]
     for title, device, dtype in places:
         choice = probe_convolution(device, dtype)
         name = f"convolutions ({title})"
         if choice.is_sound:
-            yield _ok(name, choice.text)
+            yield _ok(name, "convolutions.right", choice=choice.text)
+        elif device == "cuda":
+            yield _problem(name, "convolutions.wrong-on-gpu", reason=choice.reason)
         else:
-            hint = "Update the NVIDIA driver." if device == "cuda" else _REINSTALL
-            yield _problem(name, choice.reason, hint)
+            yield _problem(name, "convolutions.wrong", reason=choice.reason)
 
 
 def _video() -> Iterator[DoctorLine]:
     import av
 
-    yield _ok("av", str(av.__version__))
+    yield _ok("av", "version", version=av.__version__)
     libraries = sorted(av.library_versions.items())
     text = ", ".join(f"{name} {'.'.join(map(str, version))}" for name, version in libraries)
-    yield _ok("ffmpeg libraries", text)
+    yield _ok("ffmpeg libraries", "version", version=text)
 
 
 def _window() -> Iterator[DoctorLine]:
-    hint = "The command line works without it."
     if importlib.util.find_spec("PySide6") is None:
-        yield _warning("window", "PySide6 is not installed: the window cannot open.", hint)
+        yield _warning("window", "window.missing")
         return
     try:
-        yield _ok("window", f"PySide6 {metadata.version('PySide6-Essentials')}")
-    except metadata.PackageNotFoundError:  # a packed program has no lists of its packages
-        yield _ok("window", "PySide6 is there")
+        yield _ok("window", "window.here", version=metadata.version("PySide6-Essentials"))
+    except metadata.PackageNotFoundError:  # a frozen program has no package metadata
+        yield _ok("window", "window.frozen")
 
 
 def _encoders() -> Iterator[DoctorLine]:
@@ -164,20 +161,19 @@ def _encoders() -> Iterator[DoctorLine]:
     for codec, encoder in ON_PROCESSOR.items():
         name = f"encoder {encoder.name}"
         if encoder_works(encoder.name):
-            yield _ok(name, f"writes {encoder.title}")
+            yield _ok(name, "encoder.works", codec=encoder.title)
         elif codec == "h264":
-            yield _problem(name, "It does not open, and most results need it.", _REINSTALL)
+            yield _problem(name, "encoder.main-one-fails")
         else:
-            yield _warning(name, f"It does not open: no {encoder.title} files.", _REINSTALL)
+            yield _warning(name, "encoder.fails", codec=encoder.title)
     if not nvml.handles():
         return
     for encoder in ON_GPU.values():
         name = f"encoder {encoder.name}"
         if encoder_works(encoder.name):
-            yield _ok(name, f"writes {encoder.title} on the card")
+            yield _ok(name, "encoder.works-on-gpu", codec=encoder.title)
         else:
-            hint = "A newer driver may help; the processor encodes meanwhile."
-            yield _warning(name, "The card or its driver does not open it.", hint)
+            yield _warning(name, "encoder.fails-on-gpu")
 
 
 # --- its files
@@ -185,22 +181,23 @@ def _encoders() -> Iterator[DoctorLine]:
 
 def _resources() -> Iterator[DoctorLine]:
     folder = paths.resources()
-    missing = [
+    missing = tuple(
         name for name in ("icons", "presets", "samples", "weights") if not (folder / name).is_dir()
-    ]
+    )
     if missing:
-        yield _problem("resources", f"{', '.join(missing)} missing in {folder}", _REINSTALL)
+        yield _problem("resources", "resources.missing", names=missing, folder=folder)
     else:
-        yield _ok("resources", str(folder))
+        yield _ok("resources", "folder", folder=folder)
 
 
 def _weights() -> Iterator[DoctorLine]:
     for family in registry.families():
         for name, trial in family.self_tests():
             try:
-                yield _ok(name, trial())
+                state, found = trial()
+                yield DoctorLine(name=name, state=state, message=found)
             except EngineError as err:
-                yield _problem(name, err.message, err.hint)
+                yield _failed(name, err)
 
 
 def _folders() -> Iterator[DoctorLine]:
@@ -219,48 +216,36 @@ def _written(name: str, folder: Path) -> DoctorLine:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"upreel")
     except OSError as err:
-        hint = "Give yourself the right to write there, or set UPREEL_DATA to another folder."
-        return _problem(name, f"{folder} cannot be written: {err.strerror or err}", hint)
-    return _ok(name, str(folder))
+        reason = err.strerror or err
+        return _problem(name, "folder-unwritable", folder=folder, reason=reason)
+    return _ok(name, "folder", folder=folder)
 
 
 def _path_length() -> DoctorLine:
     folder = str(paths.jobs_folder())
     longest = len(folder) + _LONGEST_JOB_FILE
-    text = f"up to {longest} characters in the jobs folder"
     is_long_form = folder.startswith(windows_paths.LONG)
-    if longest <= _LONGEST_WINDOWS_PATH or is_long_form or _takes_long_paths():
-        return _ok("path length", text)
-    hint = "Set UPREEL_DATA to a folder with a shorter path, or allow long paths in Windows."
-    return _problem("path length", f"{text}, Windows takes {_LONGEST_WINDOWS_PATH}", hint)
-
-
-def _takes_long_paths() -> bool:
-    if sys.platform != "win32":
-        return True
-    import winreg
-
-    place = r"SYSTEM\CurrentControlSet\Control\FileSystem"
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
-            return bool(winreg.QueryValueEx(key, "LongPathsEnabled")[0])
-    except OSError:
-        return False
+    if longest <= windows_paths.LONGEST_PATH or is_long_form or windows_paths.takes_long_paths():
+        return _ok("path length", "path-length.fits", longest=longest)
+    return _problem("path length", "path-length.too-long", longest=longest)
 
 
 def _settings() -> Iterator[DoctorLine]:
     settings = load_engine_settings()
     threads = settings.threads or devices.cpu_threads()
-    yield _ok("settings", f"{threads} threads, {settings.memory_share:.0%} of the free memory")
+    yield _ok("settings", "settings", threads=threads, share=f"{settings.memory_share:.0%}")
 
 
 def _optimisations() -> Iterator[DoctorLine]:
-    card = next(iter(devices.gpus()), None)
-    place = ("cpu", None) if card is None else ("cuda", card.capability)
-    found = switches_of("", *place).changes_from(default_switches(*place))
-    chosen = {key: word for key, word in environment_changes().items() if isinstance(word, str)}
-    changes = text_of({**found, **chosen})
-    yield _ok("optimisations", f"by environment: {changes}" if changes else "all as usual")
+    gpu = next(iter(devices.gpus()), None)
+    place = ("cpu", None) if gpu is None else ("cuda", gpu.capability)
+    found = switches.switches_of("", *place).changes_from(switches.default_switches(*place))
+    chosen = {
+        key: word for key, word in switches.environment_changes().items() if isinstance(word, str)
+    }
+    changes = switches.text_of({**found, **chosen})
+    case = "optimisations.by-environment" if changes else "optimisations.usual"
+    yield _ok("optimisations", case, changes=changes)
 
 
 # --- the machine
@@ -271,50 +256,91 @@ def _disk() -> Iterator[DoctorLine]:
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    text = f"{bytes_text(free)} free for unfinished jobs"
-    hint = "Free some space: a job keeps its finished parts there."
     if free >= 5 * _GB:
-        yield _ok("disk", text)
+        yield _ok("disk", "disk.enough", free=bytes_text(free))
     elif free >= _GB:
-        yield _warning("disk", text, hint)
+        yield _warning("disk", "disk.little", free=bytes_text(free))
     else:
-        yield _problem("disk", text, hint)
+        yield _problem("disk", "disk.little", free=bytes_text(free))
 
 
 def _memory() -> Iterator[DoctorLine]:
     total, available = devices.ram()
-    text = f"{bytes_text(available)} of {bytes_text(total)} available"
+    sizes = {"available": bytes_text(available), "total": bytes_text(total)}
     if available >= 2 * _GB:
-        yield _ok("memory", text)
+        yield _ok("memory", "memory.enough", **sizes)
     else:
-        yield _warning("memory", text, "Close other programs; large films are cut into tiles.")
+        yield _warning("memory", "memory.little", **sizes)
 
 
 def _processor() -> Iterator[DoctorLine]:
-    bf16 = "with" if features.cpu_has_bf16() else "without"
-    text = f"{devices.cpu_name()}, {devices.cpu_threads()} threads, {bf16} bfloat16"
-    yield _ok("processor", text)
+    case = "with-bfloat16" if devices.cpu_has_bf16() else "without-bfloat16"
+    facts = {"name": devices.cpu_name(), "threads": devices.cpu_threads()}
+    yield _ok("processor", f"processor.{case}", **facts)
 
 
-def _card() -> Iterator[DoctorLine]:
-    answers, why_not = nvml.state()
-    cards = devices.gpus()
-    if not cards:
-        reason = "the driver knows none" if answers else f"no driver ({why_not})"
-        yield _ok("card", f"no NVIDIA card: {reason}; the processor does the work")
+def _gpu() -> Iterator[DoctorLine]:
+    gpus = devices.gpus()
+    if not gpus:
+        failure = nvml.failure()
+        yield _ok("GPU", "gpu.no-driver" if failure else "gpu.none", reason=failure)
         return
     import torch
 
-    for card in cards:
-        memory = f"{bytes_text(card.free_bytes)} of {bytes_text(card.total_bytes)} free"
-        text = f"{card.name}, driver {card.driver}, {memory}"
+    for gpu in gpus:
+        facts = {"name": gpu.name, "driver": gpu.driver}
+        facts |= {"free": bytes_text(gpu.free_bytes), "total": bytes_text(gpu.total_bytes)}
         if torch.cuda.is_available():
-            yield _ok("card", text)
+            yield _ok("GPU", "gpu.usable", **facts)
         elif torch.version.cuda:
-            yield _problem("card", f"{text}; torch cannot use it", "Update the NVIDIA driver.")
+            yield _problem("GPU", "gpu.unusable", **facts)
         else:
-            hint = "Upreel works on the processor until the NVIDIA build of torch is there."
-            yield _warning("card", f"{text}; this torch is built for the processor", hint)
+            yield _warning("GPU", "gpu.torch-for-processor", **facts)
+
+
+def _gpu_link() -> Iterator[DoctorLine]:
+    """Speed at which weights come from main memory."""
+    for gpu in devices.gpus():
+        link = gpu_reading.link_of(gpu)
+        if link is None:
+            continue
+        spec = gpu_table.find(gpu.name, gpu.total_bytes)
+        board = max(spec.link_bandwidth if spec else 0.0, link.gpu_bandwidth)
+        lanes = max(spec.lanes if spec else 0, link.gpu_width)
+        facts = {"name": gpu.name, "link": gpu_reading.link_text(link), "lanes": lanes}
+        facts |= {"rate": f"{link.bandwidth / 1e9:.0f}", "most": f"{board / 1e9:.0f}"}
+        if link.width >= lanes:
+            yield _ok("GPU link", "gpu-link.full", **facts)
+        else:
+            yield _warning("GPU link", "gpu-link.narrow", **facts)
+
+
+def _gpu_programs() -> Iterator[DoctorLine]:
+    """Other programs that use memory of the GPU."""
+    found = gpu_reading.other_programs()
+    if not devices.gpus():
+        return
+    names = tuple(f"{program.name} {_size(program.mb)}".strip() for program in found)
+    if sum(program.mb or 0 for program in found) >= _MUCH_MB:
+        yield _warning("GPU programs", "gpu-programs.much", names=names)
+    elif names:
+        yield _ok("GPU programs", "gpu-programs.little", names=names)
+    else:
+        yield _ok("GPU programs", "gpu-programs.none")
+
+
+def _size(mb: int | None) -> str:
+    return "" if mb is None else f"{mb * 2**20 / GIB:.1f} GB"
+
+
+def _gpu_spilling() -> Iterator[DoctorLine]:
+    """Whether Windows' move of GPU memory to main memory would be noticed."""
+    if sys.platform != "win32" or not devices.gpus():
+        return
+    if shared_memory.own_bytes() is not None:
+        yield _ok("GPU spilling", "gpu-spilling.counted")
+    else:
+        yield _warning("GPU spilling", "gpu-spilling.not-counted")
 
 
 def _runtime() -> Iterator[DoctorLine]:
@@ -328,11 +354,14 @@ def _runtime() -> Iterator[DoctorLine]:
 
 def _presets() -> Iterator[DoctorLine]:
     found = offered(from_environment())
-    three = (f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
-    yield _ok("presets", f"{found.card or 'processor'}: {', '.join(three)}")
+    three = tuple(f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
+    if found.card:
+        yield _ok("presets", "presets.for-gpu", gpu=found.card, presets=three)
+    else:
+        yield _ok("presets", "presets.for-processor", presets=three)
     for failure in found.failures:
-        hint = failure.hint or "Remove the file, or save the preset anew."
-        yield _warning("presets", failure.message, hint)
+        advice = failure.hint or message("doctor.presets.remove")
+        yield _warning("presets", "error", problem=failure.message, advice=advice)
 
 
 def _model_of(preset: Preset) -> str:
@@ -341,25 +370,7 @@ def _model_of(preset: Preset) -> str:
     return f"{model}{'' if precision == 'auto' else f' {precision}'}"
 
 
-CHECKS = (
-    _python,
-    _torch,
-    _runtime,
-    _convolutions,
-    _video,
-    _window,
-    _encoders,
-    _resources,
-    _weights,
-    _folders,
-    _settings,
-    _optimisations,
-    _disk,
-    _memory,
-    _processor,
-    _card,
-    card_link,
-    card_programs,
-    card_spilling,
-    _presets,
-)
+_PROGRAM = (_python, _torch, _runtime, _convolutions, _video, _window, _encoders)
+_FILES = (_resources, _weights, _folders, _settings, _optimisations)
+_MACHINE = (_disk, _memory, _processor, _gpu, _gpu_link, _gpu_programs, _gpu_spilling, _presets)
+CHECKS = (*_PROGRAM, *_FILES, *_MACHINE)

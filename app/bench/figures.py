@@ -1,14 +1,19 @@
-"""What the speed test found: names and figures in two columns."""
+"""Results of the speed test in two columns, and the machine they are from."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.bench.bench_labels import name_of, value_of
+from app.engine_messages import text
+from app.i18n import tr
 from app.widgets.controls import ElidedLabel
+from engine.protocol.report import MeasuredRate
 
-_LOW = 132  # px, where a table wants the room
+_NOTHING = "none"
+_LOW = 132  # px, next to a table
 _IN_A_LINE = 2
 
 
@@ -28,16 +33,16 @@ class FiguresCard(QFrame):
         column.addWidget(self._scroll)
 
     def set_low(self, is_low: bool) -> None:
-        """Leave most of the room to something else."""
+        """Use little height."""
         self.setMaximumHeight(_LOW if is_low else 16_777_215)
 
-    def show_figures(self, figures: tuple[tuple[str, str], ...]) -> None:
-        """Other figures, as the engine said them."""
+    def show_figures(self, figures: tuple[MeasuredRate, ...]) -> None:
+        """Show the figures of another report, in the current language."""
         self.setVisible(bool(figures))
-        words = tuple((name_of(name), value_of(value)) for name, value in figures)
-        if words != self._shown:
-            self._shown = words
-            self._scroll.setWidget(_body(words))
+        texts = tuple((text(figure.title), text(figure.value)) for figure in figures)
+        if texts != self._shown:
+            self._shown = texts
+            self._scroll.setWidget(_body(texts))
 
 
 def _body(figures: tuple[tuple[str, str], ...]) -> QWidget:
@@ -62,3 +67,16 @@ def _body(figures: tuple[tuple[str, str], ...]) -> QWidget:
     grid.setColumnMinimumWidth(2, 28)  # between the two halves
     grid.setRowStretch(lines, 1)
     return body
+
+
+def machine_of(machine: Mapping[str, str]) -> str:
+    """The machine of a report in one line; absent parts are left out."""
+    parts = [machine.get("processor", "")]
+    if "threads" in machine:
+        parts.append(tr("{count} threads", count=machine["threads"]))
+    parts += [machine.get(name, "") for name in ("memory", "card")]
+    if machine.get("driver", _NOTHING) != _NOTHING:
+        parts.append(tr("Driver {version}", version=machine["driver"]))
+    if "torch" in machine:
+        parts.append(f"torch {machine['torch'].removeprefix('torch ')}")
+    return " · ".join(part for part in parts if part not in ("", _NOTHING))

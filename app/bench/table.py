@@ -1,4 +1,4 @@
-"""The table of optimisations: what each does on this machine, and what documents say."""
+"""The table of optimisations: measured effect of each, next to the claims of documents."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app import engine_messages
+from app.engine_messages import shown, text
 from app.i18n import mark, tr
 from app.theme import tokens
+from engine.core.messages import catalogue, message
 from engine.protocol.report import MeasuredSwitch
+from engine.settings.optimisations import ALL
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
-CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: as near to 1 its ratio says nothing
+CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: a ratio this near to 1 means nothing
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
-_MARGIN = 20  # px of a cell that hold no words
-_CALM = 0.02  # of ratios whose scatter is smaller or not known
+_MARGIN = 20  # px of a cell without text
+_CALM = 0.02  # of ratios with a smaller or unknown scatter
 _EXACTNESS = {
     "exact": mark("exact"),
     "rounding": mark("rounding"),
@@ -54,7 +57,6 @@ _HEADS = (
 _WIDTHS = (220, 72, 80, 156, 124, 70, 128, 160)  # px; the last one takes what is left
 _TIME, _MEMORY = 3, 4  # columns with bars
 _TEXT = {_TIME: 92, _MEMORY: 62}  # px of those columns that hold figures
-_GROUPS = {"vae": "VAE", "dit": mark("Transformer"), "run": mark("Machine"), "plan": mark("Plan")}
 _TIPS = {
     2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
     3: mark("With it, compared to without: less is faster"),
@@ -86,7 +88,7 @@ class SwitchesModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(_HEADS)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Words, ratios and explanations."""
+        """Texts, ratios and tool tips."""
         if not index.isValid():
             return None
         row, column = self._rows[index.row()], index.column()
@@ -116,7 +118,7 @@ class SwitchesModel(QAbstractTableModel):
 
 
 class SwitchesTable(QTableView):
-    """Shows the model; walked with the arrow keys, a row at a time."""
+    """Shows the model; arrow keys move by rows."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -157,13 +159,13 @@ class _Cell(QStyledItemDelegate):
     """Draws a ratio as a bar from the middle, to the left where it saves."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        """As high as its words in the width of the column, less what the style leaves free."""
+        """As high as its text in the width of the column."""
         table = self.parent()
         width = table.columnWidth(index.column()) if isinstance(table, QTableView) else 0
         room = QRect(0, 0, max(40, width - _MARGIN), 10_000)
         text = str(index.data() or "")
-        words = option.fontMetrics.boundingRect(room, int(Qt.TextFlag.TextWordWrap), text)
-        return QSize(width, words.height() + _MARGIN)
+        text_box = option.fontMetrics.boundingRect(room, int(Qt.TextFlag.TextWordWrap), text)
+        return QSize(width, text_box.height() + _MARGIN)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
@@ -182,8 +184,8 @@ def _paint_ratio(painter: QPainter, place: QRectF, ratio: float, calm: float) ->
     painter.drawRect(QRectF(place.left(), top + 2, place.width(), 2))
     share = max(-1.0, min(1.0, (ratio - 1) / _FULL))
     length = share * place.width() / 2
-    says_nothing = abs(ratio - 1) <= calm
-    colour = theme.text_2 if says_nothing else theme.accent if ratio < 1 else theme.warning
+    is_noise = abs(ratio - 1) <= calm
+    colour = theme.text_2 if is_noise else theme.accent if ratio < 1 else theme.warning
     painter.setBrush(QColor(colour))
     painter.drawRect(QRectF(min(middle, middle + length), top, max(2.0, abs(length)), 6))
     painter.setBrush(QColor(theme.text_2))
@@ -206,22 +208,23 @@ def _tip(row: MeasuredSwitch, column: int) -> str:
     if ratio is not None:
         return tr("{ratio} times as much with it as without", ratio=f"{ratio:.3f}")
     if column == 0:
-        return row.name
+        return "\n".join(filter(None, (row.name, *_about(row))))
     if column == 5 and row.error_without is not None:
         return tr("without it {error}", error=_error(row.error_without))
     return str(_COLUMNS[column](row))
 
 
 def _title(row: MeasuredSwitch) -> str:
-    """What it is about, then its name; one name may stand for two models."""
+    """The group, then the title; one title may stand for two models."""
     group, _, field = row.name.partition(".")
-    title = tr("all together") if field == "all" else _parts_said(row.title)
-    return f"{tr(_GROUPS[group])} · {title}" if group in _GROUPS else title
+    name = tr("all together") if field == ALL else text(row.title)
+    return f"{engine_messages.title(f'switch.{group}')} · {name}"
 
 
-def _parts_said(text: str) -> str:
-    """Both sides of a colon are sentences of their own."""
-    return ": ".join(map(said, text.split(": ")))
+def _about(row: MeasuredSwitch) -> tuple[str, str]:
+    """What a switch does, and why its default is as it is; empty where it is no switch."""
+    entry = message(f"switch.{row.name.partition('=')[0]}")
+    return (text(entry), text(entry.hint)) if catalogue("en").has_text(entry.code) else ("", "")
 
 
 def _error(value: float) -> str:
@@ -235,6 +238,6 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: percent(row.time, row.scatter),
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),
-    lambda row: _parts_said(row.claim) or "–",
-    lambda row: said(row.note),
+    lambda row: "–" if row.claim is None else text(row.claim),
+    lambda row: shown(row.note),
 )

@@ -13,10 +13,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.bench.bench_labels import machine_of
-from app.bench.figures import FiguresCard
+from app.bench.figures import FiguresCard, machine_of
 from app.bench.table import SwitchesTable
-from app.engine_messages import said
+from app.engine_messages import hint, shown, text
 from app.i18n import tr
 from app.state.listings import BenchmarkModel
 from app.theme.icons import icon
@@ -26,12 +25,12 @@ from app.widgets.notice_line import NoticeLine
 from app.widgets.translation import Themed
 from engine.protocol.report import BenchReport
 
-_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after something was measured
-_COPIED_MS = 2500  # so long the button says so
+_SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after a measurement
+_COPIED_MS = 2500  # how long the button shows it
 
 
 class BenchView(Themed, QDialog):
-    """Shows the model; emits what the user wants."""
+    """Shows the model; emits the user's requests."""
 
     run_wanted = Signal(bool)  # True for the speed test alone
     stop_wanted = Signal()
@@ -67,7 +66,7 @@ class BenchView(Themed, QDialog):
         self.retranslate_ui()
 
     def say_busy(self, reason: str) -> None:
-        """Why nothing can be measured now; "" for nothing in the way."""
+        """Show why nothing can be measured now; "" where it can."""
         self._busy = reason
         self._show()
 
@@ -109,24 +108,22 @@ class BenchView(Themed, QDialog):
         for part in (self._progress, self._doing):
             part.setVisible(model.is_running)
         self._progress.set_shares(model.task.share if model.task is not None else 0.0)
-        self._doing.setText(self._doing_words())
+        self._doing.setText(self._doing_text())
         self._show_notice()
         self._show_report(model.report)
 
-    def _doing_words(self) -> str:
+    def _doing_text(self) -> str:
         task = self._model.task
         if self._model.was_stopped:
             return tr("Stopping at the next step …")
         if task is None or not task.step:
             return tr("Finishing …") if task is not None and task.done else tr("Starting …")
+        doing = shown(task.step)
         if not task.total:
-            return said(task.step)
+            return doing
         step, total = min(task.done + 1, task.total), task.total
         return tr(
-            "{doing} · {done} of {total}",
-            doing=said(task.step),
-            done=f"{step:.0f}",
-            total=f"{total:.0f}",
+            "{doing} · {done} of {total}", doing=doing, done=f"{step:.0f}", total=f"{total:.0f}"
         )
 
     def _show_notice(self) -> None:
@@ -139,7 +136,7 @@ class BenchView(Themed, QDialog):
         elif is_stopped:
             self._notice.say("info", tr("The benchmark was stopped."))
         elif error is not None:
-            self._notice.say("warning", said(error.message), said(error.hint))
+            self._notice.say("warning", text(error), hint(error))
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
@@ -156,7 +153,7 @@ class BenchView(Themed, QDialog):
             self._shown = switches
             self._table.show_switches(switches)
         notes = report.notes if report is not None else ()
-        self._notes.setText("\n".join(map(said, notes)))
+        self._notes.setText("\n".join(map(shown, notes)))
         self._notes.setVisible(bool(notes))
         self._machine.setText(machine_of(report.machine) if report is not None else "")
 
@@ -189,7 +186,7 @@ class BenchView(Themed, QDialog):
         self._close.setObjectName("benchClose")
         self._notice.setObjectName("benchNotice")
         self._doing.setObjectName("benchDoing")
-        self._close.setDefault(True)  # else Enter would start minutes of work
+        self._close.setDefault(True)  # otherwise Enter would start minutes of work
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -222,4 +219,4 @@ class BenchView(Themed, QDialog):
         column.addLayout(foot)
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed

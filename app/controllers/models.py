@@ -12,7 +12,6 @@ from app.controllers.queue import QueueController
 from app.main_window import MainWindow
 from app.models import model_labels
 from app.models.models_page import ModelsPage
-from app.settings.names import family_of
 from app.state.job_row import JobRow
 from app.state.model_file_row import Package
 from app.state.model_files_model import ModelFilesModel
@@ -188,7 +187,7 @@ class ModelsController(QObject):
 
 def _has_own_files(settings: JobSettings) -> bool:
     """Whether the model shall be read from a file of the user's."""
-    about, family = schema.describe(JobSettings), family_of(settings.model)
+    about, family = schema.describe(JobSettings), schema.model_family(settings.model)
     return any(getattr(settings, name) for name in _OWN_FILES if family in about[name].families)
 
 

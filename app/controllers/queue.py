@@ -17,14 +17,13 @@ from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from engine.core.errors import EngineError
 from engine.protocol import commands, events
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, describe
 
 if TYPE_CHECKING:
     from engine.api import Engine, UnfinishedJob
 
 _log = logging.getLogger(__name__)
 _THUMBNAIL_PX = 256
-OF_LATENTS = ("latents", "latent_rate", "latent_vae")  # settings that belong to one source
 
 
 class QueueController(QObject):
@@ -260,11 +259,12 @@ class QueueController(QObject):
 
 def settings_for_next(settings: JobSettings) -> JobSettings:
     """Choices without those that belong to one film only."""
-    plain = with_source_of(JobSettings(), settings)
-    return dataclasses.replace(plain, start="", stop="", overwrite=False)
+    usual, fields = JobSettings(), describe(JobSettings)
+    names = (name for name, about in fields.items() if about.scope == "source")
+    return dataclasses.replace(settings, **{name: getattr(usual, name) for name in names})
 
 
 def with_source_of(source: JobSettings, settings: JobSettings) -> JobSettings:
-    """`settings` with what `source` says about the source itself: how its latents are meant."""
-    told = {name: getattr(source, name) for name in OF_LATENTS}
-    return dataclasses.replace(settings, **told)
+    """`settings` with those of `source` that describe latents."""
+    names = (name for name, about in describe(JobSettings).items() if "latents" in about.families)
+    return dataclasses.replace(settings, **{name: getattr(source, name) for name in names})

@@ -8,8 +8,8 @@ from pathlib import Path
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.engine_messages import choice_hint, choice_text, setting_title
 from app.i18n import mark, tr
-from app.jobs import output_form, seedvr2_form, target_form
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import OutputForm
@@ -17,7 +17,6 @@ from app.jobs.preset_form import PresetForm
 from app.jobs.seedvr2_form import SeedVr2Form
 from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
-from app.settings.names import LATENTS, choice_of, family_of, limits_of, name_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel
 from app.widgets.segmented import SegmentedControl
@@ -25,19 +24,12 @@ from app.widgets.translation import Translated
 from engine.core.errors import SettingsError
 from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, about, model_family
 
-SHOWN_ABOVE = (
-    *target_form.FIELDS,
-    *output_form.FIELDS,
-    *seedvr2_form.FIELDS,
-    "model",
-    "form",
-)
 _WAIT_MS = 200  # after the last change, before the engine plans anew
 _FIXED = mark("Choices are fixed once a film was started.")
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
-_FORMS = ("auto", "faithful", "restore")
+_TREATMENTS = about("treatment").choices
 
 
 class ChoicesForm(Translated, QWidget):
@@ -59,19 +51,19 @@ class ChoicesForm(Translated, QWidget):
         self._subject.setProperty("kind", "secondary")
         self._target = TargetForm()
         self.presets = PresetForm()
-        self._model_label, self._form_label = QLabel(), QLabel()
+        self._model_label, self._treatment_label = QLabel(), QLabel()
         self._model = ChoiceEditor("model")
         self._limits = QLabel()
         self._limits.setObjectName("modelLimits")
         self._limits.setProperty("kind", "secondary")
         self._limits.setWordWrap(True)
-        self._chosen_form = QLabel()
-        self._chosen_form.setProperty("kind", "secondary")
-        self._form = SegmentedControl(_FORMS)
-        self._form.setObjectName("setting-form")
+        self._chosen_treatment = QLabel()
+        self._chosen_treatment.setProperty("kind", "secondary")
+        self._treatment = SegmentedControl(_TREATMENTS)
+        self._treatment.setObjectName("setting-treatment")
         self._seedvr2 = SeedVr2Form()
         self.file = OutputForm()
-        self.more = MoreChoices(SHOWN_ABOVE)
+        self.more = MoreChoices()
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
@@ -81,8 +73,8 @@ class ChoicesForm(Translated, QWidget):
             self.presets,
             self._model_label,
             self._model,
-            self._form_label,
-            self._form,
+            self._treatment_label,
+            self._treatment,
             self._seedvr2,
             self.file,
             self.more,
@@ -125,7 +117,7 @@ class ChoicesForm(Translated, QWidget):
 
     def say_availability(self, words: dict[str, str]) -> None:
         """What is here of each model, behind its name."""
-        self._model.say_notes(words)
+        self._model.show_notes(words)
 
     def flush(self) -> None:
         """Say a pending change at once: somebody presses Start."""
@@ -136,17 +128,17 @@ class ChoicesForm(Translated, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._heading.setText(tr("What comes out"))
-        self._model_label.setText(name_of("model"))
-        self._form_label.setText(name_of("form"))
-        self._form.set_labels({key: choice_of(key) for key in _FORMS})
-        self._form.set_tips(
+        self._model_label.setText(setting_title("model"))
+        self._treatment_label.setText(setting_title("treatment"))
+        self._treatment.set_labels({key: choice_text("treatment", key) for key in _TREATMENTS})
+        self._treatment.set_tips(
             {
                 "auto": tr("Chosen by the quality of the source"),
                 "faithful": tr("For clean sources: sharpen, change nothing else"),
                 "restore": tr("Also removes compression and noise"),
             }
         )
-        self._form.setAccessibleName(name_of("form"))
+        self._treatment.setAccessibleName(setting_title("treatment"))
         self._model.retranslate_ui()
         self._say_chosen(self._plan)  # and the limits of the model
         self._show_subject()
@@ -155,10 +147,10 @@ class ChoicesForm(Translated, QWidget):
         """What "automatic" has come to mean."""
         self._plan = plan
         is_automatic = plan is not None and self.settings.model == "auto"
-        self._model.say_automatic(plan.work.model if is_automatic else "")
-        is_open = plan is not None and self.settings.form == "auto"
-        form = plan.work.decided.get("form", "") if is_open else ""
-        self._chosen_form.setText(choice_of(form) if form else "")
+        self._model.show_automatic(plan.work.model if is_automatic else "")
+        is_open = plan is not None and self.settings.treatment == "auto"
+        treatment = plan.work.decided.get("treatment", "") if is_open else ""
+        self._chosen_treatment.setText(choice_text("treatment", treatment) if treatment else "")
         self._show_family()
 
     def _show_subject(self) -> None:
@@ -173,7 +165,7 @@ class ChoicesForm(Translated, QWidget):
         show_target = self._target.show_preset if is_other else self._target.show_settings
         show_target(self.settings)
         self._model.set_value(self.settings.model)
-        self._form.set_current(self.settings.form)
+        self._treatment.set_current(self.settings.treatment)
         self._seedvr2.show_settings(self.settings)
         self.presets.show_settings(self.settings)
         self._show_family()
@@ -185,13 +177,13 @@ class ChoicesForm(Translated, QWidget):
         plan = self._plan
         meant = plan.work.model if plan is not None else "lite"
         model = meant if self.settings.model == "auto" else self.settings.model
-        family = family_of(model)
-        self._limits.setText(limits_of(model))
+        family = model_family(model)
+        self._limits.setText(choice_hint("model", model))
         self._limits.setVisible(bool(self._limits.text()))
-        for part in (self._form_label, self._chosen_form, self._form):
+        for part in (self._treatment_label, self._chosen_treatment, self._treatment):
             part.setVisible(family == "lite")
         self._seedvr2.setVisible(family == "seedvr2")
-        self.more.show_families({family, LATENTS} if self._is_of_latents else {family})
+        self.more.show_families({family, "latents"} if self._is_of_latents else {family})
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -208,11 +200,11 @@ class ChoicesForm(Translated, QWidget):
         column.addWidget(self._model)
         column.addWidget(self._limits)
         form = QHBoxLayout()
-        form.addWidget(self._form_label)
+        form.addWidget(self._treatment_label)
         form.addStretch()
-        form.addWidget(self._chosen_form)
+        form.addWidget(self._chosen_treatment)
         column.addLayout(form)
-        column.addWidget(self._form)
+        column.addWidget(self._treatment)
         column.addWidget(self._seedvr2)
         column.addSpacing(6)
         column.addWidget(self.file)
@@ -228,11 +220,11 @@ class ChoicesForm(Translated, QWidget):
         self._model.changed.connect(lambda _name, model: self._choose_model(model))
         self._seedvr2.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
-        self._form.chosen.connect(lambda value: self._apply({"form": value}))
+        self._treatment.chosen.connect(lambda value: self._apply({"treatment": value}))
 
     def _choose_model(self, model: str) -> None:
         """Another model; a VAE of the user's own belongs to the family it was chosen for."""
-        is_kin = family_of(model) == family_of(self.settings.model)
+        is_kin = model_family(model) == model_family(self.settings.model)
         self._apply({"model": model} if is_kin else {"model": model, "vae": ""})
         self.more.show_settings(self.settings)
 
@@ -243,7 +235,7 @@ class ChoicesForm(Translated, QWidget):
             self.presets.say_problem(err.info())
             self.presets.show_settings(self.settings)
             return
-        is_kin = family_of(wanted.model) == family_of(self.settings.model)
+        is_kin = model_family(wanted.model) == model_family(self.settings.model)
         values = {name: getattr(wanted, name) for name in preset.changes}
         self.choose(values if is_kin else {**values, "vae": ""})
 

@@ -1,51 +1,17 @@
-"""Every setting that is not shown above, folded away; built from the schema."""
+"""Every setting that is not shown above, in a folded list; built from the schema."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.i18n import mark, tr
+from app.engine_messages import setting_title, title
+from app.i18n import tr
 from app.settings.editors import Editor, make_editor
-from app.settings.names import name_of
 from app.theme.icons import icon
 from app.widgets.translation import Themed
 from engine.settings import schema
 
-_GROUPS = {
-    mark("Picture"): (
-        "precision",
-        "seed",
-        "colour",
-        "padding",
-        "input_noise",
-        "latent_noise",
-        "noise_order",
-    ),
-    mark("Clips and cuts"): (
-        "shots",
-        "shot_sensitivity",
-        "clip_frames",
-        "join",
-        "join_frames",
-    ),
-    mark("Memory and speed"): (
-        "blocks_on_device",
-        "encode_tile",
-        "decode_tile",
-        "vae_precision",
-        "attention",
-        "products",
-    ),
-    mark("Own files of the model"): ("dit", "vae", "text_embedding"),
-    mark("Latents"): ("latents", "latent_rate", "latent_vae"),
-    mark("Film"): ("start", "stop", "accept_damaged"),
-    mark("File"): ("encoder", "speed", "bit_depth", "chroma", "overwrite"),
-    mark("Computing"): ("device", "tile", "overlap", "segment_seconds", "switches"),
-}
-_REST = mark("Others")
 _EDITOR_WIDTH = 160
 
 
@@ -54,7 +20,7 @@ class MoreChoices(Themed, QWidget):
 
     changed = Signal(str, object)  # name, value
 
-    def __init__(self, shown_above: Iterable[str], parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._button = QPushButton()
         self._button.setObjectName("moreChoices")
@@ -64,7 +30,7 @@ class MoreChoices(Themed, QWidget):
         self.editors: dict[str, Editor] = {}
         self._headings: dict[str, QLabel] = {}
         self._labels: dict[str, QLabel] = {}
-        self._fill(set(shown_above))
+        self._fill()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
@@ -80,15 +46,15 @@ class MoreChoices(Themed, QWidget):
             editor.set_value(getattr(settings, name))
 
     def show_families(self, families: set[str]) -> None:
-        """Show only what the families of model and source look at, and what all do."""
+        """Show only the settings that the families of model and source use, and those of all."""
         about = schema.describe(schema.JobSettings)
-        for heading, names in self._groups.items():
+        for group, names in self._groups.items():
             shown = [
                 name
                 for name in names
                 if not about[name].families or families.intersection(about[name].families)
             ]
-            self._headings[heading].setVisible(bool(shown))
+            self._headings[group].setVisible(bool(shown))
             for name in names:
                 self.editors[name].setVisible(name in shown)
                 self._labels[name].setVisible(name in shown)
@@ -103,27 +69,27 @@ class MoreChoices(Themed, QWidget):
         self._button.setIcon(
             icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
         )
-        for source, heading in self._headings.items():
-            heading.setText(tr(source))
+        for group, heading in self._headings.items():
+            heading.setText(title(f"setting-group.{group}"))
         for name, label in self._labels.items():
-            label.setText(name_of(name))
+            label.setText(setting_title(name))
             self.editors[name].retranslate_ui()
 
     def _unfold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)
         self.retranslate_ui()
 
-    def _fill(self, shown_above: set[str]) -> None:
+    def _fill(self) -> None:
         grid = QGridLayout(self._body)
         grid.setContentsMargins(0, 0, 0, 4)
         grid.setHorizontalSpacing(12)
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
-        self._groups = groups(shown_above)
-        for heading, names in self._groups.items():
-            self._headings[heading] = QLabel()
-            self._headings[heading].setProperty("kind", "section")
-            grid.addWidget(self._headings[heading], grid.rowCount(), 0, 1, 2)
+        self._groups = groups()
+        for group, names in self._groups.items():
+            heading = self._headings[group] = QLabel()
+            heading.setProperty("kind", "section")
+            grid.addWidget(heading, grid.rowCount(), 0, 1, 2)
             for name in names:
                 self._add_row(grid, name)
 
@@ -139,14 +105,10 @@ class MoreChoices(Themed, QWidget):
         self.editors[name], self._labels[name] = editor, label
 
 
-def groups(shown_above: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Every setting of a job that is not shown above, once, under a heading."""
-    hidden = set(shown_above)
-    names = [name for name in schema.describe(schema.JobSettings) if name not in hidden]
-    result = {
-        heading: tuple(name for name in members if name in names)
-        for heading, members in _GROUPS.items()
-    }
-    known = {name for members in _GROUPS.values() for name in members}
-    result[_REST] = tuple(name for name in names if name not in known)
-    return {heading: members for heading, members in result.items() if members}
+def groups() -> dict[str, tuple[str, ...]]:
+    """Names of settings by group of the schema, without the main ones, which have forms."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, about in schema.describe(schema.JobSettings).items():
+        if about.group != "main":
+            found[about.group] = (*found.get(about.group, ()), name)
+    return found

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
+from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor
-from app.settings.names import name_of, quality_of
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, WheellessSlider
 from app.widgets.translation import Themed
@@ -49,7 +49,7 @@ class OutputForm(Themed, QWidget):
         self._quality_words = QLabel()
         self._quality = WheellessSlider(Qt.Orientation.Horizontal)
         self._quality.setObjectName("setting-crf")
-        about = schema.describe(schema.JobSettings)["crf"]
+        about = schema.about("crf")
         self._worst = int(about.high or 51)
         self._quality.setRange(0, self._worst)  # to the right is better: worst - crf
         self._name_label = QLabel()
@@ -83,8 +83,8 @@ class OutputForm(Themed, QWidget):
         self._output = plan.output if plan is not None else None
         for part in (self._name, self._browse):
             part.setEnabled(plan is not None)
-        self._editors["container"].say_automatic(plan.container if plan is not None else "")
-        self._editors["codec"].say_automatic(plan.picture.codec if plan is not None else "")
+        self._editors["container"].show_automatic(plan.container if plan is not None else "")
+        self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
         if plan is None:
             self._name.clear()
             self._is_beside = True
@@ -105,13 +105,13 @@ class OutputForm(Themed, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         for name, label in self._labels.items():
-            label.setText(name_of(name))
-        self._quality_label.setText(name_of("crf"))
+            label.setText(setting_title(name))
+        self._quality_label.setText(setting_title("crf"))
         self._name_label.setText(tr("Result"))
         self._name.setPlaceholderText(tr("Named after the source"))
         self._name.setAccessibleName(tr("Name of the result"))
-        self._quality.setAccessibleName(name_of("crf"))
-        self._quality.setToolTip(tr(schema.describe(schema.JobSettings)["crf"].description))
+        self._quality.setAccessibleName(setting_title("crf"))
+        self._quality.setToolTip(setting_text("crf"))
         self._browse.setIcon(icon("folder"))
         self._browse.setToolTip(tr("Choose another folder"))
         self._browse.setAccessibleName(tr("Choose another folder"))
@@ -201,3 +201,18 @@ def with_ending(name: str, ending: str) -> str:
     if Path(name).suffix.lower() in (".mp4", ".mkv", ".mov", ".png", ".tif", ".tiff"):
         return name
     return name + ending
+
+
+def quality_of(crf: int) -> str:
+    """A CRF in words."""
+    if crf == 0:
+        return tr("Lossless or nearly")
+    if crf <= 14:
+        return tr("Very high")
+    if crf <= 18:
+        return tr("High")
+    if crf <= 23:
+        return tr("Good")
+    if crf <= 30:
+        return tr("Small file")
+    return tr("Very small file")

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
 
-from app.engine_messages import said
+from app.engine_messages import hint, said, text
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, ElidedLabel
@@ -94,7 +94,7 @@ class PresetForm(Themed, QWidget):
 
     def say_problem(self, error: ErrorInfo) -> None:
         """Something about a preset did not work."""
-        self._problem.say("warning", said(error.message), said(error.hint))
+        self._problem.say("warning", text(error), hint(error))
         self._problem.setVisible(True)
 
     def retranslate_ui(self) -> None:
@@ -105,8 +105,8 @@ class PresetForm(Themed, QWidget):
         self._more.setIcon(icon("more", size=16))
         self._more.setToolTip(tr("Keep, give away or take presets"))
         self._more.setAccessibleName(self._more.toolTip())
-        for name, text in _ORDERS.items():
-            self._actions[name].setText(tr(text))
+        for name, order in _ORDERS.items():
+            self._actions[name].setText(tr(order))
         self._fill()
         self.show_settings(self._settings)
 

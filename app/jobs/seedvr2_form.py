@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.engine_messages import setting_title
 from app.i18n import tr
-from app.settings.names import name_of, strength_of
 from app.widgets.controls import WheellessSlider
 from app.widgets.translation import Translated
 from engine.settings import schema
@@ -22,7 +22,7 @@ class SeedVr2Form(Translated, QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        about = schema.describe(schema.JobSettings)["strength"]
+        about = schema.about("strength")
         self._label, self._words = QLabel(), QLabel()
         self._slider = WheellessSlider(Qt.Orientation.Horizontal)
         self._slider.setObjectName("setting-strength")
@@ -52,8 +52,8 @@ class SeedVr2Form(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._label.setText(name_of("strength"))
-        self._slider.setAccessibleName(name_of("strength"))
+        self._label.setText(setting_title("strength"))
+        self._slider.setAccessibleName(setting_title("strength"))
         explanation = tr(
             "Lower keeps more of the source. What the model redraws may never have been there."
         )
@@ -65,3 +65,16 @@ class SeedVr2Form(Translated, QWidget):
     def _say_strength(self) -> None:
         percent = self._slider.value()
         self._words.setText(f"{strength_of(percent)} · {percent} %")
+
+
+def strength_of(percent: int) -> str:
+    """What a strength does, in words."""
+    if percent == 0:
+        return tr("Only resized")
+    if percent <= 40:
+        return tr("Close to the source")
+    if percent <= 75:
+        return tr("Half and half")
+    if percent < 100:
+        return tr("Mostly redrawn")
+    return tr("All redrawn")

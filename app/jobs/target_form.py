@@ -7,9 +7,9 @@ import dataclasses
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QVBoxLayout, QWidget
 
+from app.engine_messages import setting_title
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
-from app.settings.names import name_of
 from app.widgets.segmented import SegmentedControl
 from app.widgets.translation import Translated
 from engine.settings.schema import JobSettings
@@ -94,7 +94,7 @@ class TargetForm(Translated, QWidget):
         )
         self._row.setAccessibleName(tr("What comes out"))
         for name, label in self._labels.items():
-            label.setText(name_of(name))
+            label.setText(setting_title(name))
             self._editors[name].retranslate_ui()
 
     def _choose(self, preset: str) -> None:

@@ -16,13 +16,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.engine_messages import setting_title
 from app.i18n import tr
 from app.latents import latent_labels
 from app.latents.rate_form import RateForm
 from app.latents.readings_form import ReadingsForm
 from app.latents.trouble_card import TroubleCard, is_missing
 from app.settings.editors import make_editor
-from app.settings.names import name_of
 from app.state.model_file_row import Package
 from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel, Switch
@@ -154,8 +154,8 @@ class LatentSheet(Themed, QDialog):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._rate_label.setText(name_of("latent_rate"))
-        self._vae_label.setText(name_of("latent_vae"))
+        self._rate_label.setText(setting_title("latent_rate"))
+        self._vae_label.setText(setting_title("latent_vae"))
         self._vae.retranslate_ui()
         self._cancel.setText(tr("Cancel"))
         self._add.setText(tr("Add to queue"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app import labels
+from app.engine_messages import setting_title
 from app.i18n import tr
 from app.settings.editors import make_editor
-from app.settings.names import name_of
 from app.widgets.segmented import SegmentedControl
 from app.widgets.translation import Translated
 from engine.protocol.events import LatentRead
@@ -57,7 +57,7 @@ class RateForm(Translated, QWidget):
         """All texts in the current language."""
         self._row.set_labels({_OTHER: tr("Other")})
         self._row.set_tips({"16": "Wan 2.1", "24": "Wan 2.2 5B"})
-        self._row.setAccessibleName(name_of(_NAME))
+        self._row.setAccessibleName(setting_title(_NAME))
         self._field.retranslate_ui()
         self._show()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import choice_text, said
 from app.i18n import mark, tr
-from app.settings.names import choice_of
 from app.state.model_file_row import MB, Package, Standing, size_of
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import help_of
@@ -57,7 +56,7 @@ _PHASES = {
 
 def model_title(model: str) -> str:
     """The name of a model."""
-    return _TITLES.get(model) or choice_of(model, "model")
+    return _TITLES.get(model) or choice_text("model", model)
 
 
 def _ending(file: PublishedState) -> str:

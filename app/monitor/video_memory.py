@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.widgets.meters import ShareRing
-from engine.protocol.gpu_reading import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MB_PER_GB = 1024
 _MOST_HOLDERS = 6
@@ -81,14 +81,14 @@ def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
         lines.append(tr("Windows moved {size} of ours to main memory: very slow", size=size))
     if planned_bytes:
         lines.append(tr("planned peak {size}", size=_gb(planned_bytes / 2**20)))
-    if gpu.holders:
+    if gpu.processes:
         lines.append(tr("Other programs on the card:"))
-        lines += [f"  {_held(holder)}" for holder in gpu.holders[:_MOST_HOLDERS]]
-    more = len(gpu.holders) - _MOST_HOLDERS
+        lines += [f"  {_held(holder)}" for holder in gpu.processes[:_MOST_HOLDERS]]
+    more = len(gpu.processes) - _MOST_HOLDERS
     return [*lines, tr("and {count} more", count=more)] if more > 0 else lines
 
 
-def _held(holder: Holder) -> str:
+def _held(holder: GpuProcess) -> str:
     return holder.name if holder.mb is None else f"{holder.name}: {_gb(holder.mb)}"
 
 

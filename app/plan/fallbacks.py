@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from app.engine_messages import choice_text
 from app.i18n import tr
-from app.settings.names import choice_of, family_of
 from engine.core.errors import SettingsError
 from engine.protocol.plan import Notice
-from engine.settings.schema import JobSettings, with_text
+from engine.settings.assignments import with_text
+from engine.settings.schema import JobSettings, model_family
 
 PARAM = "offers"  # of a refusal: "height=1080,width=0;model=lite", the most helpful first
 _MOST = 3
@@ -45,14 +46,14 @@ def words_of(values: dict[str, Any], settings: JobSettings) -> str:
     if "scale" in values or "height" in values:
         return tr("Make it {size}", size=f"×{values.get('scale', settings.scale)}")
     name, value = next(iter(values.items()))
-    if name in ("precision", "products"):
-        return tr("Use {choice}", choice=choice_of(str(value), name))
+    if name in ("precision", "matmul"):
+        return tr("Use {choice}", choice=choice_text(name, str(value)))
     return tr("Choose automatically")
 
 
 def _model(model: str) -> str:
     """Its name without where it comes from."""
-    return "Lite" if family_of(model) == "lite" else choice_of(model, "model")
+    return "Lite" if model_family(model) == "lite" else choice_text("model", model)
 
 
 def _values(text: str, settings: JobSettings) -> dict[str, Any]:

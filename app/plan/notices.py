@@ -14,14 +14,14 @@ from app.state.job_row import Downgrade, JobRow
 from app.widgets.error_view import HELP
 from app.widgets.flow import FlowLayout
 from app.widgets.notice_line import NoticeLine
-from engine.core.errors import PlanDoesNotFit, PretendedCard, WeightsMissing
+from engine.core.errors import PlanDoesNotFit, PretendedGpu, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
 
-PRETENDED = PretendedCard.code  # said by a chip
+PRETENDED = PretendedGpu.code  # said by a chip
 _MOST_NOTICES = 3
 _SAID_ABOVE = (
-    "trained-on-stills",  # beside the choice of the model, as `names.limits_of`
+    "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
     PRETENDED,
 )
 _ORDER = {"refusal": 0, "warning": 1, "info": 2}

@@ -1,4 +1,4 @@
-"""Settings of the program: what holds for every film on this machine; built from the schema."""
+"""Settings of the program, which apply to every film on this machine; built from the schema."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
-from app.settings.editor import Editor, about
+from app.settings.editor import Editor
 from app.settings.editors import make_editor
-from app.settings.names import name_of
 from app.widgets.translation import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
@@ -27,7 +27,7 @@ _EDITOR_WIDTH = 130
 
 
 class SettingsDialog(Translated, QDialog):
-    """A row for each setting, with what it does below its name; says each change at once."""
+    """A row for each setting, its description below its name; emits each change at once."""
 
     changed = Signal(EngineSettings)
 
@@ -53,7 +53,7 @@ class SettingsDialog(Translated, QDialog):
         self.retranslate_ui()
 
     def add_part(self, part: QWidget) -> None:
-        """One more row below the settings, about something else of the program."""
+        """Add a row below the settings, about another part of the program."""
         if not self._parts.count():
             rule = QFrame()
             rule.setProperty("kind", "rule")
@@ -65,13 +65,13 @@ class SettingsDialog(Translated, QDialog):
         self.setWindowTitle(tr("Settings"))
         self._title.setText(tr("Settings"))
         self._foot.setText(
-            tr("They hold for every film. One that is being worked on keeps those it began with.")
+            tr("They apply to every film. A film in work keeps those it started with.")
         )
         self._default.setText(tr("As delivered"))
         self._close.setText(tr("Close"))
-        for name, (label, words) in self._labels.items():
-            label.setText(name_of(name))
-            words.setText(tr(about(name).description))
+        for name, (label, description) in self._labels.items():
+            label.setText(setting_title(name))
+            description.setText(setting_text(name))
             self.editors[name].retranslate_ui()
 
     def _edit(self, name: str, value: object) -> None:
@@ -109,21 +109,21 @@ class SettingsDialog(Translated, QDialog):
         column.addStretch(1)
         column.addLayout(buttons)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed
 
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
         editor.setFixedWidth(_EDITOR_WIDTH)
-        label, words = QLabel(), QLabel()
+        label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
-        words.setProperty("kind", "secondary")
-        words.setWordWrap(True)
+        description.setProperty("kind", "secondary")
+        description.setWordWrap(True)
         texts = QVBoxLayout()
         texts.setSpacing(2)
         texts.addWidget(label)
-        texts.addWidget(words)
-        self._labels[name] = (label, words)
+        texts.addWidget(description)
+        self._labels[name] = (label, description)
         row = QHBoxLayout()
         row.setSpacing(24)
         row.addLayout(texts, 1)

@@ -1,4 +1,4 @@
-"""What all editors of settings have in common."""
+"""Base class of the editors of settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.i18n import tr
-from app.settings.names import name_of
-from engine.settings import schema
+from app.engine_messages import setting_text, setting_title
 
 
 class Editor(QWidget):
-    """Edits one setting; `changed` comes when the user has chosen another valid value."""
+    """Edits one setting; `changed` is emitted when the user has chosen another valid value."""
 
     changed = Signal(str, object)  # name, value
 
@@ -28,18 +26,12 @@ class Editor(QWidget):
         self.setFocusProxy(control)
 
     def set_value(self, value: Any) -> None:
-        """Show a value without saying that it changed."""
+        """Show a value without emitting `changed`."""
         raise NotImplementedError  # each kind of editor does; a QWidget cannot be an ABC
 
     def retranslate_ui(self) -> None:
         """Names and explanations in the current language."""
-        explanation = tr(about(self.name).description)
-        self.control.setAccessibleName(name_of(self.name))
+        explanation = setting_text(self.name)
+        self.control.setAccessibleName(setting_title(self.name))
         self.control.setAccessibleDescription(explanation)
         self.setToolTip(explanation)
-
-
-def about(name: str) -> schema.Setting:
-    """What the schema says about a setting, of a job or of the program."""
-    of_jobs = schema.describe(schema.JobSettings)
-    return of_jobs[name] if name in of_jobs else schema.describe(schema.EngineSettings)[name]

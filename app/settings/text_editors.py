@@ -1,4 +1,4 @@
-"""Editors of settings that are written: a time, a file, names of optimisations."""
+"""Editors of settings that are typed: a time, a file, names of optimisations."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QToolButton, QWidget
 
+from app import engine_messages
+from app.engine_messages import setting_title
 from app.i18n import tr
 from app.settings.editor import Editor
-from app.settings.names import name_of
 from app.theme.icons import icon
 from engine.core.errors import SettingsError
 from engine.core.units import parse_clock
 
 
 class TextEditor(Editor):
-    """A line of text; what is wrong with it is for the engine to say."""
+    """A line of text; the engine checks it."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         self._field = QLineEdit()
@@ -26,13 +27,13 @@ class TextEditor(Editor):
         self._value = ""
 
     def set_value(self, value: Any) -> None:
-        """Show a value without saying that it changed."""
+        """Show a value without emitting `changed`."""
         self._value = str(value)
         if not self._field.hasFocus():
             self._field.setText(self._value)
 
     def retranslate_ui(self) -> None:
-        """The empty field says what it means."""
+        """The empty field shows what it means."""
         super().retranslate_ui()
         self._field.setPlaceholderText(tr("Automatic"))
 
@@ -44,7 +45,7 @@ class TextEditor(Editor):
 
 
 class TimeEditor(Editor):
-    """A moment in the film, or nothing; a text that is no time is marked and not sent."""
+    """A time in the film, or nothing; a text that is not a time is marked and not sent."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         self._field = QLineEdit()
@@ -55,14 +56,14 @@ class TimeEditor(Editor):
         self._value = ""
 
     def set_value(self, value: Any) -> None:
-        """Show a value without saying that it changed."""
+        """Show a value without emitting `changed`."""
         self._value = str(value)
         if not self._field.hasFocus():
             self._field.setText(self._value)
             mark_wrong(self._field, "")
 
     def retranslate_ui(self) -> None:
-        """The empty field says what it means."""
+        """The empty field shows what it means."""
         super().retranslate_ui()
         self._field.setPlaceholderText(
             tr("First frame") if self.name == "start" else tr("Last frame")
@@ -74,8 +75,8 @@ class TimeEditor(Editor):
             if text:
                 parse_clock(text)
         except SettingsError as err:
-            mark_wrong(self._field, tr("Write seconds (12.5) or h:mm:ss.s (0:01:02.5)."))
-            self._field.setAccessibleDescription(err.message)
+            mark_wrong(self._field, engine_messages.hint(err.info()))
+            self._field.setAccessibleDescription(engine_messages.text(err.info()))
             return
         if text != self._value:
             self._value = text
@@ -83,7 +84,7 @@ class TimeEditor(Editor):
 
 
 class PathEditor(Editor):
-    """A file of the user's, or nothing; one that is not there is marked and not sent."""
+    """A file of the user's, or nothing; a missing one is marked and not sent."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         self._field = QLineEdit()
@@ -97,23 +98,23 @@ class PathEditor(Editor):
         self._value = ""
 
     def set_value(self, value: Any) -> None:
-        """Show a value without saying that it changed."""
+        """Show a value without emitting `changed`."""
         self._value = str(value)
         if not self._field.hasFocus():
             self._field.setText(self._value)
             mark_wrong(self._field, "")
 
     def retranslate_ui(self) -> None:
-        """The empty field says what it means."""
+        """The empty field shows what it means."""
         super().retranslate_ui()
         self._field.setPlaceholderText(tr("Published"))
         self._browse.setIcon(icon("folder", size=16))
         self._browse.setToolTip(tr("Choose a file"))
-        self._browse.setAccessibleName(f"{tr('Choose a file')}: {name_of(self.name)}")
+        self._browse.setAccessibleName(f"{tr('Choose a file')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
         folder = str(Path(self._value).parent) if self._value else ""
-        chosen, _ = QFileDialog.getOpenFileName(self, name_of(self.name), folder)
+        chosen, _ = QFileDialog.getOpenFileName(self, setting_title(self.name), folder)
         if chosen:
             self._field.setText(chosen)
             self._finish(chosen)
@@ -127,7 +128,7 @@ class PathEditor(Editor):
 
 
 def mark_wrong(field: QLineEdit, problem: str) -> None:
-    """Show that a text cannot be taken: red border and the rule as a tool tip; "" takes it back."""
+    """Mark a text that cannot be used: red border, problem as tool tip; "" removes the mark."""
     field.setProperty("wrong", bool(problem))
     field.setToolTip(problem)
     field.style().polish(field)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from engine.core.errors import ErrorInfo
+from engine.core.messages import Message
 from engine.protocol import events
 from engine.protocol.tasks import Phase, TaskKind
 
@@ -22,7 +23,7 @@ class TaskState:
     total: float = 0.0  # 0 while unknown
     per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
-    step: str = ""  # of a benchmark
+    step: Message | str = ""  # of a benchmark
     error: ErrorInfo | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""The benchmark of the window: the speed test, and every optimisation on request, as one report."""
+"""The benchmark of the window: speed test, and every optimisation on request, as one report."""
 
 from __future__ import annotations
 
@@ -7,56 +7,53 @@ from collections.abc import Callable
 
 from engine.bench import run
 from engine.bench.calibration import calibrate
-from engine.bench.report.machine import Row, machine_row
-from engine.bench.report.markdown import machine_of, markdown
+from engine.bench.calibration.calibrate import Report
+from engine.bench.report.machine import Row, machine_of, machine_row
+from engine.bench.report.markdown import markdown
 from engine.bench.report.switch_table import about, measured
 from engine.core.errors import Cancelled
+from engine.core.messages import Message
 from engine.protocol.report import BenchReport
-from engine.settings.optimisations import switches
+from engine.settings.optimisations import optimisations
 
-Tell = Callable[[int, int, str], None]  # steps done, of how many, and what is done now
-Stop = Callable[[], bool]
-
-_TABLE = "optimisations"
-_BESIDES = 16  # rows of the table that are no switches: choices, all together, slices, tiles...
+_CASES = "optimisations"
+_OTHER_ROWS = 16  # of those cases that are no switches: choices, all together, slices, tiles...
 
 
-def examine(*, quick: bool, tell: Tell, stop: Stop) -> BenchReport:
-    """Measure this machine, and let plans use what its speed test found.
+def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchReport:
+    """Measure this machine, and save the costs that the speed test measured for plans.
 
     Args:
         quick: The speed test alone; else all optimisations too.
-        tell: Told before each step, and at the end.
+        report: Called with each step, and at the end with "" as its name.
         stop: Asked between steps.
 
     Raises:
-        Cancelled: `stop` says so; what the speed test had found by then is kept.
+        Cancelled: By `stop`; costs of a finished speed test are saved.
     """
     begin = time.monotonic()
-    more = 0 if quick else len(switches()) + _BESIDES
-    steps = _Steps(tell, more)
-    rates = calibrate.calibrate(steps.of_speed_test, stop)
+    steps = _StepCount(report, 0 if quick else len(optimisations()) + _OTHER_ROWS)
+    rates = calibrate.calibrate(steps.report_speed_test, stop)
     calibrate.keep(rates)
-    figures = calibrate.figures(rates)
     rows: list[Row] = [machine_row()]
-    rows += [{"case": "speed", "what": name, "figure": text} for name, text in figures]
+    rows += [{"case": "speed", **row} for row in calibrate.figure_rows(rates)]
     if not quick:
-        rows += _table(steps, stop)
+        rows += _switch_rows(steps, stop)
     steps.end()
     return BenchReport(
         machine=machine_of(rows),
         switches=measured(rows),
-        figures=figures,
+        figures=calibrate.figures(rates),
         markdown=markdown(rows),
         seconds=time.monotonic() - begin,
         notes=about(rows),
     )
 
 
-def _table(steps: _Steps, stop: Stop) -> list[Row]:
+def _switch_rows(steps: _StepCount, stop: Callable[[], bool]) -> list[Row]:
     found = []
-    rows = run.measured([_TABLE])
-    next(rows)  # what it is measured on
+    rows = run.measured([_CASES])
+    next(rows)  # the machine
     try:
         for row in rows:
             found.append(row)
@@ -68,29 +65,29 @@ def _table(steps: _Steps, stop: Stop) -> list[Row]:
     return found
 
 
-def _title(row: Row) -> str:
-    """What was measured, in words."""
-    return "".join([*about([row]), *(line.title for line in measured([row]))])
+def _title(row: Row) -> Message | str:
+    """Name of what was measured."""
+    return next((line.title for line in measured([row])), "") or about([row])[0]
 
 
-class _Steps:
+class _StepCount:
     """Counts the steps of both halves; a total that was too small grows."""
 
-    def __init__(self, tell: Tell, more: int) -> None:
-        self._tell, self._more = tell, more
+    def __init__(self, report: Report, more: int) -> None:
+        self._report, self._more = report, more
         self._done = self._total = 0
 
-    def of_speed_test(self, done: int, total: int, doing: str) -> None:
-        """The speed test is so far."""
+    def report_speed_test(self, done: int, total: int, step: Message | str) -> None:
+        """Take over the count of the speed test."""
         self._done, self._total = done, total + self._more
-        self._tell(self._done, self._total, doing)
+        self._report(self._done, self._total, step)
 
-    def next(self, doing: str) -> None:
-        """One more line of the table is there."""
+    def next(self, step: Message | str) -> None:
+        """One more row was measured."""
         self._done += 1
         self._total = max(self._total, self._done + 1)
-        self._tell(self._done, self._total, doing)
+        self._report(self._done, self._total, step)
 
     def end(self) -> None:
         """Everything was measured."""
-        self._tell(self._total, self._total, "")
+        self._report(self._total, self._total, "")

@@ -1,4 +1,4 @@
-"""How thorough the benchmark is, and what the cases of video models measure; without torch."""
+"""Options of the benchmark. Loads without torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.models.contracts import BenchRequest
 from engine.models.video_vae.measured import VaeModel
-from engine.settings.optimisations import switch_names
+from engine.settings.optimisations import (
+    ALL,
+    EXACT,
+    DitSwitches,
+    VaeSwitches,
+    model_switch_names,
+)
 
 Form = Literal["plain", "fast", "both"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -21,27 +27,27 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """Choices of the user; None where the case knows what suits the device.
+    """What the user chose; None where the case takes what suits the device.
 
     Attributes:
-        quick: Fewer runs and smaller pictures.
+        quick: Fewer runs and smaller frames.
         size: Of a frame, in pixels.
-        frames: Lengths of clips, one after the other; none takes those that suit the case.
-        dtype: What the model computes in.
-        runs: Of each piece of work, of which the median counts; None takes what suits the device.
+        frames: Lengths of clips, each measured; none takes those of the case.
+        dtype: That the model computes in.
+        runs: Of each piece of work, of which the median counts.
         threads: Of the processor; None takes all that this process may use.
-        device: "auto" takes a card where torch can use one.
-        form: Which form of a model.
-        without: Also measure the fast form without each of these optimisations.
-        only: Also measure it with each of these alone.
+        device: "auto" takes a GPU where torch can use one.
+        form: Which variants of a model.
+        without: Also measure the fast variant without each of these optimisations, or groups of
+            them.
+        only: Also measure it with each of these alone; with "exact" without any.
         memory: Measure the peak of main memory too, in processes of their own.
-        calibrate: Measure what the device can do at most, and how it compares with the machine of
-            the public figures.
+        calibrate: Measure the peak rates of the device, and compare with the public figures.
         model: Which VAE.
         clip: A film for `round-trip`.
-        vae: File of the VAE for it; None takes the published one.
-        random_weights: Take random numbers for it.
-        config: Sizes of the VAE; None takes those of the published one, tests take small ones.
+        vae: Weights file of the VAE for it; None takes the published one.
+        random_weights: Take random weights for it.
+        config: Sizes of the VAE; None takes the published ones, tests take small ones.
         dit: Sizes of the transformer; None takes those that suit case and device.
     """
 
@@ -87,34 +93,37 @@ def request_of(options: BenchOptions, device: str) -> BenchRequest:
 
 
 def check(options: BenchOptions) -> None:
-    """Refuse what no model can do.
+    """Refuse names that do not exist, and impossible sizes and lengths.
 
     Raises:
-        SettingsError: A name that does not exist, or an impossible size or length.
+        SettingsError: For the first of those.
     """
-    _known("optimisation", (*options.without, *options.only), switch_names())
-    _known("device", (options.device,), DEVICES)
-    if options.dtype is not None:
-        _known("number format", (options.dtype,), DTYPES)
-    _known("VAE", (options.model,), tuple(models()))
-    side, step = options.vae_config.spatial_factor, options.vae_config.temporal_factor
+    _check_switches(options.without, (*model_switch_names(), ALL))
+    _check_switches(options.only, (*model_switch_names(), ALL, EXACT))
+    _check_names("device", (options.device,), DEVICES)
+    _check_names("dtype", () if options.dtype is None else (options.dtype,), DTYPES)
+    _check_names("vae", (options.model,), tuple(models()))
+    factor, step = options.vae_config.spatial_factor, options.vae_config.temporal_factor
     size = options.size
-    if size is not None and (size.is_empty or size.width % side or size.height % side):
-        raise SettingsError(f"{size} cannot be encoded.", hint=f"Take multiples of {side} pixels.")
+    if size is not None and (size.is_empty or size.width % factor or size.height % factor):
+        raise SettingsError("not-encodable", size=size, factor=factor)
     for frames in options.frames:
         if frames < 1 or (frames - 1) % step:
             lengths = ", ".join(str(1 + step * n) for n in range(3))
-            raise SettingsError(
-                f"A clip cannot have {frames} frames.", hint=f"Take {lengths}, ... frames."
-            )
-    for name in ("threads", "runs"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise SettingsError(f"There must be one of the {name}.", hint=f"Leave --{name} out.")
+            raise SettingsError("not-a-clip-length", frames=frames, lengths=lengths)
+    for name, count in (("threads", options.threads), ("runs", options.runs)):
+        if count is not None and count < 1:
+            raise SettingsError("less-than-one", name=name)
 
 
-def _known(what: str, names: tuple[str, ...], choice: tuple[str, ...]) -> None:
+def _check_switches(names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Names with and without the group: "upsampler_fold", "vae.upsampler_fold", "vae.all"."""
     for name in names:
-        if name not in choice:
-            raise SettingsError(
-                f"There is no {what} {name!r}.", hint=f"Choose among: {', '.join(choice)}."
-            )
+        bare = (*VaeSwitches.known((name,)), *DitSwitches.known((name,)))
+        _check_names("optimisation", bare[:1] or (name,), known)
+
+
+def _check_names(kind: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"unknown-{kind}", name=name, known=known)

@@ -1,149 +1,67 @@
-"""What can be measured: each case gives rows of figures, and is loaded when it is wanted.
+"""The cases of the benchmark, and what measures them.
 
-So a machine without PyAV and Qt can measure the models.
+Modules of cases are loaded when a case runs: models can be measured without PyAV.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from importlib import import_module
 
 import torch
 
-from engine.bench.cases.shared import Bench
 from engine.bench.options import BenchOptions, check
 from engine.bench.report.machine import Row, machine_row
 from engine.core.errors import SettingsError
+from engine.core.messages import Message
 from engine.hardware import devices
-
-Rows = Callable[[Bench], Iterator[Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One case."""
+class BenchCase:
+    """A case of the benchmark: a function that yields a row for each measurement.
 
-    rows: Rows
-    is_usual: bool = True  # measured when no case is named
-    is_quick: bool = False  # also with --quick
+    Attributes:
+        function: Module and function in `engine.bench`: "cases.vae:vae_rows". Takes BenchOptions.
+        argument: Second argument of the function; "" where it has none.
+        is_default: Measured when no case is named.
+        is_quick: Measured with --quick when no case is named.
+    """
 
+    function: str
+    argument: str = ""
+    is_default: bool = False
+    is_quick: bool = False
 
-def _film(name: str) -> Case:
-    def rows(bench: Bench) -> Iterator[Row]:
-        from engine.bench.cases import film
-
-        return film.CASES[name](bench)
-
-    return Case(rows)
-
-
-def _vae(side: Literal["encode", "decode"]) -> Case:
-    def rows(bench: Bench) -> Iterator[Row]:
-        from engine.bench.cases.vae import vae_rows
-
-        return vae_rows(bench.options, side)
-
-    return Case(rows, is_usual=False)
+    def rows(self, options: BenchOptions) -> Iterator[Row]:
+        """Load the case and begin to measure."""
+        module, _, name = self.function.partition(":")
+        function = getattr(import_module(f"engine.bench.{module}"), name)
+        rows: Iterator[Row] = function(options, *filter(None, [self.argument]))
+        return rows
 
 
-def _round_trip(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.round_trip import round_trip_rows
-
-    return round_trip_rows(bench.options)
-
-
-def _dit(kind: Literal["3b", "7b"]) -> Case:
-    def rows(bench: Bench) -> Iterator[Row]:
-        from engine.bench.cases.dit import dit_rows
-
-        return dit_rows(bench.options, kind)
-
-    return Case(rows, is_usual=False)
-
-
-def _seedvr2(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.seedvr2 import seedvr2_rows
-
-    return seedvr2_rows(bench.options)
-
-
-def _optimisations(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.optimisations import optimisation_rows
-
-    return optimisation_rows(bench.options)
-
-
-def _dit_optimisations(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.optimisations import dit_optimisation_rows
-
-    return dit_optimisation_rows(bench.options)
-
-
-def _around(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.machine_flags import around_rows
-
-    return around_rows(bench.options)
-
-
-def _models(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.models import model_rows
-
-    return model_rows(bench.options)
-
-
-def _speed(bench: Bench) -> Iterator[Row]:
-    from engine.bench.calibration import calibrate
-
-    options = bench.options
-    rates = calibrate.calibrate()
-    if options.threads is None and options.device == "auto":  # as jobs compute
-        calibrate.keep(rates)
-    return iter([{"what": name, "figure": text} for name, text in calibrate.figures(rates)])
-
-
-def _kernels(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.kernels import measure_bandwidth
-    from engine.bench.cases.vae_runs import device_of
-
-    return measure_bandwidth(device_of(bench.options), quick=bench.quick)
-
-
-def _attention(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.attention import measure_attention
-    from engine.bench.cases.vae_runs import device_of
-
-    return measure_attention(device_of(bench.options), quick=bench.quick)
-
-
-def _products(bench: Bench) -> Iterator[Row]:
-    from engine.bench.cases.matmul_formats import product_rows
-
-    return product_rows(bench.options)
-
-
-CASES: dict[str, Case] = {
-    "speed": Case(_speed, is_quick=True),
-    "lite": _film("lite"),
-    "pipeline": _film("pipeline"),
-    "colour": _film("colour"),
-    "read": _film("read"),
-    "write": _film("write"),
-    "vae-encode": _vae("encode"),
-    "vae-decode": _vae("decode"),
-    "round-trip": Case(_round_trip, is_usual=False),
-    "dit-3b": _dit("3b"),
-    "dit-7b": _dit("7b"),
-    "seedvr2": Case(_seedvr2, is_usual=False),
-    "optimisations-vae": Case(_optimisations, is_usual=False),
-    "optimisations-dit": Case(_dit_optimisations, is_usual=False),
-    "optimisations-around": Case(_around, is_usual=False),
-    "models": Case(_models, is_usual=False),
-    "kernels": Case(_kernels, is_usual=False),
-    "attention": Case(_attention, is_usual=False),
-    "products": Case(_products, is_usual=False),
+CASES: dict[str, BenchCase] = {
+    "speed": BenchCase("calibration.calibrate:speed_rows", is_default=True, is_quick=True),
+    "lite": BenchCase("cases.video:lite_rows", is_default=True),
+    "pipeline": BenchCase("cases.video:pipeline_rows", is_default=True),
+    "colour": BenchCase("cases.video:colour_rows", is_default=True),
+    "read": BenchCase("cases.video:read_rows", is_default=True),
+    "write": BenchCase("cases.video:write_rows", is_default=True),
+    "vae-encode": BenchCase("cases.vae:vae_rows", "encode"),
+    "vae-decode": BenchCase("cases.vae:vae_rows", "decode"),
+    "round-trip": BenchCase("cases.round_trip:round_trip_rows"),
+    "dit-3b": BenchCase("cases.dit:dit_rows", "3b"),
+    "dit-7b": BenchCase("cases.dit:dit_rows", "7b"),
+    "seedvr2": BenchCase("cases.seedvr2:seedvr2_rows"),
+    "optimisations-vae": BenchCase("cases.switches:vae_switch_rows"),
+    "optimisations-dit": BenchCase("cases.switches:dit_switch_rows"),
+    "optimisations-around": BenchCase("cases.switches:other_switch_rows"),
+    "models": BenchCase("cases.models:model_rows"),
+    "kernels": BenchCase("cases.kernels:kernel_rows"),
+    "attention": BenchCase("cases.kernels:attention_rows"),
+    "products": BenchCase("cases.matmul_formats:matmul_rows"),
 }
 GROUPS = {
     "vae": ("vae-encode", "vae-decode"),
@@ -156,14 +74,14 @@ def run(
     cases: Sequence[str],
     *,
     options: BenchOptions | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
-    """Measure the named cases, the usual ones when none is named.
+    """Measure some cases; rows are plain data in English.
 
     Args:
-        cases: Names out of CASES and GROUPS.
-        options: How; `quick` without names is the speed test alone, less than a minute.
-        tell: Gets a line after each case, and after each switch and model.
+        cases: Names of cases and groups; the default cases where none is named.
+        options: Of the cases; with `quick` and no names the speed test alone.
+        report: Gets a line after each case, and after each switch and model.
 
     Raises:
         SettingsError: There is no such case, or an option is impossible.
@@ -171,59 +89,63 @@ def run(
     found: list[Row] = []
     for row in measured(cases, options=options):
         if found[1:] and row["case"] != found[-1]["case"]:
-            tell(f"{found[-1]['case']} measured")
-        found.append(row)
-        if "switch" in row or "model" in row:  # they take minutes
-            tell(f"{row.get('switch') or row['model']} measured")
+            report(f"{found[-1]['case']} measured")
+        found.append(
+            {
+                name: str(value) if isinstance(value, Message) else value
+                for name, value in row.items()
+            }
+        )
+        if "switch" in row or "model" in row:  # each takes minutes
+            report(f"{row.get('switch') or row['model']} measured")
     if found[1:]:
-        tell(f"{found[-1]['case']} measured")
+        report(f"{found[-1]['case']} measured")
     return found
 
 
 def measured(
     cases: Sequence[str], *, options: BenchOptions | None = None
 ) -> Generator[Row, None, None]:
-    """The same, row by row: first what it is measured on, then each as it is there.
+    """Rows as they are measured; the first one describes the machine.
 
     Raises:
         SettingsError: As `run`, before the first row.
     """
     options = options or BenchOptions()
-    names = named(cases, options)
+    names = case_names(cases, options)
     check(options)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads or devices.cpu_threads())
     try:
         yield machine_row()
-        with tempfile.TemporaryDirectory(prefix="upreel-bench-") as folder:
-            bench = Bench(folder=Path(folder), options=options)
-            for name in names:
-                for row in _without_gradients(CASES[name].rows, bench):
-                    yield {"case": name, **row}
+        for name in names:
+            for row in _without_gradients(CASES[name], options):
+                yield {"case": name, **row}
     finally:
         torch.set_num_threads(threads)
 
 
-def _without_gradients(rows: Rows, bench: Bench) -> Iterator[Row]:
-    """Each row in torch's inference mode, which its reader does not get into."""
+def _without_gradients(case: BenchCase, options: BenchOptions) -> Iterator[Row]:
+    """Rows measured in torch's inference mode; the caller is not in it between them."""
     with torch.inference_mode():
-        found = rows(bench)
+        rows = case.rows(options)
     while True:
         with torch.inference_mode():
-            row = next(found, None)
+            row = next(rows, None)
         if row is None:
             return
         yield row
 
 
-def named(cases: Sequence[str], options: BenchOptions) -> tuple[str, ...]:
-    """Names of the cases to measure, each once; a VAE with a clip is sent there and back."""
+def case_names(cases: Sequence[str], options: BenchOptions) -> tuple[str, ...]:
+    """Cases to measure, each once; the group "vae" with a clip is the round trip."""
     unknown = [name for name in cases if name not in CASES and name not in GROUPS]
     if unknown:
-        choice = ", ".join([*CASES, *GROUPS])
-        raise SettingsError(f"There is no case {unknown[0]!r}.", hint=f"Choose among: {choice}.")
+        raise SettingsError("unknown-case", name=unknown[0], known=(*CASES, *GROUPS))
     groups = GROUPS | ({"vae": ("round-trip",)} if options.clip is not None else {})
-    wanted = cases or [
-        name for name, case in CASES.items() if (case.is_quick if options.quick else case.is_usual)
+    names = cases or [
+        name
+        for name, case in CASES.items()
+        if (case.is_quick if options.quick else case.is_default)
     ]
-    return tuple(dict.fromkeys(one for name in wanted for one in groups.get(name, (name,))))
+    return tuple(dict.fromkeys(one for name in names for one in groups.get(name, (name,))))

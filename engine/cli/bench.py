@@ -11,33 +11,34 @@ from typing import Any
 
 from engine.bench.options import BenchOptions, check
 from engine.bench.report import markdown
-from engine.bench.report.svg_chart import check_picture, write_picture
+from engine.bench.report.files import write_file
+from engine.bench.report.svg_chart import check_chart, write_chart
 from engine.cli.context import DONE, Context
 from engine.cli.options import parse_size
-from engine.core.errors import OutputUnwritable, SettingsError
+from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 
 _WIDTH = 100  # characters
 
 
 def run(args: argparse.Namespace, context: Context) -> int:
-    """Measure and show a table; write the figures, a page, a picture or a trace when asked."""
+    """Measure and show a table; write the figures, a page, a chart or a trace on request."""
     options = options_of(args)
     _check(args)
     with _traced(args):
         rows = context.services.bench(args.cases, options, context.console.note)
     context.console.say(table(rows))
     if args.json_file is not None:
-        _write(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
+        write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
-        _write(Path(args.markdown), markdown.markdown(rows, command(args)))
+        write_file(Path(args.markdown), markdown.markdown(rows, command(args)))
     if args.picture is not None:
-        write_picture(Path(args.picture), rows)
+        write_chart(Path(args.picture), rows)
     return DONE
 
 
 def command(args: argparse.Namespace) -> str:
-    """What was asked for, without names of files."""
+    """The command line, without names of files."""
     words = ["bench", *args.cases, *(["--quick"] if args.quick else [])]
     for name in ("size", "dtype", "runs", "threads"):
         value = getattr(args, name)
@@ -49,40 +50,35 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse what would only be found after minutes of measuring.
 
     Raises:
-        SettingsError: A picture or a trace that cannot be.
+        SettingsError: A chart or a trace that is not possible.
     """
     if args.picture is not None:
-        check_picture(Path(args.picture))
+        check_chart(Path(args.picture))
     if args.profile is not None:
         _check_trace(args.cases)
 
 
 def _check_trace(cases: Sequence[str]) -> None:
-    """A trace is of one case, and not of one that uses torch's record itself."""
+    """A trace is of one case, and not of one that uses torch's profiler itself."""
     if len(cases) != 1:
-        raise SettingsError(
-            "A trace is of one case.", hint="Name one, as in bench vae-decode --quick --profile F."
-        )
+        raise SettingsError("trace-of-many-cases")
     if cases[0].startswith(("optimisations", "models")):
-        raise SettingsError(
-            f"{cases[0]} uses torch's own record for memory: it cannot be traced as well.",
-            hint="Trace vae-decode or dit-3b, with --without NAME for a switch.",
-        )
+        raise SettingsError("trace-not-possible", case=cases[0])
 
 
 def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
     if args.profile is None:
         return nullcontext()
-    from engine.bench.timing.trace import traced
+    from engine.bench.timing.profiler import traced
 
     return traced(Path(args.profile))
 
 
 def options_of(args: argparse.Namespace) -> BenchOptions:
-    """What the words of the command line ask for.
+    """Options out of the arguments.
 
     Raises:
-        SettingsError: A size that is none, or a switch that does not exist.
+        SettingsError: An unreadable size, or a switch that does not exist.
     """
     options = BenchOptions(
         quick=args.quick,
@@ -108,8 +104,8 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures as text: a block for each case, a column for each name in it.
 
-    A block that is wider than a terminal is turned: a line for each name. Optimisations have a
-    table of their own.
+    A block that is wider than a terminal is transposed: a line for each name. Optimisations have
+    a table of their own.
     """
     blocks = []
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -127,12 +123,3 @@ def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
     if len(lines[0]) > _WIDTH:
         lines = markdown.aligned(list(zip(*grid, strict=True)))
     return lines
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as err:
-        raise OutputUnwritable(
-            f"{path} cannot be written.", hint=err.strerror or str(err), path=path
-        ) from err

@@ -16,7 +16,7 @@ from engine.core.messages import Message, text_of
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Notice, Plan
-from engine.protocol.report import Report
+from engine.protocol.report import DoctorLine, Report
 
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {
@@ -24,8 +24,13 @@ _OPTION_HINTS = {
     "truncated-media": "To take what is there: --set accept_damaged=yes.",
 }
 
-# What readers of the JSON want and the classes work out.
-_WORKED_OUT = {Plan: ("frames", "fits"), Report: ("passed",), VideoInfo: ("seen_size",)}
+# Properties that belong to the JSON.
+_PROPERTIES = {
+    DoctorLine: ("hint",),
+    Plan: ("frames", "fits"),
+    Report: ("passed",),
+    VideoInfo: ("seen_size",),
+}
 
 
 class Console:
@@ -108,6 +113,6 @@ def encode(value: Any) -> Any:
 
 def _fields(value: Any) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(value)]
-    names += _WORKED_OUT.get(type(value), ())
+    names += _PROPERTIES.get(type(value), ())
     pairs = ((name, getattr(value, name)) for name in names)
     return {name: encode(entry) for name, entry in pairs if not isinstance(entry, bytes | Picture)}

@@ -68,8 +68,8 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     else:
         for line in lines:
             context.console.say(f"{_MARKS[line.state]:<8} {line.name}: {line.message}")
-            if line.hint:
-                context.console.say(f"{'':<8}   hint: {line.hint}")
+            if hint := str(line.hint):
+                context.console.say(f"{'':<8}   hint: {hint}")
         warnings = sum(line.state == "warning" for line in lines)
         context.console.say(f"{len(broken)} problems, {warnings} warnings, {len(lines)} looked at")
     return FAILED if broken else DONE

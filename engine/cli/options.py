@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import SettingsError
+from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import from_environment
 from engine.planner import preset_choice
-from engine.settings.optimisations import choices, switches
-from engine.settings.schema import EngineSettings, JobSettings, Setting, describe, with_text
+from engine.settings.assignments import current_names, with_text
+from engine.settings.optimisations import choices, optimisations
+from engine.settings.schema import EngineSettings, JobSettings, Setting, describe
 from engine.settings.store import load_engine_settings
 
 
@@ -31,7 +33,7 @@ def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any
     return verb
 
 
-def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSettings:
+def job_settings(args: argparse.Namespace, pretend: GpuSpec | None = None) -> JobSettings:
     """What the options say of a job: a preset first, then named ones, `--set` has the last word.
 
     Args:
@@ -53,7 +55,7 @@ def job_settings(args: argparse.Namespace, pretend: Card | None = None) -> JobSe
     return with_text(settings, [text for text in args.set if not _is_of_engine(text)])
 
 
-def _preset(args: argparse.Namespace, pretend: Card | None) -> JobSettings:
+def _preset(args: argparse.Namespace, pretend: GpuSpec | None) -> JobSettings:
     name = getattr(args, "preset", None)
     if name is None:
         return JobSettings()
@@ -81,21 +83,25 @@ def sources(texts: list[str]) -> list[Path]:
 
 
 def settings_help() -> str:
-    """Every setting that `--set` knows: name, default, what it may be, what it means."""
+    """Every setting that `--set` knows: name, default, description, limits and choices."""
     lines = []
     for kind in (JobSettings, EngineSettings):
         defaults = kind()
         for name, about in describe(kind).items():
             shown = f"{name}={_default(getattr(defaults, name))}"
-            lines.append(f"  {shown:<22} {about.description}{_allowed(about)}")
+            description = text_of(message(f"setting.{name}"))
+            lines.append(f"  {shown:<22} {description}{_allowed(about)}")
     lines.append("\noptimisations, by --set run.tf32=on or UPREEL_RUN_TF32=on in the environment:")
-    named = ", ".join(entry.key for entry in switches())
+    named = ", ".join(entry.key for entry in optimisations())
     lines.append(textwrap.fill(named, 96, initial_indent="  ", subsequent_indent="  "))
     lines += [
         f"  {entry.key}={entry.default} ({', '.join(entry.values)})"
         for entry in choices()
         if not entry.setting
     ]
+    lines.append(
+        "  many at once: vae.all, dit.all, run.all, all; switches=exact turns all of them off"
+    )
     return "\n".join(lines)
 
 
@@ -114,7 +120,7 @@ def _allowed(about: Setting) -> str:
 
 
 def _is_of_engine(text: str) -> bool:
-    return text.partition("=")[0].strip().replace("-", "_") in describe(EngineSettings)
+    return text.partition("=")[0].strip().replace("-", "_") in current_names(EngineSettings)
 
 
 def _target(args: argparse.Namespace) -> dict[str, int | None]:
@@ -123,9 +129,7 @@ def _target(args: argparse.Namespace) -> dict[str, int | None]:
         return {"width": width, "height": height}
     if args.height is not None:
         if args.height < 1:
-            raise SettingsError(
-                f"A height of {args.height} is no picture.", hint="Write for example --height 1080."
-            )
+            raise SettingsError("empty-height", height=args.height)
         return {"height": args.height, "width": 0}
     if args.scale is not None:
         return {"scale": args.scale, "height": 0, "width": 0}
@@ -140,14 +144,8 @@ def parse_size(text: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"(\d+)[xX×](\d+)", text.strip())
     if match is None:
-        raise SettingsError(
-            f"{text!r} is not a size.", hint="Write width x height: --size 1920x1080.", value=text
-        )
+        raise SettingsError("not-a-size", text=text)
     width, height = int(match[1]), int(match[2])
     if width < 1 or height < 1:
-        raise SettingsError(
-            f"A size of {width}x{height} is no picture.",
-            hint="Write for example --size 1920x1080.",
-            value=text,
-        )
+        raise SettingsError("empty-size", size=f"{width}x{height}")
     return width, height

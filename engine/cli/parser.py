@@ -14,7 +14,7 @@ from engine.bench.options import DEVICES, DTYPES
 from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
 from engine.cli.context import Context
 from engine.cli.options import settings_help
-from engine.settings.optimisations import switch_names
+from engine.settings.optimisations import model_switch_names
 
 Run = Callable[[argparse.Namespace, Context], int]
 
@@ -74,7 +74,7 @@ def _upscale(add: Any) -> None:
         "make films or pictures larger",
         "examples:\n"
         "  python -m engine upscale holiday.mp4 --scale 4\n"
-        "  python -m engine upscale old.avi -o new.mkv --height 1080 --set form=restore\n"
+        "  python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore\n"
         "  python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10\n\n"
         + settings,
     )
@@ -168,7 +168,7 @@ def _bench(add: Any) -> None:
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
         "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n\n"
-        f"optimisations:\n{_names(switch_names())}\n",
+        f"optimisations:\n{_names(model_switch_names())}\n",
     )
     command.add_argument(
         "cases",
@@ -231,7 +231,7 @@ def _video_models(group: Any) -> None:
             action="append",
             default=[],
             metavar="NAME",
-            help=f"also the fast form {what}; may be given several times",
+            help=f"also the fast form {what} (all: every one); may be given several times",
         )
     group.add_argument(
         "--no-memory", dest="memory", action="store_false", help="do not measure main memory"

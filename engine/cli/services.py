@@ -8,7 +8,7 @@ from typing import Any
 
 from engine import api
 from engine.bench.options import BenchOptions
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
@@ -33,7 +33,7 @@ class ApiServices:
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        pretend: Card | None,
+        pretend: GpuSpec | None,
     ) -> Plan:
         """Decide everything without starting."""
         return api.plan(source, job, output, engine_settings=settings, pretend=pretend)

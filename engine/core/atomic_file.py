@@ -1,7 +1,7 @@
-"""Files that appear whole: written beside under another name, then renamed in one step.
+"""Files that are written atomically: first under another name, then renamed in one step.
 
-Windows refuses to rename while somebody has one of the two files open: a scanner for viruses what
-was just written, a reader what is there. That passes, so it is tried again for a while.
+Windows refuses to rename while another process has one of the two files open: a virus scanner the
+new one, a reader the old one. That passes, so renaming is retried for some time.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from pathlib import Path
 from typing import Any
 
 _HELD = {5, 32, 33}  # ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION
-_PATIENCE_S = 10.0  # a scanner reads files of many GB
-_PATIENCE_WITH_SMALL_FILES_S = 1.0  # settings are written in the thread of the window
-_TRY_EVERY_S = 0.05
+_RETRY_S = 10.0  # a scanner reads files of many GB
+_RETRY_SMALL_FILES_S = 1.0  # settings are written in the thread of the window
+_RETRY_EVERY_S = 0.05
 
 
 def replace(part: Path, target: Path) -> None:
-    """Give a finished file its name; what bears that name is no more.
+    """Give a finished file its name; an existing file of that name is replaced.
 
     Raises:
-        OSError: The system refuses, on Windows for 10 s; both are as they were.
+        OSError: The system refuses, on Windows for 10 s; both files are unchanged.
     """
-    _patiently(lambda: part.replace(target), _PATIENCE_S)
+    _retried(lambda: part.replace(target), _RETRY_S)
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a finished file or folder a name that nothing bears.
+    """Give a finished file or folder an unused name.
 
     Raises:
-        FileExistsError: Something bears it; both are as they were.
+        FileExistsError: The name is in use; both are unchanged.
         OSError: As `replace`.
     """
     if os.name == "posix" and not source.is_dir() and _linked(source, target):
         return
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    _patiently(lambda: source.rename(target), _PATIENCE_S)
+    _retried(lambda: source.rename(target), _RETRY_S)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file: a reader, or who looks after a power cut, sees the old one or the new one.
+    """Write a file: a reader sees the old or the new one, also after a power failure.
 
     Raises:
-        OSError: The disk refuses; the old file is as it was.
+        OSError: The disk refuses; the old file is unchanged.
     """
-    part = path.with_name(f"{path.name}.{threading.get_native_id()}.part")  # nobody else's
+    part = path.with_name(f"{path.name}.{threading.get_native_id()}.part")  # of this thread alone
     try:
         with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        _patiently(lambda: part.replace(path), _PATIENCE_WITH_SMALL_FILES_S)
+        _retried(lambda: part.replace(path), _RETRY_SMALL_FILES_S)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -65,7 +65,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text in UTF-8, its ends of lines as they are, as `write_bytes` does."""
+    """Write text in UTF-8 with its line endings unchanged, as `write_bytes` does."""
     write_bytes(path, text.encode())
 
 
@@ -75,7 +75,7 @@ def write_json(path: Path, data: Any, *, indent: int | None = None) -> None:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """By a hard link, since POSIX renames over what is there; False where there are no links."""
+    """Rename by a hard link, since POSIX renames over existing files; False where links fail."""
     try:
         target.hardlink_to(source)
     except FileExistsError:
@@ -86,8 +86,8 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def _patiently(rename: Callable[[], object], patience_s: float) -> None:
-    last = time.monotonic() + patience_s
+def _retried(rename: Callable[[], object], seconds: float) -> None:
+    last = time.monotonic() + seconds
     while True:
         try:
             rename()
@@ -95,4 +95,4 @@ def _patiently(rename: Callable[[], object], patience_s: float) -> None:
         except PermissionError as err:
             if getattr(err, "winerror", 0) not in _HELD or time.monotonic() > last:
                 raise
-        time.sleep(_TRY_EVERY_S)
+        time.sleep(_RETRY_EVERY_S)

@@ -1,4 +1,4 @@
-"""Cancel token and pause gate: stages look at them between units of work."""
+"""Cancel token and pause gate, which stages check between units of work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.core.errors import Cancelled
 
 
 class Control:
-    """Lets one thread stop or halt another between two units of work."""
+    """Cancels or pauses another thread between two units of work."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -34,24 +34,24 @@ class Control:
         return not self._running.is_set()
 
     def cancel(self) -> None:
-        """Stop at the next check; also wakes a paused job so that it can end."""
+        """Cancel at the next check; also wakes a paused job so that it can end."""
         self._cancelled.set()
         self._running.set()
 
     def pause(self) -> None:
-        """Halt at the next check."""
+        """Pause at the next check."""
         if not self._cancelled.is_set() and self._running.is_set():
             self._paused_at = time.monotonic()
             self._running.clear()
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume the work."""
         if self.is_paused:
             self._paused_s += time.monotonic() - self._paused_at
         self._running.set()
 
     def check_cancelled(self) -> None:
-        """For threads that have nothing to do while the others are paused, and must not wait.
+        """Check without waiting, for threads that have nothing to do while the others are paused.
 
         Raises:
             Cancelled: The job was cancelled.
@@ -60,7 +60,7 @@ class Control:
             raise Cancelled
 
     def check(self) -> None:
-        """Wait while paused; called between units of work.
+        """Wait while paused; call it between units of work.
 
         Raises:
             Cancelled: The job was cancelled, also while it was paused.

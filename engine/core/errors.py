@@ -16,7 +16,7 @@ from engine.core.messages import Message, Param, hint_of, message, text_of
 
 
 class EngineError(Exception):
-    """Something went wrong that a user can understand.
+    """An error that a user can understand.
 
     Args:
         case: Which message of the class it is, as `resources/messages` names it: the class says
@@ -268,7 +268,7 @@ class NoUsableGpu(HardwareError, code="no-usable-gpu"):
     """No card, or none that can do this."""
 
 
-class PretendedCard(HardwareError, code="pretended-card"):
+class PretendedGpu(HardwareError, code="pretended-card"):
     """The plan was made for a card that is not in this machine."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Width and height in pixels, in this order; shapes of tensors are the other way round."""
+    """Width and height in pixels, in this order; shapes of tensors have the reverse order."""
 
     width: int
     height: int
@@ -42,7 +42,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: left and top edge, then width and height, all in pixels."""
+    """A rectangle: left and top edge, width and height, all in pixels."""
 
     x: int
     y: int

@@ -1,4 +1,4 @@
-"""One log format, one file for the program; `job_log` adds a file for one job."""
+"""Logging: one format, one file for the program; `job_log` adds a file for one job."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def setup(*, to_stderr: bool = False) -> None:
-    """Log to the program's file (1 MB, three kept), and warnings also to standard error if asked.
+    """Log to the program's file (1 MB, three backups), and warnings to standard error on request.
 
-    A folder that cannot be written is no reason not to start: then nothing is kept.
+    Without a writable folder the program starts without a log file.
     """
     root = logging.getLogger()
     root.setLevel(logging.INFO)
@@ -40,7 +40,7 @@ def setup(*, to_stderr: bool = False) -> None:
 
 @contextlib.contextmanager
 def job_log(folder: Path) -> Iterator[None]:
-    """Copy everything that is logged meanwhile into `folder`/job.log."""
+    """Copy all log records inside to `folder`/job.log."""
     handler = _formatted(logging.FileHandler(folder / "job.log", encoding="utf-8"))
     logging.getLogger().addHandler(handler)
     try:

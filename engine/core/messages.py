@@ -1,4 +1,4 @@
-"""Messages for users: the engine gives a code and values, a catalogue per language has the words.
+"""Messages for users: the engine gives a code and values, a catalogue per language has the text.
 
 `resources/messages/<language>.toml` holds a table for each code. An entry has a `text` and may have
 a `hint` (what to do next), a `title` (heading of a card) and a `button`; `text_one` replaces `text`
@@ -12,8 +12,8 @@ import functools
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from engine.core import paths
 
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 LANGUAGES = ("en", "zh_CN")
 _FALLBACK = LANGUAGES[0]
 _FIELDS = ("text", "text_one", "hint", "title", "button")
+Part = Literal["text", "hint", "title"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,32 @@ class Message:
         code: Path of its table in the catalogue: "disk-full.while-writing".
         params: Values by placeholder. A message as a value is rendered in the same language; a
             tuple becomes a list in it.
+        part: Field of the entry that is rendered: a message may carry the hint of another one.
     """
 
     code: str
     params: dict[str, Param] = field(default_factory=dict)
+    part: Part = "text"
+
+    @property
+    def hint(self) -> Message:
+        """What to do next, with the same values; renders as "" where the entry has no hint."""
+        return replace(self, part="hint")
 
     def __str__(self) -> str:
-        """The text in English: for logs and tests."""
+        """In English: for logs, tests and the command line."""
         return text_of(self)
 
 
 Param = str | Message | tuple[str | Message, ...]
 
 
-def message(code: str, **params: object) -> Message:
+def title(code: str) -> Message:
+    """The title of an entry, as a message."""
+    return Message(code, part="title")
+
+
+def message(code: str, /, **params: object) -> Message:
     """A message; values that are neither text nor messages become text."""
     return Message(code, {name: _param(value) for name, value in params.items()})
 
@@ -58,7 +71,7 @@ def _param(value: object) -> Param:
     return str(value)
 
 
-class Catalogue:
+class MessageCatalogue:
     """The messages of one language; what it lacks is taken from English.
 
     Memory: 150 kB a language; parsed once, in about 15 ms.
@@ -70,7 +83,11 @@ class Catalogue:
         self._fallback = self if language == _FALLBACK else catalogue(_FALLBACK)
 
     def text(self, message: Message) -> str:
-        """The sentence of a message; its code where the catalogue has none."""
+        """A message as text; its code where the catalogue has none."""
+        if message.part == "hint":
+            return self.hint(message)
+        if message.part == "title":
+            return self.title(message.code)
         name = "text_one" if message.params.get("count") == "1" else "text"
         found = self._get(message.code, name) or self._get(message.code, "text")
         if not found:
@@ -83,15 +100,15 @@ class Catalogue:
         return bool(self._get(code, "text"))
 
     def hint(self, message: Message) -> str:
-        """What to do next; "" where there is nothing to say."""
-        return self._filled(self._get(message.code, "hint"), message)
+        """What to do next; "" where the entry has no hint."""
+        return self._filled(self._get(message.code, "hint"), message).strip()
 
     def title(self, code: str) -> str:
         """Heading of a code, or of the nearest table above it that has one."""
         return self._nearest(code, "title")
 
     def button(self, code: str) -> str:
-        """Words of the button that helps, from the nearest table; "" where there is none."""
+        """Text of the button that helps, from the nearest table; "" where there is none."""
         return self._nearest(code, "button")
 
     def _get(self, code: str, name: str) -> str:
@@ -122,13 +139,13 @@ class Catalogue:
 
 
 @functools.cache
-def catalogue(language: str) -> Catalogue:
-    """The catalogue of a language; English for one that there is no file of."""
-    return Catalogue(language if language in LANGUAGES else _FALLBACK)
+def catalogue(language: str) -> MessageCatalogue:
+    """The catalogue of a language; the English one where there is no file for it."""
+    return MessageCatalogue(language if language in LANGUAGES else _FALLBACK)
 
 
 def text_of(message: Message, language: str = _FALLBACK) -> str:
-    """The sentence of a message in a language."""
+    """A message as text in a language."""
     return catalogue(language).text(message)
 
 

@@ -1,6 +1,7 @@
-"""Where things are: resources of the program, jobs, logs and cache; overridable by environment.
+"""Folders of the program: resources, jobs, logs, cache.
 
-`UPREEL_RESOURCES`, `UPREEL_DATA`, `UPREEL_CACHE` and `UPREEL_MODELS` name other folders.
+The environment variables `UPREEL_RESOURCES`, `UPREEL_DATA`, `UPREEL_CACHE` and `UPREEL_MODELS`
+name other folders.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Folder of what can be made again: measured speeds, compiled kernels."""
+    """Folder of reproducible files: measured speeds, compiled kernels."""
     named = os.environ.get("UPREEL_CACHE")
     return Path(named) if named else _own_folder("user_cache_dir")
 
@@ -46,7 +47,7 @@ def jobs_folder() -> Path:
 
 
 def models_folder() -> Path:
-    """Folder of the model files that we downloaded or copied; may lie on another disk."""
+    """Folder of the downloaded and imported model files; may be on another disk."""
     named = os.environ.get("UPREEL_MODELS")
     return windows_paths.openable(Path(named) if named else data_folder() / "models")
 
@@ -62,7 +63,7 @@ def logs_folder() -> Path:
 
 
 def _own_folder(kind: str) -> Path:
-    """What the system has for us; where all folders are named the package need not be there."""
+    """Folder that the system provides; platformdirs is not needed where all folders are named."""
     import platformdirs
 
     return Path(getattr(platformdirs, kind)(APP, appauthor=False))

@@ -17,9 +17,9 @@ Variants = typing.Mapping[Any, typing.Callable[[Data], type]]  # base class -> c
 
 
 def to_plain(value: Any) -> Any:
-    """What `json.dumps` can write; bytes are left out as None.
+    """A value that `json.dumps` can write.
 
-    Fractions become "24000/1001", paths text, tuples lists.
+    Fractions become "24000/1001", paths text, tuples lists, bytes None.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -33,10 +33,11 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: Any, variants: Variants | None = None) -> T:
-    """The dataclass (or other type) that `to_plain` came from.
+    """The inverse of `to_plain`: a dataclass or another type from plain data.
 
     Unknown keys are ignored and missing ones take their default, so that files of another version
-    can be read.
+    can be read. A field with the metadata "old_names" is also read under those names; where both
+    are there the present name counts.
 
     Args:
         kind: What to read.
@@ -44,16 +45,20 @@ def from_plain(kind: type[T], data: Any, variants: Variants | None = None) -> T:
         variants: For base classes whose data stand for one of several subclasses: which one.
 
     Raises:
-        ValueError, TypeError, KeyError: `data` does not describe a `kind`; the code that reads the
-            file translates that.
+        ValueError, TypeError, KeyError: `data` does not describe a `kind`; the reader of the file
+            translates them.
     """
     return typing.cast(T, _read(kind, data, variants or {}))
 
 
 @cache
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, tuple[str, Any]]:
+    """Key in the data, old names first -> name and type of the field."""
     hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+    fields = [f for f in dataclasses.fields(kind) if f.init]
+    old = {name: f.name for f in fields for name in f.metadata.get("old_names", ())}
+    keys = old | {f.name: f.name for f in fields}
+    return {key: (name, hints[name]) for key, name in keys.items()}
 
 
 def _read(kind: Any, data: Any, variants: Variants) -> Any:
@@ -75,8 +80,12 @@ def _read(kind: Any, data: Any, variants: Variants) -> Any:
             raise TypeError(f"{data!r} does not describe a {kind}")
         choose = variants.get(kind)
         make: Any = kind if choose is None else choose(data)
-        known = _fields(make)
-        return make(**{k: _read(known[k], v, variants) for k, v in data.items() if k in known})
+        found = {
+            name: _read(hint, data[key], variants)
+            for key, (name, hint) in _fields(make).items()
+            if key in data
+        }
+        return make(**found)
     if kind is float:
         return float(data)
     if kind in (Path, Fraction):

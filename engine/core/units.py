@@ -9,7 +9,7 @@ from engine.core.errors import SettingsError
 
 
 def bytes_text(count: float) -> str:
-    """Bytes as people read them, in decimal units: "1.3 GB", "212 MB", "512 B"."""
+    """Bytes in decimal units: "1.3 GB", "212 MB", "512 B"."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             value = count / size
@@ -18,7 +18,7 @@ def bytes_text(count: float) -> str:
 
 
 def memory_text(count: float) -> str:
-    """Bytes of memory as Windows and the boxes of cards count them: "15.9 GB" are 15.9 * 2**30."""
+    """Bytes of memory in the units of Windows and GPU vendors: "15.9 GB" are 15.9 * 2**30."""
     for unit, size in (("GB", 2**30), ("MB", 2**20)):
         if count >= size:
             return f"{count / size:.1f} {unit}" if unit == "GB" else f"{count / size:.0f} {unit}"
@@ -28,22 +28,20 @@ def memory_text(count: float) -> str:
 def parse_memory(text: str) -> int:
     """Bytes of "16GiB", "16 GB", "12288 MiB" or "16g".
 
-    Of memory, GB and GiB are the same 2**30 bytes: that is what stands on the box of a card.
+    GB and GiB both mean 2**30 bytes here, as in the names of GPUs.
 
     Raises:
-        SettingsError: Not a size, or none at all.
+        SettingsError: Not a size, or zero.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
     count = round(float(match[1]) * 2 ** {"m": 20, "g": 30, "t": 40}[match[2]]) if match else 0
     if count < 1:
-        raise SettingsError(
-            f"{text!r} is not a size of memory.", hint="Write for example 16GiB.", value=text
-        )
+        raise SettingsError("not-a-memory-size", text=text)
     return count
 
 
 def duration_text(seconds: float) -> str:
-    """A length of time for people: "45 s", "3 min 20 s", "2 h 05 min"."""
+    """A duration: "45 s", "3 min 20 s", "2 h 05 min"."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -55,7 +53,7 @@ def duration_text(seconds: float) -> str:
 
 
 def clock_text(seconds: float | Fraction) -> str:
-    """A moment in a film: "00:01:58.040"."""
+    """A time in a film: "00:01:58.040"."""
     milliseconds = round(seconds * 1000)
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
@@ -76,16 +74,14 @@ def parse_clock(text: str) -> Fraction:
         for part in parts:
             seconds = seconds * 60 + Fraction(part)
     except (ValueError, ZeroDivisionError) as err:
-        raise SettingsError(
-            f"{text!r} is not a time.", hint="Write seconds (12.5) or h:mm:ss.s (0:01:02.5)."
-        ) from err
+        raise SettingsError("not-a-time", text=text) from err
     if seconds < 0:
-        raise SettingsError(f"{text!r} lies before the start.", hint="Times count from 0.")
+        raise SettingsError("negative-time", text=text)
     return seconds
 
 
 def rate_text(rate: Fraction | None) -> str:
-    """Frames per second for people: "25", "23.976"; "unknown" for None."""
+    """Frames per second: "25", "23.976"; "unknown" for None."""
     if rate is None:
         return "unknown"
     return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"

@@ -1,7 +1,7 @@
-r"""Names and paths on Windows: its rules as data, so that they are tested on any system.
+r"""Names and paths on Windows; the rules are data, so that they are tested on any system.
 
-Programs may use paths of 259 characters, folders of 247, unless a path is written in the long
-form `\\?\C:\...` or `\\?\UNC\server\share\...`, which Windows takes as it is: absolute, with
+Programs may use paths of 259 characters, folders of 247, unless a path has the long form
+`\\?\C:\...` or `\\?\UNC\server\share\...`, which Windows does not change: absolute, with
 backslashes and without "..".
 """
 
@@ -12,11 +12,13 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path, PurePath, PureWindowsPath
+from typing import NamedTuple
 
 LONG = "\\\\?\\"
+LONGEST_PATH = 259
 _LONG_UNC = "\\\\?\\UNC\\"
-_AS_IT_IS = (LONG, "\\\\.\\", "\\??\\")  # paths of the system itself
-_LONGEST_SHORT = 180  # characters; below the limit by what our own parts and pictures append
+_UNCHANGED = (LONG, "\\\\.\\", "\\??\\")  # paths of the system itself
+_LONGEST_SHORT = 180  # characters; leaves room for the names of our own parts and pictures
 _LONGEST_NAME = 255
 
 _RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])", re.IGNORECASE)
@@ -24,11 +26,11 @@ _NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 
 
 def openable(path: Path) -> Path:
-    """`path` as the system can open it however long it is; elsewhere than on Windows as it is.
+    """A path that the system can open whatever its length; unchanged elsewhere than on Windows.
 
-    On Windows it becomes absolute ("C:film.mp4" lies in the current folder of drive C), and
-    takes the long form where it is long. The last name is never changed: Windows would drop dots
-    and spaces at its end, and make a device of "nul".
+    On Windows it becomes absolute ("C:film.mp4" is in the current folder of drive C), and gets the
+    long form where it is long. The last name is never changed: Windows would drop dots and spaces
+    at its end, and take "nul" for a device.
     """
     if sys.platform != "win32":
         return path
@@ -36,8 +38,8 @@ def openable(path: Path) -> Path:
 
 
 def whole(path: PureWindowsPath, absolute: Callable[[str], str]) -> PureWindowsPath:
-    """`path` from its drive or share on; `absolute` knows the current folder of each drive."""
-    if str(path).startswith(_AS_IT_IS):
+    """A path with its drive or share; `absolute` resolves the current folder of each drive."""
+    if str(path).startswith(_UNCHANGED):
         return path
     if path.name in ("", ".."):
         return PureWindowsPath(absolute(str(path)))
@@ -45,9 +47,9 @@ def whole(path: PureWindowsPath, absolute: Callable[[str], str]) -> PureWindowsP
 
 
 def long_form(path: PureWindowsPath) -> PureWindowsPath:
-    """An absolute path that Windows takes at any length; a short one stays as it is."""
+    """An absolute path in the long form; a short one is unchanged."""
     text = str(path)
-    if len(text) <= _LONGEST_SHORT or text.startswith(_AS_IT_IS) or not path.is_absolute():
+    if len(text) <= _LONGEST_SHORT or text.startswith(_UNCHANGED) or not path.is_absolute():
         return path
     if text.startswith("\\\\"):
         return PureWindowsPath(_LONG_UNC + text[2:])
@@ -55,7 +57,7 @@ def long_form(path: PureWindowsPath) -> PureWindowsPath:
 
 
 def shown(path: PurePath | str) -> str:
-    """A path as people write it, without the mark of the long form."""
+    """A path for display, without the prefix of the long form."""
     text = str(path)
     if text.startswith(_LONG_UNC):
         return "\\\\" + text[len(_LONG_UNC) :]
@@ -63,25 +65,46 @@ def shown(path: PurePath | str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether Windows means a device by this name: CON, nul.mp4, "com1 .txt"."""
+    """Whether Windows takes this name for a device: CON, nul.mp4, "com1 .txt"."""
     return _RESERVED.fullmatch(name.partition(".")[0].rstrip(" ")) is not None
 
 
-def unusable(name: str) -> str:
-    """As `why_no_name`, where we are on Windows; "" elsewhere."""
-    return why_no_name(name) if sys.platform == "win32" else ""
+class NameProblem(NamedTuple):
+    """Why Windows allows no file of a name: a case of OutputNameUnusable with its values."""
+
+    case: str
+    params: dict[str, str]
 
 
-def why_no_name(name: str) -> str:
-    """What stands against a file of this name on Windows, as a sentence; "" for nothing."""
+def name_problem(name: str) -> NameProblem | None:
+    """Why this system allows no file of this name; None where it does."""
+    return problem_on_windows(name) if sys.platform == "win32" else None
+
+
+def problem_on_windows(name: str) -> NameProblem | None:
+    """Why Windows allows no file of this name; None where it does."""
     if is_reserved(name):
-        return f"Windows keeps the name {name} for a device."
+        return NameProblem("device", {"name": name})
     found = _NOT_IN_NAMES.search(name)
     if found is not None:
         sign = found[0] if found[0].isprintable() else f"U+{ord(found[0]):04X}"
-        return f"Windows allows no {sign} in the name of a file."
+        return NameProblem("character", {"sign": sign})
     if name != name.rstrip(". "):
-        return f"Windows drops the dot or space at the end of the name {name!r}."
+        return NameProblem("ending", {"name": name})
     if len(name.encode("utf-16-le")) // 2 > _LONGEST_NAME:
-        return f"The name of the file is longer than {_LONGEST_NAME} characters."
-    return ""
+        return NameProblem("length", {"limit": str(_LONGEST_NAME)})
+    return None
+
+
+def takes_long_paths() -> bool:
+    """Whether this system opens long paths without the long form."""
+    if sys.platform != "win32":
+        return True
+    import winreg
+
+    place = r"SYSTEM\CurrentControlSet\Control\FileSystem"
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
+            return bool(winreg.QueryValueEx(key, "LongPathsEnabled")[0])
+    except OSError:
+        return False

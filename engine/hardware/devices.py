@@ -1,4 +1,4 @@
-"""Cards, processor and memory of this machine."""
+"""GPUs, processor and memory of this machine, and the data types they compute in."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ import psutil
 
 from engine.hardware import gpu_table, nvml
 
+# Linux's names of instructions that multiply bfloat16 values: x86 AVX-512 and AMX, then ARM.
+_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+
+# Least CUDA capability of a GPU that multiplies matrices of a data type. Whether this build of
+# torch does it on this GPU is found out by a trial, when it is to be used.
+_MATMUL = {"fp8": (8, 9), "int8": (7, 5), "nvfp4": (10, 0)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """An NVIDIA card as its driver describes it; bytes, free at the moment of asking."""
+    """An NVIDIA GPU as its driver describes it; free bytes at the time of the query."""
 
     name: str
     total_bytes: int
@@ -29,10 +36,10 @@ class Gpu:
 
 @cache
 def cpu_name() -> str:
-    """The processor as its maker calls it, e.g. "AMD Ryzen 7 7700"."""
+    """The processor's product name, e.g. "AMD Ryzen 7 7700"."""
     if sys.platform == "win32":
         return _windows_cpu_name() or platform.processor()
-    return _linux_cpu_name() or platform.processor() or platform.machine()
+    return next(_linux_cpu("model name"), "") or platform.processor() or platform.machine()
 
 
 def cpu_threads() -> int:
@@ -42,6 +49,21 @@ def cpu_threads() -> int:
     return os.cpu_count() or 1
 
 
+@cache
+def cpu_has_bf16() -> bool:
+    """Whether the processor multiplies bfloat16 in hardware, so that it is worth using.
+
+    On Linux from /proc; elsewhere from torch, which this loads.
+    """
+    if sys.platform == "linux":
+        flags = next(_linux_cpu("flags", "Features"), "")
+        return bool(_BF16_FLAGS & set(flags.split()))
+    import torch
+
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+
+
 def ram() -> tuple[int, int]:
     """Main memory in bytes: all of it, and what can be taken without swapping."""
     memory = psutil.virtual_memory()
@@ -49,28 +71,36 @@ def ram() -> tuple[int, int]:
 
 
 def own_ram() -> int:
-    """Bytes of main memory that this process alone holds; files it has mapped are left out."""
+    """Bytes of main memory that only this process uses, without mapped files."""
     memory = psutil.Process().memory_info()
     if sys.platform == "win32":
         return int(memory.private)
     return int(memory.rss - getattr(memory, "shared", 0))
 
 
-def gpus() -> tuple[Gpu, ...]:
-    """All NVIDIA cards that CUDA shows us, in its order; () without a card or a driver.
+def matmul_dtypes(capability: tuple[int, int] | None) -> tuple[str, ...]:
+    """Narrow data types of the setting `matmul` that a GPU of this capability multiplies.
 
-    The fastest comes first, or as `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` say: torch takes
-    the first one.
+    For choices that are offered before torch is loaded; () for None, which is no GPU.
     """
-    driver = nvml.text(nvml.ask("nvmlSystemGetDriverVersion"))
+    return tuple(name for name, least in _MATMUL.items() if capability and capability >= least)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """All NVIDIA GPUs that CUDA shows, in its order; () without a GPU or a driver.
+
+    The fastest comes first, unless `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` change it: torch
+    takes the first one.
+    """
+    driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion"))
     found = []
     for index, handle in enumerate(nvml.handles()):
         memory = nvml.memory(handle)
-        capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+        capability = nvml.query("nvmlDeviceGetCudaComputeCapability", handle)
         if memory is not None:
             found.append(
                 Gpu(
-                    name=nvml.text(nvml.ask("nvmlDeviceGetName", handle)),
+                    name=nvml.text(nvml.query("nvmlDeviceGetName", handle)),
                     total_bytes=memory.total,
                     free_bytes=memory.total - memory.used,
                     driver=driver,
@@ -85,35 +115,38 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
-    """Cards of the table by what they compute, others by generation and memory behind them."""
-    card = gpu_table.find(gpu.name, gpu.total_bytes)
-    return (card.single_flops if card else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
+    """GPUs of the table by their FLOP/s, others after them by generation and memory."""
+    spec = gpu_table.find(gpu.name, gpu.total_bytes)
+    return (spec.single_flops if spec else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
 
 
 def _visible(found: Sequence[Gpu], names: str) -> Iterator[Gpu]:
-    """Cards named by their number or by how their id begins; CUDA ends at a wrong one."""
-    for name in names.split(","):
-        wanted = name.strip()
-        if wanted.isdecimal():
-            gpu = found[int(wanted)] if int(wanted) < len(found) else None
+    """GPUs named by their number or by the beginning of their id; CUDA ends at a wrong one."""
+    for part in names.split(","):
+        name = part.strip()
+        if name.isdecimal():
+            gpu = found[int(name)] if int(name) < len(found) else None
         else:
-            gpu = next((gpu for gpu in found if wanted and _id_of(gpu).startswith(wanted)), None)
+            gpu = next((gpu for gpu in found if name and _id_of(gpu).startswith(name)), None)
         if gpu is None:
             return
         yield gpu
 
 
 def _id_of(gpu: Gpu) -> str:
-    return nvml.text(nvml.ask("nvmlDeviceGetUUID", nvml.handles()[gpu.index]))
+    return nvml.text(nvml.query("nvmlDeviceGetUUID", nvml.handles()[gpu.index]))
 
 
-def _linux_cpu_name() -> str:
+def _linux_cpu(*names: str) -> Iterator[str]:
+    """Values of these fields in /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return ""
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "")
+        return
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in names:
+            yield value.strip()
 
 
 def _windows_cpu_name() -> str:

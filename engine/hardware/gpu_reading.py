@@ -1,130 +1,190 @@
-"""How the card feels at one moment: memory of ours and others', load, heat, power, link."""
+"""State of the GPU at one time: memory, programs, load, temperature, power, PCIe link."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.hardware import (
-    devices,
-    gpu_processes,
-    nvml,
-    shared_memory,
-)
+import psutil
+
+from engine.hardware import devices, nvml, shared_memory
 from engine.hardware.devices import Gpu
 from engine.hardware.gpu_table import LANE_BYTES_S
-from engine.protocol.gpu_reading import GpuReading
+from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MB = 2**20
-# CUDA itself keeps some tens of MB in main memory: less than this is no spilling (not yet seen on a
-# card).
+# CUDA itself keeps some tens of MB in main memory: less than this is not spilling (not yet seen on
+# a GPU).
 _QUIET_BYTES = 192 * _MB
+_MOST_PROGRAMS = 8  # that are listed
+_LEAST_MB = 16  # of a listed program: every window has a few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMemory:
-    """What this program knows of its own memory; asked from the sampler's thread, quickly."""
+    """Functions that return this program's own memory, called in the sampler's thread; quick."""
 
-    card_bytes: Callable[[], int] = lambda: 0  # that torch has reserved
-    pinned_bytes: Callable[[], int] = lambda: 0  # of main memory, for the card
+    gpu_bytes: Callable[[], int] = lambda: 0  # that torch has reserved
+    pinned_bytes: Callable[[], int] = lambda: 0  # of main memory, for the GPU
 
 
 def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
-    """The card that jobs run on; None without one.
+    """State of the GPU that jobs run on; None without one.
 
     Args:
         family: Ids of this process and its children.
-        own: For what neither the driver nor Windows tells.
+        own: Values that neither the driver nor Windows reports.
     """
-    card = next(iter(devices.gpus()), None)
+    gpu = next(iter(devices.gpus()), None)
     handles = nvml.handles()
-    if card is None or card.index >= len(handles):  # a driver that starts anew forgets its cards
+    if gpu is None or gpu.index >= len(handles):  # a driver that restarts forgets its GPUs
         return None
-    handle = handles[card.index]
-    used = card.total_bytes - card.free_bytes
-    windows = shared_memory.card(used)
-    processes = gpu_processes.amounts(nvml.processes(handle), windows)
-    ours = min(used, _ours(processes, family, own))
-    load = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
+    handle = handles[gpu.index]
+    used = gpu.total_bytes - gpu.free_bytes
+    processes = bytes_by_process(nvml.processes(handle), shared_memory.adapter(used))
+    ours = min(used, _own_bytes(processes, family, own))
+    load = nvml.query("nvmlDeviceGetUtilizationRates", handle)
     return GpuReading(
-        name=card.name,
-        total_mb=card.total_bytes // _MB,
+        name=gpu.name,
+        total_mb=gpu.total_bytes // _MB,
         ours_mb=ours // _MB,
         others_mb=(used - ours) // _MB,
         load_percent=int(load.gpu) if load else 0,
-        temperature_c=int(nvml.ask("nvmlDeviceGetTemperature", handle, 0) or 0),
-        driver=card.driver,
+        temperature_c=int(nvml.query("nvmlDeviceGetTemperature", handle, 0) or 0),
+        driver=gpu.driver,
         spilled_mb=_spilled(own) // _MB,
-        power_w=round((nvml.ask("nvmlDeviceGetPowerUsage", handle) or 0) / 1000),
+        power_w=round((nvml.query("nvmlDeviceGetPowerUsage", handle) or 0) / 1000),
         link=link_text(link(handle)),
-        holders=gpu_processes.ranked(processes, family),
+        processes=programs(processes, family),
     )
 
 
-def _ours(processes: dict[int, int | None], family: frozenset[int], own: OwnMemory) -> int:
-    """By driver or Windows; at least what torch knows: in containers process ids are others."""
+def _own_bytes(processes: dict[int, int | None], family: frozenset[int], own: OwnMemory) -> int:
+    """From driver or Windows; at least what torch reports: in containers process ids differ."""
     known = sum(processes[pid] or 0 for pid in family & processes.keys())
-    return max(known, own.card_bytes())
+    return max(known, own.gpu_bytes())
 
 
 def _spilled(own: OwnMemory) -> int:
-    shared = shared_memory.ours()
+    shared = shared_memory.own_bytes()
     if not shared:
         return 0
     spilled = shared - own.pinned_bytes()
     return spilled if spilled >= _QUIET_BYTES else 0
 
 
+# --- other programs
+
+
+def other_programs() -> tuple[GpuProcess, ...]:
+    """Other programs on the GPU that jobs run on, the largest first; () without a GPU."""
+    gpu = next(iter(devices.gpus()), None)
+    if gpu is None:
+        return ()
+    handle = nvml.handles()[gpu.index]
+    used = gpu.total_bytes - gpu.free_bytes
+    ours = frozenset({psutil.Process().pid})
+    return programs(bytes_by_process(nvml.processes(handle), shared_memory.adapter(used)), ours)
+
+
+def bytes_by_process(
+    driver: Mapping[int, int | None], windows: shared_memory.Adapter | None
+) -> dict[int, int | None]:
+    """Bytes on a GPU by process id: Windows reports them where its driver does not.
+
+    Args:
+        driver: What NVML reports.
+        windows: What Windows counts; None elsewhere.
+    """
+    found = dict(driver)
+    if windows is not None:
+        found |= {pid: use.dedicated for pid, use in windows.processes.items()}
+    return found
+
+
+def programs(found: Mapping[int, int | None], ours: Iterable[int]) -> tuple[GpuProcess, ...]:
+    """Processes summed up by program, the largest first, those of unknown size last.
+
+    Args:
+        found: Bytes by process id; None where unknown.
+        ours: Processes to leave out.
+    """
+    sums: dict[str, int | None] = {}
+    for pid in found.keys() - set(ours):
+        name, size = _name(pid), found[pid]
+        if name:
+            known = sums.get(name)
+            sums[name] = known if size is None else size + (known or 0)
+    listed = [
+        GpuProcess(name=name, mb=None if size is None else size // _MB)
+        for name, size in sums.items()
+        if size is None or size >= _LEAST_MB * _MB
+    ]
+    listed.sort(key=lambda program: (-(program.mb or 0), program.name.casefold()))
+    return tuple(listed[:_MOST_PROGRAMS])
+
+
+def _name(pid: int) -> str:
+    """Name of the program's file; "" where it has ended or this user may not see it."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return ""
+
+
+# --- PCIe
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """The way between a card and main memory.
+class PcieLink:
+    """Connection between a GPU and main memory.
 
     Attributes:
-        generation: Of PCIe that card and slot can; at rest cards go slower.
+        generation: The highest that GPU and slot support; an idle GPU uses a lower one.
         width: Lanes in use.
-        card_generation: That the card could in another slot; as `generation` where unknown.
-        card_width: Lanes that the card has.
+        gpu_generation: What the GPU supports in another slot; as `generation` where unknown.
+        gpu_width: Lanes of the GPU.
     """
 
     generation: int
     width: int
-    card_generation: int
-    card_width: int
+    gpu_generation: int
+    gpu_width: int
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second one way, in theory."""
+        """Bytes per second in one direction, in theory."""
         return self.width * LANE_BYTES_S.get(self.generation, 0.0)
 
     @property
-    def board_bandwidth(self) -> float:
-        """Bytes a second that the card could take in another slot."""
-        return self.card_width * LANE_BYTES_S.get(self.card_generation, 0.0)
+    def gpu_bandwidth(self) -> float:
+        """Bytes per second that the GPU supports in another slot."""
+        return self.gpu_width * LANE_BYTES_S.get(self.gpu_generation, 0.0)
 
 
-def link(handle: Any) -> Link | None:
-    """What NVML says of the link of a card; None where it does not."""
-    width = nvml.ask("nvmlDeviceGetCurrPcieLinkWidth", handle)
-    generation = nvml.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle)
+def link(handle: Any) -> PcieLink | None:
+    """The link of a GPU; None where NVML does not report it."""
+    width = nvml.query("nvmlDeviceGetCurrPcieLinkWidth", handle)
+    generation = nvml.query("nvmlDeviceGetMaxPcieLinkGeneration", handle)
     if not width or not generation:
         return None
-    return Link(
+    return PcieLink(
         generation=int(generation),
         width=int(width),
-        card_generation=int(
-            nvml.ask("nvmlDeviceGetGpuMaxPcieLinkGeneration", handle) or generation
+        gpu_generation=int(
+            nvml.query("nvmlDeviceGetGpuMaxPcieLinkGeneration", handle) or generation
         ),
-        card_width=int(nvml.ask("nvmlDeviceGetMaxPcieLinkWidth", handle) or width),
+        gpu_width=int(nvml.query("nvmlDeviceGetMaxPcieLinkWidth", handle) or width),
     )
 
 
-def link_text(found: Link | None) -> str:
-    """For people: "PCIe 4.0 x16"; "" where nothing is known."""
+def link_text(found: PcieLink | None) -> str:
+    """For display: "PCIe 4.0 x16"; "" for None."""
     return "" if found is None else f"PCIe {found.generation}.0 x{found.width}"
 
 
-def link_of(card: Gpu) -> Link | None:
-    """The link of a card of `devices.gpus`; None where nothing is known."""
+def link_of(gpu: Gpu) -> PcieLink | None:
+    """The link of a GPU of `devices.gpus`; None where unknown."""
     handles = nvml.handles()
-    return link(handles[card.index]) if card.index < len(handles) else None
+    return link(handles[gpu.index]) if gpu.index < len(handles) else None

@@ -1,4 +1,4 @@
-"""What NVIDIA's cards can do at most, from `resources/gpus.toml`: for plans, before jobs run."""
+"""Specifications of NVIDIA GPUs from `resources/gpus.toml`, for plans before jobs run."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _CAPABILITY: dict[Generation, tuple[int, int]] = {
 }
 _GENERATIONS: dict[str, Generation] = {name: name for name in _CAPABILITY}
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
-# Of PCIe by generation, one lane, one way.
+# Bytes per second of one PCIe lane in one direction, by generation.
 LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-_CORES = {"turing": 64}  # of a multiprocessor; 128 since
-_MATRIX_FLOPS = 512  # a clock, of a multiprocessor: half precision, sums in float32
+_CORES = {"turing": 64}  # per multiprocessor; 128 since
+_MATRIX_FLOPS = 512  # per clock and multiprocessor: half precision, sums in float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """A card as its maker describes it: what it can do at most, not what programs get.
+class GpuSpec:
+    """A GPU as its vendor specifies it: theoretical maxima, not what programs reach.
 
     Attributes:
-        name: As the driver says it, e.g. "NVIDIA GeForce RTX 5070 Ti".
-        form: "desktop" or "laptop".
+        name: As the driver reports it, e.g. "NVIDIA GeForce RTX 5070 Ti".
+        form_factor: "desktop" or "laptop".
         memory_bytes: Nominal size of its memory.
-        bandwidth: Bytes a second of that memory.
-        half_flops: Of matrices in half precision with sums in float32, a second.
-        single_flops: In float32, a second.
-        link_bandwidth: Bytes a second from main memory, in theory; the board may have less.
-        lanes: Of PCIe, on the card itself.
+        bandwidth: Bytes per second of that memory.
+        half_flops: Per second, of matrices in half precision with sums in float32.
+        single_flops: Per second, in float32.
+        link_bandwidth: Bytes per second from main memory, in theory; the board may have less.
+        lanes: PCIe lanes of the GPU itself.
     """
 
     name: str
     generation: Generation
-    form: str
+    form_factor: str
     memory_bytes: int
     bandwidth: float
     half_flops: float
@@ -55,64 +55,65 @@ class Card:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """Of CUDA."""
+        """CUDA capability."""
         return _CAPABILITY[self.generation]
 
     @property
     def title(self) -> str:
-        """For people: "RTX 5070 Ti, 16 GB"."""
+        """Short name with its memory: "RTX 5070 Ti, 16 GB"."""
         short = self.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
         return f"{short}, {self.memory_bytes / GIB:.3g} GB"
 
 
 @cache
-def cards() -> tuple[Card, ...]:
-    """All cards of the table, in its order."""
+def gpu_specs() -> tuple[GpuSpec, ...]:
+    """All GPUs of the table, in its order."""
     data = tomllib.loads(resource("gpus.toml").read_text(encoding="utf-8"))
-    return tuple(map(_card, data["card"]))
+    return tuple(map(_spec, data["gpu"]))
 
 
-def find(name: str, memory_bytes: int = 0) -> Card | None:
-    """The card that a driver calls so; None for one that the table does not know.
+def find(name: str, memory_bytes: int = 0) -> GpuSpec | None:
+    """The GPU with a name; None for one that is not in the table.
 
     Args:
-        name: As the driver says it; "NVIDIA" and "GeForce" may be left out.
-        memory_bytes: Tells cards of one name apart: the nearest counts; 0 takes the largest.
+        name: As the driver reports it; "NVIDIA" and "GeForce" may be left out.
+        memory_bytes: Distinguishes GPUs of one name: the nearest size counts; 0 takes the largest.
     """
-    wanted = _plain(name)
-    found = [card for card in cards() if _plain(card.name) == wanted]
+    plain = _plain(name)
+    found = [gpu for gpu in gpu_specs() if _plain(gpu.name) == plain]
     if not found:
         return None
-    aim = memory_bytes or max(card.memory_bytes for card in found)
-    return min(found, key=lambda card: abs(card.memory_bytes - aim))
+    aim = memory_bytes or max(gpu.memory_bytes for gpu in found)
+    return min(found, key=lambda gpu: abs(gpu.memory_bytes - aim))
 
 
-def pretended(name: str, memory_bytes: int = 0) -> Card:
-    """The card to plan for in the place of this machine's own.
+def named(name: str, memory_bytes: int = 0) -> GpuSpec:
+    """The GPU with a name, perhaps with another size of memory.
 
     Args:
-        name: Of a card of the table; "RTX" may be left out too.
-        memory_bytes: What it is to have; 0 for what it has.
+        name: As in the table; "RTX" may be left out too.
+        memory_bytes: Memory it is given; 0 for what it has.
 
     Raises:
-        SettingsError: There is no such card; names the nearest ones.
+        SettingsError: There is no such GPU; names the nearest ones.
     """
-    card = find(name, memory_bytes) or find(f"RTX {name}", memory_bytes)
-    if card is None:
-        names = list(dict.fromkeys(card.name for card in cards()))
+    gpu = find(name, memory_bytes) or find(f"RTX {name}", memory_bytes)
+    if gpu is None:
+        names = list(dict.fromkeys(gpu.name for gpu in gpu_specs()))
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"Did you mean {', '.join(near)}?" if near else f"The first is {names[0]}."
-        raise SettingsError(f"There is no card {name!r} in the table.", hint=hint, value=name)
-    return replace(card, memory_bytes=memory_bytes) if memory_bytes else card
+        if near:
+            raise SettingsError("unknown-gpu-similar", name=name, similar=", ".join(near))
+        raise SettingsError("unknown-gpu", name=name, first=names[0])
+    return replace(gpu, memory_bytes=memory_bytes) if memory_bytes else gpu
 
 
-def _card(row: dict[str, int | str]) -> Card:
+def _spec(row: dict[str, int | str]) -> GpuSpec:
     generation = _GENERATIONS[str(row["generation"])]
     cores, clock = float(row["cores"]), float(row["boost_mhz"]) * 1e6
-    return Card(
+    return GpuSpec(
         name=str(row["name"]),
         generation=generation,
-        form=str(row["form"]),
+        form_factor=str(row["form_factor"]),
         memory_bytes=int(row["memory_gib"]) * GIB,
         bandwidth=float(row["bandwidth_gbs"]) * 1e9,
         half_flops=cores / _CORES.get(generation, 128) * _MATRIX_FLOPS * clock,

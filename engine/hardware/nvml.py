@@ -1,6 +1,6 @@
-"""One NVML session for the program; without an NVIDIA driver there are simply no cards.
+"""One NVML session for the program; without an NVIDIA driver there are no GPUs.
 
-NVML speaks of all processes and costs microseconds; it needs neither CUDA nor torch.
+NVML covers all processes and costs microseconds; it needs neither CUDA nor torch.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import pynvml
 
 _lock = threading.Lock()
 _session: list[Any] | None = None
-_why_not = ""
+_failure = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardMemory:
-    """Bytes on one card."""
+class GpuMemory:
+    """Bytes on one GPU."""
 
     total: int
     used: int
 
 
 def handles() -> tuple[Any, ...]:
-    """NVML's handles of all cards, in its order; () without a card or driver."""
-    global _session, _why_not
+    """NVML's handles of all GPUs, in its order; () without a GPU or driver."""
+    global _session, _failure
     with _lock:
         if _session is None:
             try:
@@ -34,18 +34,18 @@ def handles() -> tuple[Any, ...]:
                 count = pynvml.nvmlDeviceGetCount()
                 _session = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
             except pynvml.NVMLError as err:
-                _session, _why_not = [], str(err)
+                _session, _failure = [], str(err)
         return tuple(_session)
 
 
-def state() -> tuple[bool, str]:
-    """True when a driver answers; else False and NVML's own words why it does not."""
+def failure() -> str:
+    """NVML's error message where no driver answers; "" where one does."""
     handles()
-    return (not _why_not, _why_not)
+    return _failure
 
 
-def ask(function: str, *arguments: Any) -> Any:
-    """NVML's answer, or None where this card or driver has none."""
+def query(function: str, *arguments: Any) -> Any:
+    """The result of an NVML function, or None where this GPU or driver does not support it."""
     try:
         return getattr(pynvml, function)(*arguments)
     except pynvml.NVMLError:
@@ -53,26 +53,26 @@ def ask(function: str, *arguments: Any) -> Any:
 
 
 def text(answer: Any) -> str:
-    """A name of NVML as text: older bindings give bytes; "" for None."""
+    """A name from NVML as text: older bindings return bytes; "" for None."""
     return answer.decode() if isinstance(answer, bytes) else answer or ""
 
 
-def memory(handle: Any) -> CardMemory | None:
-    """Memory of a card; None where NVML is silent."""
-    answer = ask("nvmlDeviceGetMemoryInfo", handle)
-    return answer and CardMemory(total=int(answer.total), used=int(answer.used))
+def memory(handle: Any) -> GpuMemory | None:
+    """Memory of a GPU; None where NVML does not report it."""
+    answer = query("nvmlDeviceGetMemoryInfo", handle)
+    return answer and GpuMemory(total=int(answer.total), used=int(answer.used))
 
 
 def processes(handle: Any) -> dict[int, int | None]:
-    """Bytes of a card by process id, each once.
+    """Bytes on a GPU by process id.
 
-    None where the driver does not tell, as on Windows under its usual driver model (WDDM).
+    None where the driver does not report them, as on Windows under its usual driver model (WDDM).
     """
     found: dict[int, int | None] = {}
     for function in (
         "nvmlDeviceGetComputeRunningProcesses",
         "nvmlDeviceGetGraphicsRunningProcesses",
     ):
-        for process in ask(function, handle) or ():
+        for process in query(function, handle) or ():
             found[process.pid] = process.usedGpuMemory
     return found

@@ -1,4 +1,4 @@
-"""Telling that memory ran out from other mistakes, and giving back what a failed try holds."""
+"""Recognises errors for want of memory, and frees what a failed attempt keeps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from engine.core.errors import EngineError, OutOfMemory
 
 _cuda: Any = torch.cuda  # part of it has no types
 
-# said by allocators of torch, by CUDA's libraries and by systems that have no memory or threads
-_WORDS = (
+# In messages of torch's allocators, of CUDA's libraries and of systems without memory or threads.
+_PHRASES = (
     "not enough memory",
     "out of memory",
     "can't allocate memory",
@@ -29,32 +29,31 @@ _WINDOWS = frozenset({8, 14, 1455})  # not enough memory, out of memory, the lim
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for a refusal of the card's allocator, of the processor's or of the system.
+    """Whether the GPU's allocator, the processor's or the system refused memory.
 
-    Errors of ours that were made of such a refusal count too: what could not be loaded, decoded or
-    written for want of memory is not missing or damaged.
+    An EngineError with such a cause counts too: what could not be loaded, decoded or written for
+    want of memory is not missing or damaged.
     """
     return any(map(_is_refusal, _causes(error)))
 
 
 def is_of_main_memory(error: BaseException) -> bool:
-    """True where main memory was refused, not that of a card."""
+    """Whether main memory was refused, not that of a GPU."""
     return any(
         isinstance(cause, MemoryError | OSError) or "cpuallocator" in str(cause).lower()
         for cause in _causes(error)
     )
 
 
-def let_go(error: BaseException) -> str:
-    """Make an error forget the work that it broke off.
+def forget_frames(error: BaseException) -> str:
+    """Drop the stack frames that an error keeps, and with them models, carries and pictures.
 
-    Errors keep the frames they went through, and with them models, carries and pictures; threads
-    that handed one on are even part of a ring that only the garbage collector opens. Frames that
-    still run keep what they have. Call `give_back` behind the `except`, and log no `exc_info`:
-    records keep it.
+    An error that threads passed on is even part of a reference cycle that only the garbage
+    collector frees. Running frames are kept. Call `free_memory` after the `except` block, and log
+    no `exc_info`: log records keep it.
 
     Returns:
-        Where it went wrong, as a text for the log.
+        The traceback, as a text for the log.
     """
     text = "".join(traceback.format_exception(error))
     for each in _chain(error):
@@ -63,12 +62,12 @@ def let_go(error: BaseException) -> str:
     return text
 
 
-def give_back(*, libraries_too: bool = False) -> None:
-    """Return what nobody holds any more, also to the driver of a card; some 50 ms.
+def free_memory(*, libraries_too: bool = False) -> None:
+    """Free unreferenced memory, also on the GPU; some 50 ms.
 
     Args:
-        libraries_too: Also what CUDA's libraries keep between calls: up to some 100 MB that they
-            take again with the next job.
+        libraries_too: Also workspaces that CUDA's libraries keep between calls: up to some 100 MB,
+            allocated again by the next job.
     """
     gc.collect()
     if not _cuda.is_initialized():
@@ -80,7 +79,7 @@ def give_back(*, libraries_too: bool = False) -> None:
 
 
 def pinned_by_torch() -> int:
-    """Bytes of main memory that torch's own allocator has pinned for copies; 0 without a card."""
+    """Bytes of main memory that torch's own allocator has pinned for copies; 0 without a GPU."""
     if not _cuda.is_initialized():
         return 0
     return int(_cuda.host_memory_stats().get("allocated_bytes.current", 0))
@@ -92,11 +91,11 @@ def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _WINDOWS
     is_foreign = isinstance(error, RuntimeError)
-    return is_foreign and any(words in str(error).lower() for words in _WORDS)
+    return is_foreign and any(phrase in str(error).lower() for phrase in _PHRASES)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and what it was made of where it is one of ours."""
+    """An error, and the causes of EngineErrors."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -104,7 +103,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and all that it keeps, each once."""
+    """An error with all causes and contexts, each once."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -1,6 +1,6 @@
-"""How Windows treats this process while it works: what goes first, and at which speed.
+"""How the system treats this process while it works: sleep, priority, power throttling.
 
-Elsewhere nothing is changed: a priority that was lowered cannot be raised again there.
+Elsewhere than on Windows priorities stay: one that was lowered cannot be raised again there.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from typing import Any
 
 import psutil
 
+logger = logging.getLogger(__name__)
+
 NO_CONSOLE = 0
-"""`creationflags` of every program that we start: no black window flashes up."""
+"""`creationflags` of every program that we start: no console window appears."""
 if sys.platform == "win32":
     NO_CONSOLE = subprocess.CREATE_NO_WINDOW
 
@@ -24,46 +27,44 @@ _NORMAL, _BELOW_NORMAL = 0x20, 0x4000  # NORMAL_PRIORITY_CLASS, BELOW_NORMAL_PRI
 _POWER_THROTTLING = 4  # ProcessPowerThrottling
 _EXECUTION_SPEED = 1
 
-logger = logging.getLogger(__name__)
-
 
 @contextlib.contextmanager
 def at_work(*, on_processor: bool) -> Iterator[None]:
-    """Full speed behind other windows; other programs go first where the processor does the work.
+    """No power throttling; a lower priority than other programs where the processor computes.
 
-    Without the first Windows 11 moves the program of a minimised window to slow cores. A card
-    has to be fed at once, so jobs on a card keep their priority.
+    Otherwise Windows 11 moves the program of a minimised window to slow cores. A GPU must not wait
+    for the processor, so jobs on a GPU keep their priority.
     """
     if sys.platform != "win32":
         yield
         return
     with (
         _full_speed(ctypes.windll.kernel32),
-        stepping_back(psutil.Process()) if on_processor else contextlib.nullcontext(),
+        below_normal_priority(psutil.Process()) if on_processor else contextlib.nullcontext(),
     ):
         yield
 
 
 @contextlib.contextmanager
-def stepping_back(process: Any) -> Iterator[None]:
-    """Windows' priority "below normal" inside, unless somebody has chosen another one."""
+def below_normal_priority(process: Any) -> Iterator[None]:
+    """Windows' priority "below normal" inside, unless the user has chosen another one."""
     try:
-        is_ours = process.nice() == _NORMAL
-        if is_ours:
+        was_normal = process.nice() == _NORMAL
+        if was_normal:
             process.nice(_BELOW_NORMAL)
     except (psutil.Error, OSError) as err:
         logger.info("the priority stays as it is: %s", err)
-        is_ours = False
+        was_normal = False
     try:
         yield
     finally:
-        if is_ours:
+        if was_normal:
             with contextlib.suppress(psutil.Error, OSError):
                 process.nice(_NORMAL)
 
 
 class _Throttling(ctypes.Structure):
-    """PROCESS_POWER_THROTTLING_STATE; a bit of `control` without its bit of `state` means never."""
+    """PROCESS_POWER_THROTTLING_STATE; a `control` bit without its `state` bit turns it off."""
 
     _fields_ = (
         ("version", ctypes.c_uint32),
@@ -74,12 +75,12 @@ class _Throttling(ctypes.Structure):
 
 @contextlib.contextmanager
 def _full_speed(kernel: Any) -> Iterator[None]:
-    """`kernel32.dll` is told that this process is not to be slowed down to save power."""
+    """No throttling of this process to save power, by `kernel32.dll`."""
     _set_throttling(kernel, _Throttling(1, _EXECUTION_SPEED, 0))
     try:
         yield
     finally:
-        _set_throttling(kernel, _Throttling(1, 0, 0))  # as Windows likes
+        _set_throttling(kernel, _Throttling(1, 0, 0))  # Windows decides
 
 
 def _set_throttling(kernel: Any, state: _Throttling) -> None:
@@ -88,4 +89,72 @@ def _set_throttling(kernel: Any, state: _Throttling) -> None:
         return
     own = ctypes.c_void_p(-1)  # GetCurrentProcess
     if not call(own, _POWER_THROTTLING, ctypes.byref(state), ctypes.sizeof(state)):
-        logger.info("Windows does not let its power saving be chosen")
+        logger.info("Windows refuses to change power throttling")
+
+
+# --- no sleep
+
+
+@contextlib.contextmanager
+def keep_awake(reason: str = "A film is being upscaled") -> Iterator[None]:
+    """Prevent sleep of an idle machine inside; enter and exit in the same thread.
+
+    The screen may turn off. Windows: a request of this thread, which ends with it. Linux: a lock of
+    systemd-logind where its tool is installed; it ends with this process, also when it is killed.
+    """
+    with _no_sleep(reason):
+        yield
+
+
+if sys.platform == "win32":
+    _CONTINUOUS = 0x80000000
+    _SYSTEM_REQUIRED = 0x00000001
+
+    @contextlib.contextmanager
+    def _no_sleep(_reason: str) -> Iterator[None]:
+        request = ctypes.windll.kernel32.SetThreadExecutionState
+        request.argtypes, request.restype = [ctypes.c_uint32], ctypes.c_uint32
+        if not request(_CONTINUOUS | _SYSTEM_REQUIRED):
+            logger.info("Windows refused the request to stay awake")
+        try:
+            yield
+        finally:
+            request(_CONTINUOUS)
+
+else:
+
+    @contextlib.contextmanager
+    def _no_sleep(reason: str) -> Iterator[None]:
+        lock = _systemd_lock(reason)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                _end(lock)
+
+    def _systemd_lock(reason: str) -> subprocess.Popen[bytes] | None:
+        tool = shutil.which("systemd-inhibit")
+        if tool is None:
+            return None
+        # `cat` ends when our end of its pipe closes, also when this process is killed.
+        command = [tool, "--what=sleep:idle", "--who=Upreel", f"--why={reason}", "cat"]
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                creationflags=NO_CONSOLE,
+            )
+        except OSError as err:
+            logger.info("systemd-inhibit does not start: %s", err)
+            return None
+
+    def _end(lock: subprocess.Popen[bytes]) -> None:
+        if lock.stdin is not None:
+            lock.stdin.close()
+        try:
+            lock.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            lock.kill()
+            lock.wait()

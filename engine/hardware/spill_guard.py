@@ -1,8 +1,8 @@
-"""Watches for Windows moving a card's memory to main memory, which makes work many times slower.
+"""Detects that Windows moves GPU memory to main memory, which makes work many times slower.
 
-Windows refuses nothing: what does not fit is paged silently. Two things tell: memory that the
-process shares with the card grows beyond what it pinned itself, and tiles take longer than before.
-Not seen on a card yet; the decision itself is tested with made-up readings.
+Windows refuses nothing: what does not fit is paged silently. Two signs: memory that the process
+shares with the GPU grows beyond what it pinned itself, and tiles take longer than before. Not seen
+on a GPU yet; the decision itself is tested with made-up readings.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from statistics import median
 
-SURE_BYTES = 384 * 2**20  # that nothing but spilling explains
-LIKELY_BYTES = 64 * 2**20  # that together with slow work does
-_SLOWER = 3.0  # than work of the same kind was before
-_SLOWER_THAN_PREDICTED = 6.0  # predictions are less sure
+SURE_BYTES = 384 * 2**20  # certain: only spilling explains them
+LIKELY_BYTES = 64 * 2**20  # likely: spilling, if work is slow as well
+_SLOWER = 3.0  # times as long as earlier work of the same kind
+_SLOWER_THAN_PREDICTED = 6.0  # predictions are less certain
 _KEPT, _ENOUGH = 15, 4  # pieces of work that the usual time is taken from, and the fewest
 _PERIOD_S = 0.2  # between readings of the system's counter: some milliseconds each
 
 
 class Spilled(Exception):
-    """Memory of the card was moved to main memory; ends the running try inside the engine.
+    """GPU memory was moved to main memory; ends the running attempt inside the engine.
 
     Attributes:
         spilled_bytes: How much.
     """
 
     def __init__(self, spilled_bytes: int) -> None:
-        super().__init__(f"{spilled_bytes} bytes of the card's memory lie in main memory")
+        super().__init__(f"{spilled_bytes} bytes of GPU memory are in main memory")
         self.spilled_bytes = spilled_bytes
 
 
 class SpillGuard:
-    """Told of every piece of work of the device's thread, it says when the card spills.
+    """Checks after every piece of work of the device's thread whether the GPU spills.
 
     Args:
-        shared: Bytes that this process shares with cards; None where nobody knows.
+        shared: Bytes that this process shares with GPUs; None where unknown.
         pinned: Bytes of them that the process pinned itself.
         clock: s, standing still while the job is paused.
         expected: Predicted seconds of a piece of work by its kind, for the first ones.
@@ -55,20 +55,20 @@ class SpillGuard:
         self.begin()
 
     def begin(self) -> None:
-        """A try begins, with nothing on the card: what an earlier one left says nothing of it."""
+        """Start an attempt, with nothing on the GPU: measurements of earlier ones are dropped."""
         self._before = self._ours()
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._last: tuple[str, float] | None = None
         self._read_at = -_PERIOD_S
 
     def check(self, kind: str) -> None:
-        """A piece of work has ended, or the first one begins.
+        """Record the end of a piece of work, or the start of the first one.
 
         Args:
             kind: Of the work: only the same kind is compared; "" is compared with nothing.
 
         Raises:
-            Spilled: The card spills.
+            Spilled: The GPU spills.
         """
         now = self._clock()
         seconds = self._took(kind, now)
@@ -103,6 +103,6 @@ class SpillGuard:
         return now - self._before
 
     def _ours(self) -> int | None:
-        """What is shared and was not pinned by us."""
+        """Shared bytes without those that the process pinned itself."""
         shared = self._shared()
         return None if shared is None else max(0, shared - self._pinned())

@@ -1,4 +1,4 @@
-"""How the machine feels, about once a second, from a small thread of its own; never torch."""
+"""State of the machine about once per second, from a thread of its own; never loads torch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from engine.hardware.gpu_reading import OwnMemory
 from engine.protocol.events import EventSink, Telemetry
 
 _MB = 2**20
-_FAMILY_EVERY = 10  # samples; looking for children walks all processes, the rest takes 0.4 ms
+_FAMILY_EVERY = 10  # samples; finding children visits all processes, the rest takes 0.4 ms
 
 logger = logging.getLogger(__name__)
 
 
 class Sampler:
-    """Sends `Telemetry` until it is stopped.
+    """Emits `Telemetry` until it is stopped.
 
     Args:
-        sink: Gets it.
+        sink: Receives the events.
         period_s: Time between readings.
-        own: What neither the driver nor Windows tells of this program.
+        own: Values of this program that neither the driver nor Windows reports.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; the first reading is sent at once. A second call changes nothing."""
+        """Start; the first reading is emitted at once. A second call does nothing."""
         if self._thread is None:
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait until the thread has ended: a few milliseconds."""
+        """Stop, and wait until the thread has ended: a few milliseconds."""
         if self._thread is not None:
             self._stopping.set()
             self._thread.join()
             self._thread = None
 
     def read(self) -> Telemetry:
-        """One reading; the load of the processor is that since the reading before."""
+        """One reading; the load of the processor is that since the previous reading."""
         if self._samples % _FAMILY_EVERY == 0:
             self._family = [self._process, *_children(self._process)]
         self._samples += 1
@@ -76,7 +76,7 @@ class Sampler:
         while True:
             try:
                 reading = self.read()
-            except (psutil.Error, OSError):  # gauges are no reason to end: try again next time
+            except (psutil.Error, OSError):  # try again next time
                 logger.warning("no reading of the machine", exc_info=True)
             else:
                 self._sink.emit(reading)
@@ -85,7 +85,7 @@ class Sampler:
 
 
 def peak_ram_bytes() -> int:
-    """The most main memory this process has ever had at once, in bytes."""
+    """Peak of main memory of this process, in bytes."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     import resource
@@ -95,9 +95,9 @@ def peak_ram_bytes() -> int:
 
 
 def counted_peak_bytes(process: int | str = "self") -> int:
-    """What Linux counted of a process's own memory at most; 0 where nothing is counted.
+    """Peak memory of a process as Linux counts it; 0 where it is not counted.
 
-    What `resource` says begins with the peak of the process that started this one.
+    The value of `resource` starts with the peak of the parent process.
     """
     with suppress(OSError):
         for line in Path("/proc", str(process), "status").read_text("ascii").splitlines():

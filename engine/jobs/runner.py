@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from engine.core.errors import OutOfMemory
 from engine.core.log import job_log
-from engine.hardware.power import keep_awake
-from engine.hardware.process import at_work
+from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore

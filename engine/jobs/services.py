@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from engine.core.errors import JobError
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.pipeline.latent_vae import ready_vae
 from engine.pipeline.sources import required_latents
 from engine.planner import preset_choice
@@ -68,7 +68,7 @@ class BenchmarkService:
 def _measure(quick: bool, work: RunningTask) -> Outcome:
     from engine.bench import full_run
 
-    report = full_run.examine(quick=quick, tell=work.step, stop=lambda: work.control.is_cancelled)
+    report = full_run.examine(quick=quick, report=work.step, stop=lambda: work.control.is_cancelled)
     return Outcome(result=report)
 
 
@@ -119,7 +119,7 @@ class PresetService:
     kind = TaskKind.PRESET
     commands = c.PresetCommand
 
-    def __init__(self, pretend: Card | None) -> None:
+    def __init__(self, pretend: GpuSpec | None) -> None:
         self._pretend = pretend
 
     def answer(self, command: c.PresetCommand) -> tuple[e.Event, ...]:

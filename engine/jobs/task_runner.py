@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, reported
+from engine.core.messages import Message
 from engine.protocol import events as e
 from engine.protocol.tasks import Outcome, Phase, Task, TaskKind
 
@@ -190,7 +191,7 @@ class _Run:
         self._due = 0.0
         self.report()
 
-    def step(self, done: int, total: int, name: str) -> None:
+    def step(self, done: int, total: int, name: Message | str) -> None:
         self._sink.emit(self.event(e.TaskProgress, done=done, total=total, step=name))
 
     def progress(self, done: int, total: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
+from engine.core.messages import Message
 from engine.hardware.budget import Budget
 from engine.models.planned_files import is_changed
 from engine.models.planning.memory import Needs
@@ -20,6 +21,7 @@ from engine.models.planning.search import Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
+from engine.protocol.report import State
 from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
@@ -306,8 +308,8 @@ class ModelFamily(ABC, Generic[W]):
         """VAEs that the benchmark can measure by themselves."""
         return ()
 
-    def self_tests(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Names of built-in files, and a trial of each: words, or an EngineError."""
+    def self_tests(self) -> Iterator[tuple[str, Callable[[], tuple[State, Message]]]]:
+        """Names of built-in files, and a trial of each; a trial may raise an EngineError."""
         return iter(())
 
 

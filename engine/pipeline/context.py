@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.core.control import Control
 from engine.hardware.spill_guard import SpillGuard
 from engine.protocol.events import EventSink
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 
@@ -18,7 +18,7 @@ class GivenBack(Exception):
     """The job was paused and gives its memory back: the running try ends, finished work stays."""
 
 
-def _nobody() -> tuple[Holder, ...]:
+def _nobody() -> tuple[GpuProcess, ...]:
     return ()
 
 
@@ -51,7 +51,7 @@ class Context:
     teaches: bool = True  # False where its time should not change what later plans predict
     gives_back: bool = False  # a pause gives the device's memory back, and loads it again
     guard: SpillGuard | None = None  # where a card may spill
-    holders: Callable[[], tuple[Holder, ...]] = _nobody  # who else holds memory of the card
+    holders: Callable[[], tuple[GpuProcess, ...]] = _nobody  # who else holds memory of the card
     began: float = field(default_factory=time.monotonic)  # s
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.core.errors import Cancelled, EngineError
-from engine.hardware import gpu_processes, shared_memory
-from engine.hardware.out_of_memory import give_back, let_go, pinned_by_torch
+from engine.hardware import gpu_reading, shared_memory
+from engine.hardware.out_of_memory import forget_frames, free_memory, pinned_by_torch
 from engine.hardware.spill_guard import SpillGuard
-from engine.hardware.vram_limit import within
+from engine.hardware.torch_memory import within
 from engine.pipeline.context import Context
 from engine.protocol.plan import Plan
 
@@ -34,15 +34,15 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
     if on_card:
         context.gives_back = preserve_vram
         context.guard = _guard(context)
-        context.holders = gpu_processes.others
+        context.holders = gpu_reading.other_programs
     try:
         with within(context.plan.device_budget_bytes if on_card else 0):
             yield
     except (EngineError, Cancelled) as err:  # they live on, and would hold the model until then
-        logger.info("%s", let_go(err))
+        logger.info("%s", forget_frames(err))
         raise
     finally:
-        give_back(libraries_too=preserve_vram)
+        free_memory(libraries_too=preserve_vram)
 
 
 def is_on_card(plan: Plan) -> bool:
@@ -59,14 +59,14 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
 
 def _guard(context: Context) -> SpillGuard | None:
     """None off Windows, which alone moves a card's memory to main memory without a word."""
-    if shared_memory.ours() is None:
+    if shared_memory.own_bytes() is None:
         return None
 
     def pinned() -> int:
         return pinned_by_torch() + context.plan.work.pin_bytes
 
     return SpillGuard(
-        lambda: shared_memory.ours(),
+        lambda: shared_memory.own_bytes(),
         pinned,
         clock=lambda: time.monotonic() - context.control.paused_seconds,
         expected=expected_seconds(context.plan),

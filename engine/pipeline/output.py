@@ -94,9 +94,9 @@ def translated(error: OSError, path: Path) -> OutputError:
 
 
 def _check_name(output: Path) -> None:
-    why = windows_paths.unusable(output.name)
-    if why:
-        raise OutputNameUnusable(why, hint="Choose another name.", path=output)
+    problem = windows_paths.name_problem(output.name)
+    if problem is not None:
+        raise OutputNameUnusable(problem.case, **problem.params, path=output)
 
 
 def _check_not_source(media: MediaInfo, output: Path) -> None:

@@ -10,12 +10,12 @@ from engine.core.errors import (
     EngineError,
     OutputError,
     PlanDoesNotFit,
-    PretendedCard,
+    PretendedGpu,
     TruncatedMedia,
     WeightsMissing,
 )
 from engine.hardware.budget import measure_budget
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.pipeline.output import check_output
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
@@ -24,7 +24,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import EngineSettings, JobSettings
 
-_REFUSALS = {kind.code: kind for kind in (PretendedCard, TruncatedMedia, WeightsMissing)}
+_REFUSALS = {kind.code: kind for kind in (PretendedGpu, TruncatedMedia, WeightsMissing)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Machine:
 
     settings: EngineSettings
     jobs_folder: Path
-    pretend: Card | None = None  # plans are made for it, and cannot start
+    pretend: GpuSpec | None = None  # plans are made for it, and cannot start
 
 
 def make_plan(
@@ -74,13 +74,13 @@ def _refused(plan: Plan, error: EngineError) -> Plan:
         severity="refusal",
         message=info.message,
         hint=info.hint,
-        params=info.params,
+        params={name: str(value) for name, value in info.params.items()},
     )
     return replace(plan, notices=(refusal, *plan.notices))
 
 
-def _pretended(plan: Plan) -> PretendedCard:
-    return PretendedCard(
+def _pretended(plan: Plan) -> PretendedGpu:
+    return PretendedGpu(
         f"This is planned for a card that is not in this machine: {plan.card}.",
         hint="Start Upreel without a pretended card to do it here.",
         card=plan.card,
@@ -92,7 +92,7 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
 
     Raises:
         OutputError: The result cannot be written.
-        PretendedCard: It was planned for a card that is not here.
+        PretendedGpu: It was planned for a card that is not here.
         TruncatedMedia: The end of the source is missing and that was not allowed.
         WeightsMissing: A file of the model is not on this machine.
         PlanDoesNotFit: Another notice refuses to start.

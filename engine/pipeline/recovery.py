@@ -13,10 +13,10 @@ from typing import TypeVar
 from engine.core.errors import NumericOverflow, OutOfMemory
 from engine.hardware import devices
 from engine.hardware.out_of_memory import (
-    give_back,
+    forget_frames,
+    free_memory,
     is_of_main_memory,
     is_out_of_memory,
-    let_go,
 )
 from engine.hardware.spill_guard import Spilled
 from engine.pipeline.context import Context, GivenBack
@@ -70,12 +70,12 @@ def attempt(work: Callable[[], None]) -> Failure | None:
         failure = reason_of(err)
         if failure is None:
             raise
-        where = let_go(err)
+        where = forget_frames(err)
         if failure.why is None:
             logger.info("paused, and gives its memory back")
         else:
             logger.warning("%s: %s\n%s", failure.why, err, where)
-    give_back()  # here, where the error and the work are no more
+    free_memory()  # here, where the error and the work are no more
     return failure
 
 
@@ -167,8 +167,8 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
         except Exception as err:  # a lack of memory can be the cause of one of any class
             if not is_out_of_memory(err):
                 raise
-            logger.warning("%s: %s\n%s", what, err, let_go(err))
-        give_back()
+            logger.warning("%s: %s\n%s", what, err, forget_frames(err))
+        free_memory()
     raise OutOfMemory(
         f"Memory ran out while {what}.",
         hint="Close other programs, then resume the job: finished parts are kept.",

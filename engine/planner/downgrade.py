@@ -12,7 +12,7 @@ from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.words import tiles_change
 from engine.planner import peaks
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, Plan, StagePlan, WorkPlan
 
 Why = Literal["out-of-memory", "spilled", "overflow"]
@@ -59,7 +59,12 @@ def _remeasured(stage: StagePlan, peak: peaks.Peak | None) -> StagePlan:
 
 
 def notice_of(
-    before: Plan, after: Plan, why: Why, *, spilled_bytes: int = 0, holders: Sequence[Holder] = ()
+    before: Plan,
+    after: Plan,
+    why: Why,
+    *,
+    spilled_bytes: int = 0,
+    holders: Sequence[GpuProcess] = (),
 ) -> Notice:
     """What became smaller, why, and which program holds the card's memory where that is known."""
     change = change_of(before, after)
@@ -84,7 +89,7 @@ def change_of(before: Plan, after: Plan) -> str:
     return next(_changes(before, after), "smaller pieces")
 
 
-def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> OutOfMemory:
+def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[GpuProcess] = ()) -> OutOfMemory:
     """The error at the floor: what the smallest plan needs, what was free, what could help.
 
     Args:
@@ -108,7 +113,7 @@ def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[Holder] = ()) -> O
     )
 
 
-def holder_words(holders: Sequence[Holder]) -> str:
+def holder_words(holders: Sequence[GpuProcess]) -> str:
     """Who holds most of the card's memory, in a sentence; "" where nobody is known."""
     if not holders:
         return ""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 
 from engine.hardware import gpu_table
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.models.contracts import WorkKind
 
 _SHARE: dict[WorkKind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
@@ -31,7 +31,7 @@ _LEAVING_BYTES = 6  # of a pixel that goes to main memory
 _HALF = ("float16", "bfloat16")
 
 
-def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
+def card_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
     """A card to count with: the known one, else the middle one of its generation.
 
     Of a generation that is in no table the newest one before it counts; where nothing is known,
@@ -40,7 +40,7 @@ def card_of(card: Card | None, capability: tuple[int, int] | None) -> Card:
     return card or _typical(capability or (0, 0))
 
 
-def compute_seconds(card: Card, kind: WorkKind, dtype: str, operations: float) -> float:
+def compute_seconds(card: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
     """Seconds of so many floating-point operations.
 
     Args:
@@ -55,7 +55,7 @@ def compute_seconds(card: Card, kind: WorkKind, dtype: str, operations: float) -
     return max(operations / rate, moved / (card.bandwidth * _BANDWIDTH_SHARE))
 
 
-def copy_seconds(card: Card, pinned_bytes: float, paged_bytes: float) -> float:
+def copy_seconds(card: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
     """Seconds of copying weights from pinned main memory, and from any other."""
     link = card.link_bandwidth
     return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
@@ -66,17 +66,17 @@ def with_copying(computing: float, copying: float) -> float:
     return max(computing, copying) + _SHOWN * min(computing, copying)
 
 
-def restore_seconds(card: Card, pixels: float) -> float:
+def restore_seconds(card: GpuSpec, pixels: float) -> float:
     """Seconds of bringing so many pixels of the result to their size and colours, and away."""
     moving = pixels * _RESTORE_BYTES / (card.bandwidth * _BANDWIDTH_SHARE)
     return moving + pixels * _LEAVING_BYTES / (card.link_bandwidth * _PAGED_SHARE)
 
 
 @cache
-def _typical(capability: tuple[int, int]) -> Card:
-    known = sorted({card.capability for card in gpu_table.cards()})
+def _typical(capability: tuple[int, int]) -> GpuSpec:
+    known = sorted({card.capability for card in gpu_table.gpu_specs()})
     generation = max((one for one in known if one <= capability), default=known[0])
-    same = [card for card in gpu_table.cards() if card.capability == generation]
+    same = [card for card in gpu_table.gpu_specs() if card.capability == generation]
     middle = statistics.median_low(card.half_flops for card in same)
     found = next(card for card in same if card.half_flops == middle)
     return replace(

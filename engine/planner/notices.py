@@ -12,7 +12,7 @@ from engine.models import registry
 from engine.planner import latents
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan, WorkPlan
-from engine.settings.optimisations import switches
+from engine.settings.optimisations import optimisations
 from engine.settings.schema import JobSettings
 from engine.settings.switches import changes_of, without_effect
 from engine.video.colour.tags import assumed_matrix
@@ -182,7 +182,7 @@ def switch_notices(
             params={"switch": name},
         )
     wanted = changes_of(settings.switches)
-    for entry in switches():
+    for entry in optimisations():
         if entry.exactness == "inexact" and wanted.get(entry.key) is True and entry.key not in idle:
             yield Notice(
                 code="switch-inexact",

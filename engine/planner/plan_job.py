@@ -25,7 +25,8 @@ from engine.planner.target import (
 )
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import PicturePlan, Plan, StagePlan, WorkPlan
-from engine.settings.schema import JobSettings, with_environment
+from engine.settings.assignments import with_environment
+from engine.settings.schema import JobSettings
 from engine.settings.switches import switches_of
 from engine.video.write import codecs, containers
 
@@ -178,7 +179,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         peak_bytes=peaks.ram_bytes(plan),
         device_bytes=peaks.device_bytes(plan),
         device_budget_bytes=budget.vram_bytes if on_card else 0,
-        card=budget.card.title if on_card and budget.card is not None else "",
+        card=budget.gpu.title if on_card and budget.gpu is not None else "",
         is_pretended=budget.is_pretended and on_card,
         seconds=seconds,
         seconds_error=seconds * times.error(plan, budget, rates),

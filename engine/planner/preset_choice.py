@@ -14,8 +14,8 @@ from typing import Any
 
 from engine.core.errors import EngineError, SettingsError
 from engine.core.paths import resource
-from engine.hardware.budget import card_here
-from engine.hardware.gpu_table import GIB, Card
+from engine.hardware.budget import gpu_here
+from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
@@ -33,7 +33,7 @@ _AS_PLANNED: dict[str, Value] = {
     "decode_tile": 0,
     "blocks_on_device": -1,
     "attention": "auto",
-    "products": "none",
+    "matmul": "none",
     "vae_precision": "auto",
 }
 _TITLES = {"fast": "Fast", "balanced": "Balanced", "best": "Best"}
@@ -66,7 +66,7 @@ def tier_of(memory_bytes: int) -> Tier:
     return [tier for tier in tiers() if tier.least_bytes <= memory_bytes][-1]
 
 
-def presets_for(card: Card | None) -> tuple[Preset, ...]:
+def presets_for(card: GpuSpec | None) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a card of the table; for a processor with None."""
     return presets_of("", 0) if card is None else presets_of(card.title, card.memory_bytes)
 
@@ -121,18 +121,18 @@ class Offered:
     failures: tuple[EngineError, ...]
 
 
-def offered(pretend: Card | None = None) -> Offered:
+def offered(pretend: GpuSpec | None = None) -> Offered:
     """All of them; looks at the driver and reads a folder, which takes milliseconds.
 
     Args:
         pretend: A card in the place of this machine's own.
     """
-    card, memory = card_here(pretend)
+    card, memory = gpu_here(pretend)
     own, failures = preset_store.load_all()
     return Offered(presets=(*presets_of(card, memory), *own), card=card, failures=failures)
 
 
-def named(name: str, pretend: Card | None = None) -> Preset:
+def named(name: str, pretend: GpuSpec | None = None) -> Preset:
     """The preset of a name, or of a title, however it is written.
 
     Raises:
@@ -149,7 +149,7 @@ def named(name: str, pretend: Card | None = None) -> Preset:
     raise SettingsError(f"There is no preset {name!r}.", hint=hint, value=name)
 
 
-def chosen(name: str, settings: JobSettings, pretend: Card | None = None) -> JobSettings:
+def chosen(name: str, settings: JobSettings, pretend: GpuSpec | None = None) -> JobSettings:
     """The settings with those of a preset.
 
     Raises:

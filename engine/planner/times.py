@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.planner import gpu_speed, rates
 from engine.planner.rates import Rates
@@ -135,12 +135,12 @@ def learn(plan: Plan, seconds: float) -> None:
         plan: As the job ended, with the frames that it had.
         seconds: It took, pauses left out.
     """
-    card = next((card for card in gpu_table.cards() if card.title == plan.card), None)
+    card = next((card for card in gpu_table.gpu_specs() if card.title == plan.card), None)
     gpus = devices.gpus() if plan.work.device == "cuda" and card is None else ()
     budget = Budget(
         ram_bytes=plan.budget_bytes,
         threads=plan.work.threads,
-        card=card,
+        gpu=card,
         capability=gpus[0].capability if gpus else None,
     )
     known = rates.load_rates()
@@ -259,17 +259,17 @@ def _latent_on_gpu(plan: Plan, latent: LatentPlan, budget: Budget, known: Rates)
     return gpu_speed.compute_seconds(card_of(budget), "vae", latent.dtype, operations)
 
 
-def card_of(budget: Budget) -> Card:
+def card_of(budget: Budget) -> GpuSpec:
     """The GPU that a job counts with."""
-    return gpu_speed.card_of(budget.card, budget.capability)
+    return gpu_speed.card_of(budget.gpu, budget.capability)
 
 
 def card_name(work: WorkPlan, budget: Budget) -> str:
     """What the speed of the GPU that a plan computes on is kept under; "" for the processor."""
-    return name_of(budget.card, budget.capability) if work.device == "cuda" else ""
+    return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
 
-def name_of(card: Card | None, capability: tuple[int, int] | None) -> str:
+def name_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     """The title of a GPU; where it is in no table its CUDA capability has to do."""
     if card is not None:
         return card.title

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
+from engine.core.messages import Message
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
@@ -277,7 +278,7 @@ class TaskProgress(TaskEvent):
     total: float = 0.0  # 0 while unknown
     per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
-    step: str = ""  # of a benchmark: what is measured now
+    step: Message | str = ""  # of a benchmark: what is measured now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

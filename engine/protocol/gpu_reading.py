@@ -1,4 +1,4 @@
-"""What a card says of itself at one moment: plain data, for gauges and plans."""
+"""State of a GPU at one time: plain data, for gauges and plans."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A program that holds memory of a card; MB are 2**20 bytes."""
+class GpuProcess:
+    """A program that uses memory of a GPU; MB are 2**20 bytes."""
 
     name: str  # of its file, as "chrome.exe"
-    mb: int | None  # None where the driver does not tell
+    mb: int | None  # None where the driver does not report it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One card at one moment; MB are 2**20 bytes."""
+    """One GPU at one time; MB are 2**20 bytes."""
 
     name: str
     total_mb: int
@@ -27,4 +27,4 @@ class GpuReading:
     spilled_mb: int = 0  # of ours, that Windows moved to main memory
     power_w: int = 0
     link: str = ""  # "PCIe 4.0 x16"
-    holders: tuple[Holder, ...] = ()  # other programs, the largest first
+    processes: tuple[GpuProcess, ...] = ()  # other programs, the largest first

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from engine.core.geometry import Size
 from engine.core.messages import Message
@@ -68,14 +68,22 @@ class EncodedLatents:
     seconds: float
 
 
+State = Literal["ok", "warning", "problem"]
+STATES: tuple[State, ...] = get_args(State)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorLine:
-    """One thing the self-test looked at on this machine."""
+    """One result of the self-test of this machine."""
 
     name: str  # "torch", "encoder libx264"
-    state: Literal["ok", "warning", "problem"]
-    message: str  # what was found
-    hint: str = ""  # what helps, when it is not ok
+    state: State
+    message: Message  # what was found; its hint what helps
+
+    @property
+    def hint(self) -> Message:
+        """What helps where it is not ok; renders as "" otherwise."""
+        return self.message.hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +104,7 @@ class MeasuredSwitch:
     """
 
     name: str  # "vae.upsampler_fold"; "all" for all of a model's together
-    title: str
+    title: Message
     exactness: str  # "exact", "rounding" or "inexact"
     is_default: bool
     time: float | None = None
@@ -104,8 +112,16 @@ class MeasuredSwitch:
     memory: float | None = None  # peak
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
-    claim: str = ""  # what documents say of it
-    note: str = ""  # why there is no number, or how to read it
+    claim: Message | None = None  # what documents of others promise
+    note: Message | str = ""  # why nothing was measured, or how to read it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRate:
+    """One line of the speed test: speed or time of one kind of work."""
+
+    title: Message
+    value: Message  # with its unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +130,7 @@ class BenchReport:
 
     machine: dict[str, str]  # name and value: processor, card, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()
-    figures: tuple[tuple[str, str], ...] = ()  # what was calibrated, for people
-    markdown: str = ""  # the same, to be copied into a report
+    figures: tuple[MeasuredRate, ...] = ()  # of the speed test
+    markdown: str = ""  # everything as a page in English
     seconds: float = 0.0
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[Message | str, ...] = ()  # models of which the switches were measured

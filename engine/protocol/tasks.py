@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from engine.core.control import Control
 from engine.core.errors import EngineError
+from engine.core.messages import Message
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice
 from engine.protocol.report import BenchReport
@@ -50,7 +51,7 @@ class RunningTask(Protocol):
         """So many bytes of so many are done; 0 while the total is unknown."""
         ...
 
-    def step(self, done: int, total: int, name: str) -> None:
+    def step(self, done: int, total: int, name: Message | str) -> None:
         """So many steps of so many are done; `name` is the one that begins."""
         ...
 

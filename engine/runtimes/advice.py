@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from engine.core.messages import message
 from engine.protocol.report import DoctorLine
 from engine.runtimes import installation as folders
 from engine.runtimes import start
@@ -55,16 +56,17 @@ def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
     """
     choice = start.current()
     if choice.is_fallback:
-        hint = f"`python -m engine runtime install {choice.runtime}` repairs it."
-        yield DoctorLine(name=_NAME, state="warning", message=choice.why, hint=hint)
+        found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
+        yield DoctorLine(name=_NAME, state="warning", message=found)
     elif choice.folder is not None:
         yield from _whole(choice)
     else:
-        yield DoctorLine(name=_NAME, state="ok", message=choice.why)
+        found = message("doctor.runtime.used", why=choice.why)
+        yield DoctorLine(name=_NAME, state="ok", message=found)
     known = catalogue()
-    found = advice(gpu, known)
+    advised = advice(gpu, known)
     if choice.folder is None and gpu.name and getattr(sys, "frozen", False):
-        yield _advised(found, known)
+        yield _advised(advised, known)
 
 
 def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
@@ -72,21 +74,18 @@ def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
     installed = folders.read(choice.folder)
     wrong = folders.first_wrong(choice.folder, installed, every=True) if installed else ""
     if installed is None or wrong:
-        yield DoctorLine(
-            name=_NAME,
-            state="problem",
-            message=f"The NVIDIA runtime {choice.runtime} is in use, but {wrong} is damaged.",
-            hint=f"`python -m engine runtime install {choice.runtime}` repairs it.",
-        )
+        found = message("doctor.runtime.damaged", runtime=choice.runtime, file=wrong)
+        yield DoctorLine(name=_NAME, state="problem", message=found)
     else:
-        text = f"{choice.why} torch {installed.torch}, {len(installed.files)} files, all there."
-        yield DoctorLine(name=_NAME, state="ok", message=text)
+        facts = {"torch": installed.torch, "files": len(installed.files)}
+        found = message("doctor.runtime.whole", why=choice.why, **facts)
+        yield DoctorLine(name=_NAME, state="ok", message=found)
 
 
 def _advised(found: Advice, known: RuntimeCatalogue) -> DoctorLine:
-    hint = ""
+    case = "advised"
     if found.runtime:
-        hint = f"`python -m engine runtime install {found.runtime}` gets it."
-        if not known.is_here(known.runtime(found.runtime)):
-            hint = "It is not in this build of Upreel: a released one has it."
-    return DoctorLine(name="runtime for the card", state="ok", message=found.text, hint=hint)
+        is_here = known.is_here(known.runtime(found.runtime))
+        case = "installable" if is_here else "not-in-build"
+    text = message(f"doctor.runtime.{case}", advice=found.text, runtime=found.runtime)
+    return DoctorLine(name="runtime for the GPU", state="ok", message=text)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from engine.core.errors import SettingsError
 from engine.runtimes import start
-from engine.settings.optimisations import RUN_OPTIMISATIONS, RunSwitches
-from engine.settings.optimisations.run import RUN_CHOICES
+from engine.settings.optimisations import RunSwitches
 from engine.settings.switches import switches_of
 
 # By default threads of torch that wait for work spin for a while. The encoder, the decoder and the
@@ -22,7 +21,7 @@ _ALLOCATORS = {
     "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
     "async": {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
 }
-_AT_START = tuple(entry.name for entry in (*RUN_OPTIMISATIONS, *RUN_CHOICES) if entry.at_start)
+_AT_START = tuple(entry.name for entry in RunSwitches.entries() if entry.at_start)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
-from engine.core.windows_paths import LONG, why_no_name
+from engine.core.windows_paths import LONG, problem_on_windows
 from engine.downloads.hashing import OnProgress, ignore_progress
 
 _PIECE_BYTES = 2**20
@@ -122,7 +122,7 @@ def _why_not(info: zipfile.ZipInfo) -> str:
 
 def _is_name(part: str) -> bool:
     """Whether a component of a path is a file name on every system."""
-    return part not in ("", ".", "..") and not why_no_name(part)
+    return part not in ("", ".", "..") and problem_on_windows(part) is None
 
 
 def place_of(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Presets of this user: a TOML file each, written whole or not at all, never replaced silently.
+"""Presets of this user: one TOML file each, written atomically, never replaced silently.
 
-A preset says how films are made, not which: times, permissions and files of models stay out, so
-that it can be given to others.
+A preset has no settings of a single film or of this user (`Setting.scope`): no times, permissions
+or model files, so that it can be given to others.
 """
 
 from __future__ import annotations
@@ -14,32 +14,27 @@ from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import EngineError, OutputUnwritable, SettingsError
+from engine.settings.assignments import renamed
 from engine.settings.presets import Preset, Value, applied
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, describe
 from engine.settings.store import to_toml
 
 logger = logging.getLogger(__name__)
 
 BUILT_IN = frozenset({"fast", "balanced", "best"})  # names that are taken
 SUFFIX = ".toml"
-_OF_ONE_FILM = frozenset(
-    {
-        *("start", "stop", "overwrite", "accept_damaged"),
-        *("dit", "vae", "text_embedding", "latent_vae", "latents", "latent_rate"),
-    }
-)
-_LONGEST = 60  # letters of a name, which is the name of a file too
-_DEVICES = {"con", "prn", "aux", "nul"}  # and com1, lpt1: Windows takes them for no files
+_LONGEST = 60  # characters of a name, which is the name of a file too
+_DEVICES = {"con", "prn", "aux", "nul"}  # and com1, lpt1: names of devices in Windows
 _LARGEST_BYTES = 100_000
 
 
 def folder() -> Path:
-    """Where they are; need not exist."""
+    """Folder of the presets; need not exist."""
     return paths.data_folder() / "presets"
 
 
 def load_all() -> tuple[tuple[Preset, ...], tuple[EngineError, ...]]:
-    """All that can be read, by title, and what is wrong with the other files."""
+    """All that can be read, by title, and the errors of the other files."""
     found: list[Preset] = []
     failures: list[EngineError] = []
     for path in sorted(folder().glob(f"*{SUFFIX}")):
@@ -52,10 +47,10 @@ def load_all() -> tuple[tuple[Preset, ...], tuple[EngineError, ...]]:
 
 
 def read(path: Path) -> Preset:
-    """A preset of a file, whose name is its own.
+    """The preset in a file; its name is that of the file.
 
     Raises:
-        SettingsError: It cannot be read, is no preset, or names impossible settings.
+        SettingsError: The file cannot be read, is not a preset, or has impossible settings.
     """
     try:
         if path.stat().st_size > _LARGEST_BYTES:
@@ -66,13 +61,11 @@ def read(path: Path) -> Preset:
             raise ValueError("no title")
         changes = dict(data["settings"])
     except OSError as err:
-        hint = err.strerror or str(err)
-        raise SettingsError(f"{path.name} cannot be read.", hint=hint, name=path.name) from err
+        reason = err.strerror or str(err)
+        raise SettingsError("preset-unreadable", name=path.name, reason=reason) from err
     except (ValueError, KeyError, TypeError) as err:
-        raise SettingsError(
-            f"{path.name} is no preset.", hint="Choose a file that was exported.", name=path.name
-        ) from err
-    changes = {name: value for name, value in changes.items() if name not in _OF_ONE_FILM}
+        raise SettingsError("not-a-preset", name=path.name) from err
+    changes = _of_presets(renamed(JobSettings, changes))
     preset = Preset(
         name=path.stem,
         title=title.strip(),
@@ -85,25 +78,20 @@ def read(path: Path) -> Preset:
 
 
 def save(title: str, settings: JobSettings) -> Preset:
-    """Keep all settings that are not of one film.
+    """Store all settings that a preset may have.
 
     Raises:
         SettingsError: The title has no letters, or there is a preset of this name.
         OutputUnwritable: The disk refuses.
     """
-    values = {
-        field.name: getattr(settings, field.name)
-        for field in dataclasses.fields(settings)
-        if field.name not in _OF_ONE_FILM
-    }
-    return _keep(title, "", values)
+    return _keep(title, "", _of_presets(dataclasses.asdict(settings)))
 
 
 def take(path: Path) -> Preset:
     """Import a preset from a file.
 
     Raises:
-        SettingsError: It is none, or there is a preset of this name.
+        SettingsError: It is not a preset, or there is a preset of this name.
         OutputUnwritable: The disk refuses.
     """
     found = read(path)
@@ -111,7 +99,7 @@ def take(path: Path) -> Preset:
 
 
 def export(preset: Preset, path: Path) -> None:
-    """Write a preset to a file of the user's choice; somebody asked before it is replaced.
+    """Write a preset to a file of the user's choice; an existing file is replaced.
 
     Raises:
         OutputUnwritable: The disk refuses.
@@ -120,19 +108,15 @@ def export(preset: Preset, path: Path) -> None:
 
 
 def remove(name: str) -> None:
-    """Delete one.
+    """Delete a preset.
 
     Raises:
-        SettingsError: There is none of this name.
+        SettingsError: There is no preset of this name.
         OutputUnwritable: The disk refuses.
     """
     path = folder() / f"{name}{SUFFIX}"
     if name not in {known.stem for known in folder().glob(f"*{SUFFIX}")}:
-        raise SettingsError(
-            f"There is no preset {name} of your own.",
-            hint="Those that come with the program stay.",
-            name=name,
-        )
+        raise SettingsError("no-own-preset", name=name)
     try:
         path.unlink()
     except OSError as err:
@@ -140,7 +124,7 @@ def remove(name: str) -> None:
 
 
 def name_of(title: str) -> str:
-    """The name of a preset with this title: letters and figures of any script, in small.
+    """The name of a preset with this title: letters and digits of any script, in lower case.
 
     Raises:
         SettingsError: The title has none.
@@ -148,7 +132,7 @@ def name_of(title: str) -> str:
     letters = "".join(c if c.isalnum() else " " for c in title.casefold())
     name = "-".join(letters.split())[:_LONGEST].strip("-")
     if not name:
-        raise SettingsError("A preset needs a name.", hint="Give it a title with letters.")
+        raise SettingsError("title-without-letters")
     is_device = name in _DEVICES or (name[:3] in ("com", "lpt") and name[3:].isdecimal())
     return f"preset-{name}" if is_device else name
 
@@ -157,11 +141,7 @@ def _keep(title: str, description: str, changes: dict[str, Value]) -> Preset:
     name = name_of(title)
     path = folder() / f"{name}{SUFFIX}"
     if name in BUILT_IN or path.exists():
-        raise SettingsError(
-            f"There is a preset {title.strip()} already.",
-            hint="Choose another title, or remove that one first.",
-            name=name,
-        )
+        raise SettingsError("preset-exists", title=title.strip())
     _write(path, title.strip(), description, changes)
     return read(path)
 
@@ -176,6 +156,14 @@ def _write(path: Path, title: str, description: str, changes: dict[str, Value]) 
 
 
 def _unwritable(path: Path, err: OSError) -> OutputUnwritable:
-    return OutputUnwritable(
-        f"{path.name} cannot be written.", hint=err.strerror or str(err), path=path
-    )
+    return OutputUnwritable("preset", name=path.name, reason=err.strerror or str(err))
+
+
+def _of_presets(values: dict[str, Any]) -> dict[str, Any]:
+    """Those values that a preset may have."""
+    about = describe(JobSettings)
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in about or about[name].scope == "any"
+    }

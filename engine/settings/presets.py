@@ -1,4 +1,4 @@
-"""A preset: settings under a name, laid over what a user has chosen already."""
+"""A preset: named settings that are applied over those already chosen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Preset:
     """Some settings; those it does not name stay as they are."""
 
     name: str  # for --preset: "fast", "balanced", "best", or of the user's own
-    title: str  # for people: "RTX 5070 Ti, 16 GB: Best"
+    title: str  # as shown: "RTX 5070 Ti, 16 GB: Best"
     goal: Goal = ""
-    tier: str = ""  # of cards, e.g. "16gb"; "" for the user's own
+    tier: str = ""  # of GPUs, e.g. "16gb"; "" for the user's own
     description: str = ""
     changes: dict[str, Value] = field(default_factory=dict)
     is_own: bool = False
@@ -39,15 +39,11 @@ def applied(preset: Preset, settings: JobSettings) -> JobSettings:
     except TypeError as err:
         known = {field.name for field in dataclasses.fields(JobSettings)}
         names = ", ".join(name for name in changes if name not in known)
-        raise SettingsError(
-            f"The preset {preset.title} names settings that do not exist: {names}.",
-            hint="It was made by another version: save it anew.",
-            names=names,
-        ) from err
+        raise SettingsError("preset-of-another-version", title=preset.title, names=names) from err
 
 
 def matching(presets: Sequence[Preset], settings: JobSettings) -> Preset | None:
-    """The preset that settings are the same as, so that it need not be remembered."""
+    """The preset whose values these settings have; the one with the most, None for no preset."""
     same = (
         preset
         for preset in presets

@@ -1,240 +1,175 @@
-"""Every setting once: type, default, unit, limits and description.
+"""Every setting in one place: type, default, unit, limits, choices, and where the window shows it.
 
-The command line's `--set`, the checks, the window's pages and the manual all read these fields.
+Names, descriptions and the names of choices are in the message catalogue: `setting.<name>` (title,
+text) and `choice.<setting>.<value>`. The command line's `--set`, the checks, the presets and the
+window's editors all read these fields: docs/adding-a-setting.md.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, get_type_hints
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal, get_type_hints
 
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
-from engine.settings.optimisations.dit import ATTENTION, FILES, PRODUCTS
-from engine.settings.optimisations.vae import VAE_NUMBERS
-from engine.settings.switches import check_switches, is_switch, settings_of
+from engine.core.messages import Message, message
+from engine.settings.optimisations import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_FILES
+from engine.settings.switches import check_switches
 
-CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
-CONTAINERS = ("auto", "mp4", "mkv", "mov")
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
 MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none"]  # families that register add theirs
+CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
+CONTAINERS = ("auto", "mp4", "mkv", "mov")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
+
+# Headings of the window, in its order; "main" is shown above them. Titles: `setting-group.<name>`.
+Group = Literal[
+    "main", "picture", "clips", "memory", "own-files", "latents", "film", "file", "computing"
+]
+Kind = Literal["", "time", "path", "switches"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a field means; kept in the metadata of the dataclass field."""
+    """What the schema states about a setting; kept in the metadata of the dataclass field.
 
-    description: str
+    Attributes:
+        group: Heading of the window under which it is shown.
+        unit: Of a number; "s" also of a time.
+        low: Least value.
+        high: Largest value.
+        choices: All values that a text may have; () for any.
+        families: Models and sources that use it: "lite", "seedvr2", "wan", "latents"; () for all.
+        kind: What a text without choices means; "" for other settings.
+        low_is_automatic: The least value leaves the choice to the planner.
+        scope: "any": part of presets. "user": a permission or a file of this user, not in presets.
+            "source": of one film, neither in presets nor kept for the next film.
+    """
+
+    group: Group = "main"
     unit: str = ""
     low: float | None = None
     high: float | None = None
     choices: Sequence[str] = ()
-    families: tuple[
-        str, ...
-    ] = ()  # that look at it: "lite", "seedvr2", "wan", "latents"; () for all
-    syntax: Callable[[str], None] | None = None  # raises SettingsError for what cannot be read
+    families: tuple[str, ...] = ()  # that read it; () for all
+    kind: Kind = ""
+    low_is_automatic: bool = False
+    scope: Literal["any", "user", "source"] = "any"
 
 
-def setting(default: Any, description: str, **details: Any) -> Any:
-    """A dataclass field with its Setting."""
-    return field(default=default, metadata={"setting": Setting(description=description, **details)})
+def setting(default: Any, *, old_names: tuple[str, ...] = (), **details: Any) -> Any:
+    """A dataclass field with its Setting.
+
+    Args:
+        default: Its value where nothing else is chosen.
+        old_names: Names in files and on command lines of earlier versions.
+        details: Fields of Setting.
+    """
+    return field(default=default, metadata={"setting": Setting(**details), "old_names": old_names})
+
+
+_LITE, _SEEDVR2, _SHOTS, _LATENTS = ("lite",), ("seedvr2",), ("seedvr2", "wan"), ("latents",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """What the user wants of one job. Zero or "auto" leaves the choice to the planner."""
+    """What the user requests of one job. Zero or "auto" leaves the choice to the planner."""
 
-    model: str = setting("auto", "Model that redraws the picture.", choices=MODELS)
-    scale: int = setting(2, "How many times as wide and high.", unit="x", low=1, high=4)
-    height: int = setting(
-        0, "Height of the result instead of a scale.", unit="px", low=0, high=16384
+    model: str = setting("auto", choices=MODELS)
+    scale: int = setting(2, unit="x", low=1, high=4)
+    height: int = setting(0, unit="px", low=0, high=16384, low_is_automatic=True)
+    width: int = setting(0, unit="px", low=0, high=16384, low_is_automatic=True)
+    treatment: str = setting(
+        "auto", choices=("auto", "faithful", "restore"), families=_LITE, old_names=("form",)
     )
-    width: int = setting(0, "Width of the result, with a height.", unit="px", low=0, high=16384)
-    form: str = setting(
-        "auto",
-        "Lite: keep a clean source as it is, or also remove compression and noise.",
-        choices=("auto", "faithful", "restore"),
-        families=("lite",),
+    strength: int = setting(100, unit="%", low=0, high=100, families=_SEEDVR2)
+    container: str = setting("auto", choices=CONTAINERS)
+    codec: str = setting("auto", choices=CODECS)
+    crf: int = setting(16, low=0, high=51)
+
+    precision: str = setting("auto", group="picture", choices=WEIGHTS_FILES, families=_SEEDVR2)
+    seed: int = setting(42, group="picture", low=0, high=2**31 - 1, families=_SEEDVR2)
+    colour: str = setting("two-scale", group="picture", choices=COLOURS, families=_SEEDVR2)
+    padding: str = setting(
+        "reflect", group="picture", choices=("reflect", "black"), families=_SEEDVR2
     )
-    precision: str = setting(
-        "auto",
-        "Which file of the model: smaller ones need less memory and are a little less exact.",
-        choices=FILES,
-        families=("seedvr2",),
+    input_noise: int = setting(0, group="picture", unit="%", low=0, high=100, families=_SEEDVR2)
+    latent_noise: int = setting(0, group="picture", unit="%", low=0, high=100, families=_SEEDVR2)
+    noise_order: str = setting(
+        "per-latent", group="picture", choices=("per-latent", "reference"), families=_SEEDVR2
     )
-    strength: int = setting(
-        100,
-        "How much of the restoration is taken.",
-        unit="%",
-        low=0,
-        high=100,
-        families=("seedvr2",),
-    )
-    seed: int = setting(
-        42,
-        "Which noise the model starts from; the same seed gives the same result.",
-        low=0,
-        high=2**31 - 1,
-        families=("seedvr2",),
-    )
-    colour: str = setting(
-        "two-scale",
-        "How colours are held to the source's.",
-        choices=COLOURS,
-        families=("seedvr2",),
-    )
+
+    shots: str = setting("auto", group="clips", choices=("auto", "off"), families=_SHOTS)
+    shot_sensitivity: int = setting(60, group="clips", unit="%", low=0, high=100, families=_SHOTS)
     clip_frames: int = setting(
-        0,
-        "Frames that the transformer sees together, rounded to 4n+1; 0 as many as fit.",
-        unit="frames",
-        low=0,
-        high=241,
-        families=("seedvr2",),
+        0, group="clips", unit="frames", low=0, high=241, low_is_automatic=True, families=_SEEDVR2
     )
     join: str = setting(
-        "latents",
-        "How neighbouring clips of a shot are joined.",
-        choices=("latents", "frames", "none"),
-        families=("seedvr2",),
+        "latents", group="clips", choices=("latents", "frames", "none"), families=_SEEDVR2
     )
-    join_frames: int = setting(
-        4,
-        "Frames that neighbouring clips share where they are joined as frames.",
-        unit="frames",
-        low=1,
-        high=32,
-        families=("seedvr2",),
-    )
-    shots: str = setting(
-        "auto",
-        "Find cuts, so that no clip goes across one.",
-        choices=("auto", "off"),
-        families=("seedvr2", "wan"),
-    )
-    shot_sensitivity: int = setting(
-        60, "How readily a cut is seen.", unit="%", low=0, high=100, families=("seedvr2", "wan")
-    )
-    padding: str = setting(
-        "reflect",
-        "What stands beside a picture whose sides are no multiple of 16.",
-        choices=("reflect", "black"),
-        families=("seedvr2",),
-    )
-    input_noise: int = setting(
-        0, "Noise added to the frames.", unit="%", low=0, high=100, families=("seedvr2",)
-    )
-    latent_noise: int = setting(
-        0, "Noise added to what the model sees.", unit="%", low=0, high=100, families=("seedvr2",)
-    )
-    noise_order: str = setting(
-        "per-latent",
-        "In which order noise is drawn; reference draws it anew for every clip.",
-        choices=("per-latent", "reference"),
-        families=("seedvr2",),
-    )
-    attention: str = setting(
-        "auto", "Which attention kernels are used.", choices=ATTENTION, families=("seedvr2",)
-    )
-    products: str = setting(
-        "none",
-        "Number format of the transformer's matrix products; all but none are less exact.",
-        choices=PRODUCTS,
-        families=("seedvr2",),
-    )
+    join_frames: int = setting(4, group="clips", unit="frames", low=1, high=32, families=_SEEDVR2)
+
     blocks_on_device: int = setting(
-        -1,
-        "Blocks of the transformer that stay on the card, the others come from memory; -1 as "
-        "many as fit.",
-        low=-1,
-        high=64,
-        families=("seedvr2",),
+        -1, group="memory", low=-1, high=64, low_is_automatic=True, families=_SEEDVR2
     )
     encode_tile: int = setting(
-        0,
-        "Edge of a tile that is encoded at a time; 0 as large as fits.",
-        unit="px",
-        low=0,
-        high=16384,
-        families=("seedvr2", "wan"),
+        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_SHOTS
     )
     decode_tile: int = setting(
-        0,
-        "Edge of a tile that is decoded at a time; 0 as large as fits.",
-        unit="px",
-        low=0,
-        high=16384,
-        families=("seedvr2", "wan"),
+        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_SHOTS
     )
-    vae_precision: str = setting(
-        "auto",
-        "Number format of the VAE.",
-        choices=VAE_NUMBERS,
-        families=("seedvr2", "wan"),
+    vae_precision: str = setting("auto", group="memory", choices=VAE_DTYPES, families=_SHOTS)
+    attention: str = setting("auto", group="memory", choices=ATTENTION, families=_SEEDVR2)
+    matmul: str = setting(
+        "none", group="memory", choices=MATMUL, families=_SEEDVR2, old_names=("products",)
     )
-    dit: str = setting("", "File of a SeedVR2 transformer of your own.", families=("seedvr2",))
-    vae: str = setting("", "File of the model's VAE of your own.", families=("seedvr2", "wan"))
+
+    dit: str = setting("", group="own-files", kind="path", scope="user", families=_SEEDVR2)
+    vae: str = setting("", group="own-files", kind="path", scope="user", families=_SHOTS)
     text_embedding: str = setting(
-        "", "File of a text embedding of your own.", families=("seedvr2",)
+        "", group="own-files", kind="path", scope="user", families=_SEEDVR2
     )
+
     latents: str = setting(
         "auto",
-        "How the numbers of a .latent file are meant; auto looks at them.",
+        group="latents",
         choices=("auto", "raw", "normalised"),
-        families=("latents",),
+        scope="source",
+        families=_LATENTS,
     )
     latent_rate: float = setting(
         0.0,
-        "Frames a second of a .latent file; 0 as the model was made for.",
+        group="latents",
         unit="frames/s",
         low=0.0,
         high=240.0,
-        families=("latents",),
+        low_is_automatic=True,
+        scope="source",
+        families=_LATENTS,
     )
-    latent_vae: str = setting(
-        "", "File of a Wan VAE of your own, for .latent files.", families=("latents",)
-    )
-    switches: str = setting(
-        "",
-        "Optimisations to turn on or off, as vae.temporal_winograd=on,dit.fused_steps=off; each "
-        "name is short for it too.",
-        syntax=check_switches,
-    )
-    device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu", "cuda"))
+    latent_vae: str = setting("", group="latents", kind="path", scope="source", families=_LATENTS)
+
+    start: str = setting("", group="film", unit="s", kind="time", scope="source")
+    stop: str = setting("", group="film", unit="s", kind="time", scope="source")
+    accept_damaged: bool = setting(False, group="film", scope="user")
+
+    encoder: str = setting("auto", group="file", choices=("auto", "cpu", "nvenc"))
+    speed: str = setting("auto", group="file", choices=("auto", "fast", "medium", "slow"))
+    bit_depth: int = setting(0, group="file", unit="bit", low=0, high=12, low_is_automatic=True)
+    chroma: str = setting("auto", group="file", choices=("auto", "420", "422", "444"))
+    overwrite: bool = setting(False, group="file", scope="source")
+
+    device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"))
     tile: int = setting(
-        0, "Edge of a tile in source pixels.", unit="px", low=0, high=4096, families=("lite",)
+        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_LITE
     )
-    overlap: int = setting(
-        16, "Pixels that neighbouring tiles share.", unit="px", low=0, high=256, families=("lite",)
-    )
-    codec: str = setting("auto", "Codec of the picture.", choices=CODECS)
-    encoder: str = setting(
-        "auto", "Encode on the processor or on the card.", choices=("auto", "cpu", "nvenc")
-    )
-    crf: int = setting(16, "Quality of the file: lower is better and larger.", low=0, high=51)
-    speed: str = setting(
-        "auto",
-        "How much time the encoder takes for a smaller file.",
-        choices=("auto", "fast", "medium", "slow"),
-    )
-    bit_depth: int = setting(
-        0, "Bits of each colour value; 0 as the source.", unit="bit", low=0, high=12
-    )
-    chroma: str = setting(
-        "auto", "Colour resolution of the file.", choices=("auto", "420", "422", "444")
-    )
-    container: str = setting("auto", "Kind of file.", choices=CONTAINERS)
-    start: str = setting("", "Begin at this time, as 12.5 or 1:02:03.5.", unit="s")
-    stop: str = setting("", "End before this time.", unit="s")
-    segment_seconds: float = setting(
-        5.0, "Length of the pieces a job can be resumed at.", unit="s", low=0.5, high=60.0
-    )
-    accept_damaged: bool = setting(False, "Take what is there of a source that is cut short.")
-    overwrite: bool = setting(False, "Replace a file of the same name.")
+    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_LITE)
+    segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
+    switches: str = setting("", group="computing", kind="switches")
 
     def __post_init__(self) -> None:
         check(self)
@@ -249,27 +184,40 @@ class JobSettings:
 class EngineSettings:
     """What holds for every job on this machine."""
 
-    threads: int = setting(
-        0, "Processor threads of the model; 0 as many as cores.", low=0, high=256
-    )
-    memory_share: float = setting(
-        0.7, "Part of the free memory that a job may take.", low=0.1, high=0.95
-    )
-    preserve_vram: bool = setting(
-        False, "Give the card's memory back between jobs and while a job is paused."
-    )
-    tile_previews: bool = setting(True, "Send small pictures of what is being made.")
+    threads: int = setting(0, low=0, high=256, low_is_automatic=True)
+    memory_share: float = setting(0.7, low=0.1, high=0.95)
+    preserve_vram: bool = setting(False)
+    tile_previews: bool = setting(True)
 
     def __post_init__(self) -> None:
         check(self)
 
 
-S = TypeVar("S", JobSettings, EngineSettings)
+@cache
+def describe(settings: type[Any]) -> Mapping[str, Setting]:
+    """Name and Setting of every field of a settings class, in reading order."""
+    return MappingProxyType({f.name: f.metadata["setting"] for f in fields(settings)})
 
 
-def describe(settings: type[Any]) -> dict[str, Setting]:
-    """Name and meaning of every setting of a settings class, in reading order."""
-    return {f.name: f.metadata["setting"] for f in fields(settings)}
+@cache
+def types_of(settings: type[Any]) -> Mapping[str, type[Any]]:
+    """Name and type of every setting of a settings class; reading the annotations takes 0.5 ms."""
+    return MappingProxyType(get_type_hints(settings))
+
+
+def about(name: str) -> Setting:
+    """The Setting of a setting of jobs or of the program."""
+    of_jobs = describe(JobSettings)
+    return of_jobs[name] if name in of_jobs else describe(EngineSettings)[name]
+
+
+def model_family(model: str) -> str:
+    """The family of models whose settings count: "lite", "seedvr2", "wan", or "" for none."""
+    if model in SEEDVR2:
+        return "seedvr2"
+    if model in WAN_UPSCALERS:
+        return "wan"
+    return "lite" if model == "lite" else ""
 
 
 def check(settings: Any) -> None:
@@ -278,100 +226,40 @@ def check(settings: Any) -> None:
     Raises:
         SettingsError: Names the setting, its value and what is allowed.
     """
-    types = get_type_hints(type(settings))
-    for name, about in describe(type(settings)).items():
+    kind: Any = type(settings)
+    types = types_of(kind)
+    for name, limits in describe(kind).items():
         value = getattr(settings, name)
-        wanted = types[name]
-        ok = isinstance(value, (int, float) if wanted is float else wanted)
-        if not ok or (wanted is not bool and isinstance(value, bool)):
+        _check_type(name, value, types[name])
+        if limits.choices and value not in limits.choices:
             raise SettingsError(
-                f"{name} must be a {wanted.__name__}, not {value!r}.", setting=name, value=value
-            )
-        if about.choices and value not in about.choices:
-            allowed = ", ".join(about.choices)
-            raise SettingsError(
-                f"{name} cannot be {value!r}.",
-                hint=f"Choose one of: {allowed}.",
+                "unknown-choice",
                 setting=name,
                 value=value,
-                allowed=allowed,
+                allowed=", ".join(limits.choices),
             )
-        if (about.low is not None and value < about.low) or (
-            about.high is not None and value > about.high
+        if (limits.low is not None and value < limits.low) or (
+            limits.high is not None and value > limits.high
         ):
             raise SettingsError(
-                f"{name} cannot be {value}.",
-                hint=f"Choose a value from {about.low:g} to {about.high:g}.",
+                "outside-limits",
                 setting=name,
                 value=value,
-                low=about.low,
-                high=about.high,
+                low=f"{limits.low:g}",
+                high=f"{limits.high:g}",
             )
-        if about.syntax is not None:
-            about.syntax(value)
+        if limits.kind == "switches":
+            check_switches(value)
 
 
-def with_text(settings: S, assignments: list[str]) -> S:
-    """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
-
-    The name of a switch ("vae.temporal_winograd=on") adds it to the setting `switches`.
-
-    Raises:
-        SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
-    """
-    types = get_type_hints(type(settings))
-    changes: dict[str, Any] = {}
-    for text in assignments:
-        name, separator, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not separator:
-            raise SettingsError(f"{text!r} is not name=value.", hint="Write for example crf=18.")
-        if is_switch(name) and "switches" in types:
-            before = changes.get("switches", getattr(settings, "switches", ""))
-            name, value = "switches", ",".join(filter(None, (before, text.strip())))
-        if name not in types:
-            near = difflib.get_close_matches(name, types, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(types)}."
-            raise SettingsError(f"There is no setting {name!r}.", hint=hint, setting=name)
-        changes[name] = _parse(name, value.strip(), types[name])
-    return dataclasses.replace(settings, **changes)
-
-
-def with_environment(settings: JobSettings) -> JobSettings:
-    """The same where lines of the registry that are settings of their own are still "auto" or off.
-
-    The text `switches` and the environment (UPREEL_DIT_ATTENTION) may say them as well.
-
-    Raises:
-        SettingsError: The environment has a switch that does not exist, or an impossible value.
-    """
-    usual = {field.name: field.default for field in fields(JobSettings)}
-    changes: dict[str, Any] = {
-        name: value
-        for name, value in settings_of(settings.switches).items()
-        if getattr(settings, name) == usual[name]
-    }
-    return dataclasses.replace(settings, **changes)
-
-
-def _parse(name: str, text: str, wanted: type[Any]) -> Any:
-    if wanted is bool:
-        words = {
-            "1": True,
-            "true": True,
-            "yes": True,
-            "on": True,
-            "0": False,
-            "false": False,
-            "no": False,
-            "off": False,
-        }
-        if text.lower() in words:
-            return words[text.lower()]
-        raise SettingsError(f"{name} cannot be {text!r}.", hint="Choose yes or no.", setting=name)
-    try:
-        return wanted(text)
-    except ValueError as err:
+def _check_type(name: str, value: object, expected: type[Any]) -> None:
+    fits = isinstance(value, (int, float) if expected is float else expected)
+    if not fits or (expected is not bool and isinstance(value, bool)):
         raise SettingsError(
-            f"{name} cannot be {text!r}.", hint=f"It must be a {wanted.__name__}.", setting=name
-        ) from err
+            "wrong-type", setting=name, value=repr(value), expected=type_name(expected)
+        )
+
+
+def type_name(kind: type[Any]) -> Message:
+    """What a value of a setting must be: "a whole number"."""
+    return message(f"value-type.{kind.__name__}")

@@ -1,7 +1,7 @@
 """Settings of this machine in a TOML file: read, checked, and replaced in one step.
 
-Keys that this version does not know stay where they are, so that an older program does not delete
-what a newer one wrote; comments do not survive. A settings class has a table of its own.
+Keys that this version does not know are kept, so that an older program does not delete what a newer
+one wrote; comments are lost. A settings class has a table of its own.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import OutputUnwritable, SettingsError
+from engine.settings.assignments import known
 from engine.settings.schema import EngineSettings
 
 _TABLE = "engine"
 
 
 def settings_file() -> Path:
-    """Where the settings of this user are."""
+    """Path of this user's settings."""
     return paths.data_folder() / "settings.toml"
 
 
 def load_engine_settings(path: Path | None = None) -> EngineSettings:
-    """The settings as kept; defaults for everything that the file does not say.
+    """The settings as stored; defaults for everything that is not in the file.
 
     Args:
         path: Another file than this user's.
@@ -37,20 +38,21 @@ def load_engine_settings(path: Path | None = None) -> EngineSettings:
     """
     path = path or settings_file()
     table = _read(path).get(_TABLE, {})
-    known = {field.name for field in dataclasses.fields(EngineSettings)}
     try:
         if not isinstance(table, dict):
-            raise SettingsError(f"{_TABLE} must be a table.")
-        return EngineSettings(**{name: table[name] for name in known & set(table)})
+            raise SettingsError("not-a-table", name=_TABLE)
+        return EngineSettings(**known(EngineSettings, table))
     except SettingsError as err:
-        hint = f"{err.hint} The value stands in {path}.".strip()
-        raise SettingsError(err.message, hint=hint, **err.params) from err
+        problem = err.as_message
+        raise SettingsError(
+            "in-settings-file", problem=problem, advice=problem.hint, path=path
+        ) from err
 
 
 def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> None:
-    """Keep the settings; a reader sees the old file or the new one, never a half.
+    """Store the settings; a reader sees the old file or the new one, never a part of it.
 
-    A file that is no TOML is moved aside to "settings.toml.damaged" and not lost.
+    A file that is no TOML is renamed to "settings.toml.damaged".
 
     Raises:
         OutputUnwritable: The folder or the file cannot be written.
@@ -67,11 +69,7 @@ def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> 
         data[_TABLE] = (old if isinstance(old, dict) else {}) | dataclasses.asdict(settings)
         atomic_file.write_text(path, to_toml(data))
     except OSError as err:
-        raise OutputUnwritable(
-            f"The settings cannot be written to {path}.",
-            hint=err.strerror or str(err),
-            path=path,
-        ) from err
+        raise OutputUnwritable("settings", path=path, reason=err.strerror or str(err)) from err
 
 
 def to_toml(data: dict[str, Any]) -> str:
@@ -85,17 +83,10 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
-        raise SettingsError(
-            f"The settings file is damaged: {err}.",
-            hint=f"Repair or delete {path}.",
-            path=path,
-        ) from err
+        raise SettingsError("file-damaged", path=path, reason=err) from err
     except OSError as err:
-        raise SettingsError(
-            f"The settings file {path} cannot be read.",
-            hint=err.strerror or str(err),
-            path=path,
-        ) from err
+        reason = err.strerror or str(err)
+        raise SettingsError("file-unreadable", path=path, reason=reason) from err
 
 
 def _table_lines(table: dict[str, Any], name: tuple[str, ...]) -> list[str]:

@@ -1,41 +1,56 @@
 """Which optimisations a job uses: those of its models and those of the machine around them.
 
 What is written in the setting `switches` ("vae.temporal_winograd=on,run.tf32=on") counts most, then
-the environment (UPREEL_VAE_TEMPORAL_WINOGRAD=on), then the defaults of the device.
+the environment (UPREEL_VAE_TEMPORAL_WINOGRAD=on), then the defaults of the device. Groups change
+many at once: "vae.all=off", "dit.all=off", "run.all=off", "all=off". "exact" computes as the plain
+variants of the models do: every optimisation off, convolutions and attention as published.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.core.errors import SettingsError
 from engine.settings.optimisations import (
+    ALL,
+    EXACT,
     GROUPS,
-    Choice,
     DitSwitches,
-    Entry,
+    Optimisation,
     RunSwitches,
+    SwitchChoice,
+    SwitchEntry,
     VaeSwitches,
     choices,
-    switches,
+    optimisations,
+    variable_of,
 )
 
 Value = bool | str
-Changes = dict[str, Value]  # "vae.in_place" -> what it is to be
+Changes = dict[str, Value]  # "vae.in_place" -> its new value
 
-_WORDS = {"on": True, "yes": True, "true": True, "1": True} | {
+_BOOLEANS = {"on": True, "yes": True, "true": True, "1": True} | {
     "off": False,
     "no": False,
     "false": False,
     "0": False,
 }
-_LINES: dict[str, Entry] = {entry.key: entry for entry in (*switches(), *choices())}
-_VARIABLES: dict[str, Entry] = {entry.variable: entry for entry in _LINES.values()}
-_PREFIXES = tuple(f"UPREEL_{group}_".upper() for group in GROUPS)
+_ENTRIES: dict[str, SwitchEntry] = {entry.key: entry for entry in (*optimisations(), *choices())}
+_OLD_KEYS = {
+    f"{entry.group}.{name}": key for key, entry in _ENTRIES.items() for name in entry.old_names
+}
+_MEMBERS = {f"{name}.{ALL}": group.optimisations() for name, group in GROUPS.items()} | {
+    ALL: optimisations()
+}
+_KEYS = (*_ENTRIES, *_MEMBERS)
+_VARIABLES = {variable_of(old): key for old, key in _OLD_KEYS.items()} | {
+    variable_of(key): key for key in _KEYS
+}
+_PREFIXES = tuple(variable_of(f"{group}.") for group in GROUPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +62,9 @@ class Switches:
     run: RunSwitches = field(default_factory=RunSwitches)
 
     def changes_from(self, usual: Switches) -> Changes:
-        """What differs from others, in the order of the registry."""
+        """What differs from others, in the order of the table."""
         found: Changes = {}
-        for entry in _LINES.values():
+        for entry in _ENTRIES.values():
             mine, other = (getattr(sets, entry.group) for sets in (self, usual))
             value = getattr(mine, entry.name, None)
             if value != getattr(other, entry.name, None):
@@ -57,8 +72,17 @@ class Switches:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One switch that a text or the environment sets."""
+
+    entry: SwitchEntry
+    value: Value
+    is_named: bool = True  # by itself, not as a member of a group
+
+
 def default_switches(device: str, capability: tuple[int, int] | None = None) -> Switches:
-    """The defaults on a kind of device ("cpu" or "cuda"), a card of this capability."""
+    """The defaults on a kind of device ("cpu" or "cuda"), a GPU of this capability."""
     return Switches(
         vae=VaeSwitches.default_on(device, capability),
         dit=DitSwitches.default_on(device, capability),
@@ -72,40 +96,41 @@ def switches_of(
     capability: tuple[int, int] | None,
     environ: Mapping[str, str] | None = None,
 ) -> Switches:
-    """Defaults of an architecture with the changes that a user wants.
+    """Defaults of an architecture with the changes that a user requests.
 
     Args:
         text: Changes as in the setting `switches`.
         device: "cpu" or "cuda".
-        capability: Of the card.
+        capability: Of the GPU.
         environ: None takes that of the process.
 
     Raises:
         SettingsError: An unknown name, or an impossible value.
     """
     found = default_switches(device, capability)
-    for key, value in _wanted(text, environ).items():
-        entry = _LINES[key]
-        if isinstance(entry, Choice) and entry.setting:
+    for change in (*_in_environment(environ), *_in_text(text)):
+        entry = change.entry
+        if isinstance(entry, SwitchChoice) and entry.setting:
             continue
-        change: dict[str, Any] = {entry.name: value}
-        group: dict[str, Any] = {entry.group: replace(getattr(found, entry.group), **change)}
+        if change.value is True and not (change.is_named or entry.works_on(device, capability)):
+            continue  # a group turns on what works
+        value: dict[str, Any] = {entry.name: change.value}
+        group: dict[str, Any] = {entry.group: replace(getattr(found, entry.group), **value)}
         found = replace(found, **group)
     return found
 
 
 def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Settings of a job that are lines of the registry as well, as text and environment want them.
+    """Settings of a job that are entries of the table as well, as text and environment set them.
 
     Raises:
         SettingsError: An unknown name, or an impossible value.
     """
-    wanted = _wanted(text, environ).items()
-    lines = ((_LINES[key], value) for key, value in wanted)
+    changes = (*_in_environment(environ), *_in_text(text))
     return {
-        entry.setting: str(value)
-        for entry, value in lines
-        if isinstance(entry, Choice) and entry.setting
+        change.entry.setting: str(change.value)
+        for change in changes
+        if isinstance(change.entry, SwitchChoice) and change.entry.setting
     }
 
 
@@ -113,67 +138,46 @@ def without_effect(
     text: str, device: str, capability: tuple[int, int] | None = None
 ) -> tuple[str, ...]:
     """Names that a text turns on where they do nothing."""
+    last = {change.entry: change for change in _in_text(text)}
     return tuple(
-        key
-        for key, value in changes_of(text).items()
-        if value not in (False, getattr(_LINES[key], "default", None))
-        and not _LINES[key].works_on(device, capability)
+        entry.key
+        for entry, change in last.items()
+        if change.is_named
+        and change.value not in (False, getattr(entry, "default", None))
+        and not entry.works_on(device, capability)
     )
 
 
 def changes_of(text: str) -> Changes:
-    """What a text wants; of a name that stands there twice the last one counts.
+    """What a text changes; where several parts set a switch the last one counts.
 
     Raises:
         SettingsError: An unknown name (with the nearest one), or an impossible value.
     """
-    found: Changes = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, value = part.partition("=")
-        key = name.strip().lower().replace("-", "_")
-        if not separator:
-            raise SettingsError(
-                f"{part!r} is not name=value.",
-                hint="Write for example vae.temporal_winograd=on.",
-                setting="switches",
-            )
-        if key not in _LINES:
-            raise _unknown(key, _LINES)
-        found[key] = _value(_LINES[key], key, value)
-    return found
+    return {change.entry.key: change.value for change in _in_text(text)}
 
 
 def environment_changes(environ: Mapping[str, str] | None = None) -> Changes:
-    """What the environment wants.
+    """What the environment changes; a switch by itself counts more than its group.
 
     Raises:
         SettingsError: A variable that looks like a switch and is none, or an impossible value.
     """
-    found: Changes = {}
-    for name, value in sorted((os.environ if environ is None else environ).items()):
-        variable = name.upper()  # on Windows all names are
-        if not variable.startswith(_PREFIXES):
-            continue
-        if variable not in _VARIABLES:
-            raise _unknown(variable, _VARIABLES)
-        entry = _VARIABLES[variable]
-        found[entry.key] = _value(entry, variable, value)
-    return found
+    return {change.entry.key: change.value for change in _in_environment(environ)}
 
 
 def text_of(changes: Changes) -> str:
     """Changes as the setting `switches` has them."""
-    words = {True: "on", False: "off"}
     return ",".join(
-        f"{key}={words[value] if isinstance(value, bool) else value}"
+        f"{key}={('on' if value else 'off') if isinstance(value, bool) else value}"
         for key, value in changes.items()
     )
 
 
 def is_switch(name: str) -> bool:
-    """Whether a name is meant as one of a switch: "vae.something"."""
+    """Whether a name is meant as one of a switch or of a group: "vae.something", "all"."""
     group, dot, _ = name.partition(".")
-    return bool(dot) and group in GROUPS
+    return group in GROUPS if dot else name == ALL
 
 
 def check_switches(text: str) -> None:
@@ -182,40 +186,76 @@ def check_switches(text: str) -> None:
     Raises:
         SettingsError: An unknown name, or an impossible value.
     """
-    changes_of(text)
+    for _ in _in_text(text):
+        pass
 
 
-def _wanted(text: str, environ: Mapping[str, str] | None) -> Changes:
-    return environment_changes(environ) | changes_of(text)
+def _in_text(text: str) -> Iterator[_Change]:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, value = part.partition("=")
+        key = name.strip().lower().replace("-", "_")
+        if key == EXACT and not separator:
+            yield from _exact()
+        elif not separator:
+            raise SettingsError("switch-without-value", text=part)
+        elif _OLD_KEYS.get(key, key) not in _KEYS:
+            raise _unknown(key, _KEYS)
+        else:
+            yield from _changes(_OLD_KEYS.get(key, key), key, value)
 
 
-def _value(entry: Entry, name: str, text: str) -> Value:
+def _in_environment(environ: Mapping[str, str] | None) -> Iterator[_Change]:
+    found: list[tuple[str, str, str]] = []
+    for name, value in sorted((os.environ if environ is None else environ).items()):
+        variable = name.upper()  # on Windows all names are
+        if variable in _VARIABLES:
+            found.append((_VARIABLES[variable], variable, value))
+        elif variable.startswith(_PREFIXES):
+            raise _unknown(variable, map(variable_of, _KEYS))
+    for key, variable, value in sorted(found, key=lambda one: -len(_MEMBERS.get(one[0], ()))):
+        yield from _changes(key, variable, value)
+
+
+def _changes(key: str, name: str, text: str) -> Iterator[_Change]:
+    """The changes of a switch or a group that was written as `name`."""
+    if key not in _MEMBERS:
+        yield _Change(_ENTRIES[key], _value(_ENTRIES[key], name, text))
+        return
+    for entry in _MEMBERS[key]:
+        yield _Change(entry, _value(entry, name, text), is_named=False)
+
+
+def _exact() -> Iterator[_Change]:
+    """Every optimisation off that has to do with the arithmetic; choices as published."""
+    for entry in _ENTRIES.values():
+        if isinstance(entry, Optimisation) and not entry.at_start:
+            yield _Change(entry, False, is_named=False)
+        elif isinstance(entry, SwitchChoice) and entry.plain:
+            yield _Change(entry, entry.plain, is_named=False)
+
+
+def _value(entry: SwitchEntry, name: str, text: str) -> Value:
     text = text.strip().lower()
-    if isinstance(entry, Choice):
+    if isinstance(entry, SwitchChoice):
         if entry.has(text):
             return text
         allowed = [value for value in entry.values if entry.has(value)]
     else:
-        if text in _WORDS:
-            return _WORDS[text]
+        if text in _BOOLEANS:
+            return _BOOLEANS[text]
         allowed = ["on", "off"]
-    raise SettingsError(
-        f"{name} cannot be {text!r}.",
-        hint=f"Choose one of: {', '.join(allowed)}.",
-        setting="switches",
-        value=text,
-        allowed=", ".join(allowed),
-    )
+    raise SettingsError("unknown-choice", setting=name, value=text, allowed=", ".join(allowed))
 
 
-def _unknown(name: str, known: Mapping[str, Entry]) -> SettingsError:
-    near = difflib.get_close_matches(name, list(_nearest(name, known)), n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
-    return SettingsError(f"There is no switch {name!r}.", hint=hint, setting="switches", value=name)
+def _unknown(name: str, known: Iterable[str]) -> SettingsError:
+    names = list(known)
+    near = difflib.get_close_matches(name, _nearest(name, names), n=1, cutoff=0.5)
+    if near:
+        return SettingsError("unknown-switch-similar", name=name, similar=near[0])
+    return SettingsError("unknown-switch", name=name, known=", ".join(names))
 
 
-def _nearest(name: str, known: Mapping[str, Entry]) -> Iterator[str]:
+def _nearest(name: str, known: list[str]) -> list[str]:
     """Names that may be meant: those of the same group before all others."""
     group = name.partition(".")[0]
-    same = [key for key in known if key.startswith(f"{group}.")]
-    yield from same or known
+    return [key for key in known if key.startswith(f"{group}.")] or known

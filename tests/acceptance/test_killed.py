@@ -28,7 +28,7 @@ from tests.helpers.program import (
 )
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
-WORDS = ("--set", "segment_seconds=0.5", "--set", "form=faithful")
+WORDS = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
 
 
 def build(path: Path) -> Path:

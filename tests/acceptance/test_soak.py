@@ -36,7 +36,7 @@ def kinds(folder: Path) -> dict[str, JobSettings]:
     write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
     seedvr2 = write_seedvr2(folder / "models")
     return {
-        "lite": JobSettings(model="lite", form="faithful", codec="h264"),
+        "lite": JobSettings(model="lite", treatment="faithful", codec="h264"),
         "seedvr2": seedvr2.settings(codec="ffv1", scale=1, segment_seconds=0.5),
         "lite x4": JobSettings(model="lite", scale=4, codec="hevc", segment_seconds=0.5),
         "wan-2x": JobSettings(model="wan-2x", vae=str(vae), codec="h264"),

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from engine.bench.cases.vae_runs import base_run
+from engine.bench.cases.runs import vae_run
 from engine.bench.options import BenchOptions
 from engine.bench.timing.process_memory import memory_of
 from engine.core.geometry import Size
@@ -39,7 +39,7 @@ def test_memory_beyond_the_result_is_flat(
     options = BenchOptions(
         model=model, config=SIZES[model], size=SIDES[side], device="cpu", threads=1
     )
-    run = replace(base_run(options, side), form=form)
+    run = replace(vae_run(options, side), form=form)
     short, long = (memory_of(replace(run, frames=frames)) for frames in (SHORT, LONG))
     assert long.result_bytes > 6 * short.result_bytes
     beyond = [found.peak_bytes - found.result_bytes for found in (short, long)]

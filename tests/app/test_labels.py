@@ -16,7 +16,7 @@ from app import labels
         (8, 0, "8 s"),
     ],
 )
-def test_an_expected_time_has_no_more_digits_than_it_is_good_for(
+def test_an_expected_time_has_as_many_digits_as_its_error_allows(
     seconds: float, error: float, text: str
 ) -> None:
     assert labels.about(seconds, error) == text

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from app.engine_messages import said
 from app.i18n import Languages
 from engine.planner.downgrade import holder_words, no_smaller
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from tests.helpers.plans import a_plan
 
 CHANGES = [
@@ -49,7 +49,7 @@ def test_changes_of_a_plan_are_said_in_chinese(chinese: None, change: str) -> No
 
 
 def test_the_floor_is_said_in_chinese(chinese: None) -> None:
-    holders = (Holder(name="a.x", mb=2048),)
+    holders = (GpuProcess(name="a.x", mb=2048),)
     error = no_smaller(a_plan(), 5 * 2**30)
     for sentence in (error.message, error.hint, holder_words(holders)):
         assert not ENGLISH.findall(said(sentence)), said(sentence)

@@ -8,13 +8,23 @@ from types import SimpleNamespace
 import pytest
 
 from engine import diagnostics
+from engine.core import windows_paths
 from engine.core.errors import WeightsMissing
-from engine.hardware import devices, nvml
+from engine.hardware import devices, gpu_reading, nvml, shared_memory
+from engine.hardware.gpu_reading import PcieLink
 from engine.models import registry
 from engine.models.lite import files
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.report import DoctorLine
 
 GIB = 2**30
+GPU = devices.Gpu(
+    name="NVIDIA GeForce RTX 4070",
+    total_bytes=12 * GIB,
+    free_bytes=9 * GIB,
+    driver="580.1",
+    capability=(8, 9),
+)
 
 
 def only(lines: list[DoctorLine], name: str) -> DoctorLine:
@@ -31,26 +41,26 @@ def test_this_machine_can_do_the_work() -> None:
     ]
     assert [line for line in lines if line.state == "problem"] == []
     names = {line.name for line in lines}
-    assert {"python", "torch", "arithmetic", "av", "ffmpeg libraries", "disk", "card"} <= names
-    assert all(line.hint for line in lines if line.state != "ok")
+    assert {"python", "torch", "arithmetic", "av", "ffmpeg libraries", "disk", "GPU"} <= names
+    assert all(str(line.hint) for line in lines if line.state != "ok")
 
 
-def test_a_check_that_breaks_is_a_problem() -> None:
+def test_an_exception_in_a_check_is_a_problem() -> None:
     def _broken() -> Iterator[DoctorLine]:
-        yield diagnostics._ok("first", "fine")
+        yield diagnostics._ok("first", "version", version="1")
         raise RuntimeError("no floor")
 
     first, second = diagnostics._lines(_broken)
     assert (first.state, second.state) == ("ok", "problem")
     assert second.name == "broken"
-    assert "no floor" in second.message
+    assert str(second.message) == "RuntimeError: no floor"
 
 
 def test_torch_that_does_not_load_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     (line,) = diagnostics._lines(diagnostics._torch)
     assert line.state == "problem"
-    assert "Visual C++" in line.hint
+    assert "Visual C++" in str(line.hint)
 
 
 def test_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,28 +71,26 @@ def test_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert only(diagnostics._lines(diagnostics._torch), "arithmetic").state == "problem"
 
 
-def test_the_form_of_convolutions_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from engine.ops.conv import trial
 
-    assert (
-        "2D: "
-        in only(diagnostics._lines(diagnostics._convolutions), "convolutions (processor)").message
-    )
+    line = only(diagnostics._lines(diagnostics._convolutions), "convolutions (processor)")
+    assert "2D: " in str(line.message)
     bad = trial.ConvolutionChoice(form="2d", reason="neither form is right", is_sound=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trial, "probe_convolution", lambda device, dtype: bad)
     lines = diagnostics._lines(diagnostics._convolutions)
     assert [line.state for line in lines] == ["problem"] * 3
-    assert "driver" in only(lines, "convolutions (card, float16)").hint
+    assert "driver" in str(only(lines, "convolutions (GPU, float16)").hint)
 
 
 def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.video.write import codecs
 
     monkeypatch.setattr(codecs, "encoder_works", lambda name: name == "ffv1")
-    monkeypatch.setattr(nvml, "handles", lambda: ("card",))
+    monkeypatch.setattr(nvml, "handles", lambda: ("gpu",))
     lines = diagnostics._lines(diagnostics._encoders)
     assert only(lines, "encoder libx264").state == "problem"
     assert only(lines, "encoder ffv1").state == "ok"
@@ -101,7 +109,9 @@ def test_missing_weights_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_shipped_x2_model_works() -> None:
     trials = dict(registry.family("lite").self_tests())
-    assert "keeps grey" in trials["lite_x2_faithful.safetensors"]()
+    state, text = trials["lite_x2_faithful.safetensors"]()
+    assert state == "ok"
+    assert "keeps grey" in str(text)
 
 
 def test_missing_resources_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,15 +130,19 @@ def test_a_folder_that_cannot_be_written_is_a_problem(
     assert only(lines, "cache folder").state == "ok"
 
 
-def test_long_paths_are_a_problem_only_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_paths_are_a_problem_where_the_system_refuses_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("UPREEL_DATA", "/" + "a" * 230)
     assert diagnostics._path_length().state == "ok"
-    monkeypatch.setattr(diagnostics, "_takes_long_paths", lambda: False)
+    monkeypatch.setattr(windows_paths, "takes_long_paths", lambda: False)
     assert diagnostics._path_length().state == "problem"
 
 
 @pytest.mark.parametrize(("free", "state"), [(6, "ok"), (3, "warning"), (0.5, "problem")])
-def test_little_space_is_said(monkeypatch: pytest.MonkeyPatch, free: float, state: str) -> None:
+def test_little_space_is_a_warning_or_a_problem(
+    monkeypatch: pytest.MonkeyPatch, free: float, state: str
+) -> None:
     usage = SimpleNamespace(free=round(free * 10**9))
     monkeypatch.setattr(diagnostics.shutil, "disk_usage", lambda _: usage)
     (line,) = diagnostics._lines(diagnostics._disk)
@@ -141,22 +155,15 @@ def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.state == "warning"
 
 
-def test_a_card_that_this_torch_cannot_use_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_this_torch_cannot_use_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    card = devices.Gpu(
-        name="NVIDIA Test",
-        total_bytes=16 * GIB,
-        free_bytes=15 * GIB,
-        driver="580",
-        capability=(12, 0),
-    )
-    monkeypatch.setattr(devices, "gpus", lambda: (card,))
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    (line,) = diagnostics._lines(diagnostics._card)
+    (line,) = diagnostics._lines(diagnostics._gpu)
     assert line.state == "warning"
-    assert "NVIDIA Test" in line.message
+    assert "RTX 4070" in str(line.message)
 
 
 def test_damaged_settings_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,29 +171,78 @@ def test_damaged_settings_are_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "settings.toml").write_text("[engine\n")
     (line,) = diagnostics._lines(diagnostics._settings)
     assert line.state == "problem"
-    assert "settings.toml" in line.hint
+    assert "settings.toml" in str(line.hint)
 
 
 def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        only(diagnostics._lines(diagnostics._optimisations), "optimisations").message
-        == "all as usual"
-    )
+    line = only(diagnostics._lines(diagnostics._optimisations), "optimisations")
+    assert str(line.message) == "all at their defaults"
     monkeypatch.setenv("UPREEL_VAE_TEMPORAL_WINOGRAD", "on")
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "math")
     line = only(diagnostics._lines(diagnostics._optimisations), "optimisations")
-    assert line.message == "by environment: vae.temporal_winograd=on,dit.attention=math"
+    assert str(line.message) == "by environment: vae.temporal_winograd=on,dit.attention=math"
     monkeypatch.setenv("UPREEL_RUN_FLY", "on")
     assert only(diagnostics._lines(diagnostics._optimisations), "optimisations").state == "problem"
 
 
-def test_presets_of_the_card_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_presets_of_the_gpu_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
     line = only(diagnostics._lines(diagnostics._presets), "presets")
-    assert line.message == (
+    assert str(line.message) == (
         "RTX 5070 Ti, 16 GB: fast lite, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
     )
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "bad.toml").write_text("")
     assert diagnostics._lines(diagnostics._presets)[1].state == "warning"
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "state", "text"),
+    [
+        (3, 16, "ok", "PCIe 3.0 x16 of x16, 16 of 32 GB/s"),
+        (4, 8, "warning", "PCIe 4.0 x8 of x16, 16 of 32 GB/s"),
+    ],
+)
+def test_a_link_narrower_than_the_gpu_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, generation: int, width: int, state: str, text: str
+) -> None:
+    """The driver counts the lanes of the slot; those of the GPU are in the table."""
+    link = PcieLink(generation=generation, width=width, gpu_generation=4, gpu_width=width)
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(gpu_reading, "link_of", lambda _: link)
+    (line,) = diagnostics._gpu_link()
+    assert line.state == state
+    assert text in str(line.message)
+    assert bool(str(line.hint)) == (state == "warning")
+
+
+def test_programs_that_use_much_gpu_memory_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    small = (GpuProcess(name="dwm.exe", mb=512), GpuProcess(name="x.exe", mb=None))
+    for found, state, text in (
+        ((), "ok", "no other program"),
+        (small, "ok", "dwm.exe 0.5 GB, x.exe"),
+        ((GpuProcess(name="game.exe", mb=4096),), "warning", "game.exe 4.0 GB"),
+    ):
+        monkeypatch.setattr(gpu_reading, "other_programs", lambda found=found: found)
+        (line,) = diagnostics._gpu_programs()
+        assert (line.state, str(line.message)) == (state, text)
+
+
+def test_broken_counters_of_windows_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(sys, "platform", "win32")
+    for counted, state in ((0, "ok"), (None, "warning")):
+        monkeypatch.setattr(shared_memory, "own_bytes", lambda counted=counted: counted)
+        (line,) = diagnostics._gpu_spilling()
+        assert line.state == state
+
+
+def test_without_a_gpu_or_its_link_there_are_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(gpu_reading, "link_of", lambda _: None)
+    assert list(diagnostics._gpu_link()) == []
+    monkeypatch.setattr(devices, "gpus", tuple)
+    for check in (diagnostics._gpu_link, diagnostics._gpu_programs, diagnostics._gpu_spilling):
+        assert list(check()) == []

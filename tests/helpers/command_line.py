@@ -13,7 +13,7 @@ import pytest
 from engine.cli.main import run
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
-from engine.hardware.gpu_table import Card
+from engine.hardware.gpu_table import GpuSpec
 from engine.protocol import commands, events
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
@@ -66,7 +66,7 @@ class FakeServices:
     engine: ScriptedEngine | None = None
     settings: EngineSettings | None = None
     asked: list[Any] = field(default_factory=list)
-    pretend: Card | None = None
+    pretend: GpuSpec | None = None
 
     def open(self, sink: events.EventSink, settings: EngineSettings) -> ScriptedEngine:
         self.settings = settings
@@ -85,7 +85,7 @@ class FakeServices:
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        pretend: Card | None,
+        pretend: GpuSpec | None,
     ) -> Any:
         self._fail()
         self.pretend = pretend

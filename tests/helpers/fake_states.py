@@ -9,10 +9,11 @@ from typing import Any
 
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
+from engine.core.messages import Message, message, title
 from engine.protocol import events
 from engine.protocol.media import LATENT, MediaInfo
 from engine.protocol.model_file_state import Kind, PublishedState
-from engine.protocol.report import BenchReport, MeasuredSwitch
+from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
@@ -148,10 +149,15 @@ def make_presets() -> tuple[Preset, ...]:
     )
 
 
+def _claim(name: str) -> Message:
+    code = f"claim.{name}"
+    return message("bench.claim", title=title(code), promise=message(code))
+
+
 SWITCHES = (
     MeasuredSwitch(
         name="vae.upsampler_fold",
-        title="Upsampler as one convolution",
+        title=title("switch.vae.upsampler_fold"),
         exactness="exact",
         is_default=True,
         time=0.71,
@@ -159,29 +165,28 @@ SWITCHES = (
         memory=0.64,
         error=2e-7,
         error_without=3e-7,
-        claim="chunked upsampling -30-50 % memory",
     ),
     MeasuredSwitch(
         name="run.cudnn_benchmark",
-        title="cuDNN benchmark",
+        title=title("switch.run.cudnn_benchmark"),
         exactness="exact",
         is_default=False,
-        claim="15-30 % faster",
+        claim=_claim("cudnn-benchmark"),
         note="cannot be measured here because there is no card",
     ),
     MeasuredSwitch(
         name="dit.fused_steps",
-        title="Fused steps",
+        title=title("switch.dit.fused_steps"),
         exactness="rounding",
         is_default=True,
         time=1.03,
         memory=1.0,
         error=0.0,
-        claim="5-10 % faster",
+        claim=_claim("fused-activation"),
     ),
     MeasuredSwitch(
         name="vae.all",
-        title="all of the VAE together",
+        title=title("switch.vae.all"),
         exactness="rounding",
         is_default=True,
         time=0.62,
@@ -190,11 +195,25 @@ SWITCHES = (
     ),
 )
 FIGURES = (
-    ("read", "65.2 million pixels a second of the CPU"),
-    ("lite-2-bfloat16", "0.71 million pixels a second of the CPU"),
-    ("open-libx265", "0.283 s a segment"),
-    ("vae-float16, RTX 5070 Ti", "41200 billion operations a second of the card"),
-    ("something new", "7 of it"),
+    MeasuredRate(
+        title=message("bench.cost.read"), value=message("bench.value.megapixels", value="65.2")
+    ),
+    MeasuredRate(
+        title=message("bench.cost.lite-at-scale", scale=2, dtype="bfloat16"),
+        value=message("bench.value.megapixels", value="0.71"),
+    ),
+    MeasuredRate(
+        title=message("bench.cost.open", codec="HEVC"),
+        value=message("bench.value.seconds", value="0.283"),
+    ),
+    MeasuredRate(
+        title=message(
+            "bench.cost.on-gpu",
+            cost=message("bench.cost.vae", dtype="float16"),
+            gpu="RTX 5070 Ti",
+        ),
+        value=message("bench.value.gflops", value="41200"),
+    ),
 )
 
 
@@ -206,7 +225,7 @@ def make_report(*, quick: bool) -> BenchReport:
         figures=FIGURES,
         markdown="# Measured\n\n| what | time |\n",
         seconds=42.0,
-        notes=("Times are CPU seconds.",),
+        notes=(message("bench.model.tiles", vae="VAE"),),
     )
 
 

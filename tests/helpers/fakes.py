@@ -81,7 +81,7 @@ def make_plan(
     frames = media.video.frame_count
     seconds = frames * size.pixels / 6e6
     container = settings.container if settings.container != "auto" else "mp4"
-    form = "restore" if settings.form == "auto" else settings.form
+    form = "restore" if settings.treatment == "auto" else settings.treatment
     form = form if settings.model in ("auto", "lite") else ""
     tag = f"{settings.height}p" if settings.height else f"x{settings.scale}"
     target = output or media.path.with_name(f"{media.path.stem}_{tag}.{container}")

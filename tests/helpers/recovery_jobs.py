@@ -112,4 +112,4 @@ def _settings(kind: str, folder: Path) -> JobSettings:
         vae = folder / "tiny_2x.safetensors"
         write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
         return JobSettings(model="wan-2x", vae=str(vae), codec="ffv1")
-    return JobSettings(model="lite", form="faithful", codec="ffv1")
+    return JobSettings(model="lite", treatment="faithful", codec="ffv1")

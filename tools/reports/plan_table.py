@@ -21,7 +21,7 @@ from pathlib import Path
 from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import GIB, Card, cards
+from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models import registry
 from engine.models.frame_family import FramePlan
 from engine.models.seedvr2.plan import SeedVr2Plan
@@ -64,7 +64,7 @@ most memory of the card at once; most main memory of the program at once.
 class Case:
     """One plan of the page."""
 
-    card: Card
+    card: GpuSpec
     height: int
     model: str
     goal: str
@@ -117,20 +117,22 @@ def settings_of(preset: Preset, model: str, height: int) -> JobSettings:
     )
 
 
-def case_of(card: Card, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB) -> Case:
+def case_of(
+    card: GpuSpec, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB
+) -> Case:
     """One plan."""
     settings = settings_of(preset, model, height)
     plan = _plan(card, height, settings, ram_gib)
     return Case(card, height, model, preset.goal, plan)
 
 
-def page(some: Sequence[Card] = ()) -> Iterator[str]:
+def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
     """The page line by line.
 
     Args:
         some: Cards of the table; none stands for all of them.
     """
-    chosen = some or cards()
+    chosen = some or gpu_specs()
     if not some:
         yield from _HEAD.splitlines()
         yield ""
@@ -156,7 +158,7 @@ def nothing_here() -> Iterator[None]:
 
 
 @cache
-def _plan(card: Card, height: int, settings: JobSettings, ram_gib: float) -> Plan:
+def _plan(card: GpuSpec, height: int, settings: JobSettings, ram_gib: float) -> Plan:
     budget = pretended_budget(card, ram_bytes=round(SHARE * ram_gib * GIB))
     return bare_plan(Request(media=source_of(height), settings=settings), budget, Rates())
 
@@ -166,7 +168,7 @@ def _is_kin(model: str, other: str) -> bool:
     return model.removesuffix("-sharp") == other
 
 
-def _tier(some: Sequence[Card]) -> Iterator[str]:
+def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     """Cards with the same memory."""
     size = some[0].memory_bytes
     budget = pretended_budget(some[0], ram_bytes=0).vram_bytes
@@ -188,7 +190,7 @@ def _tier(some: Sequence[Card]) -> Iterator[str]:
     yield ""
 
 
-def _cases(card: Card) -> list[list[Case]]:
+def _cases(card: GpuSpec) -> list[list[Case]]:
     """Goals of each size and model of a card; first that of the goal in the middle."""
     found = preset_choice.presets_for(card)
     return [
@@ -213,13 +215,13 @@ def _lines(of_cards: Sequence[Sequence[Case]]) -> Iterator[str]:
         yield f"| {_result(same[0].height)} | {_title(same[0])}{note} | {figures} |"
 
 
-def _speeds(some: Sequence[Card], cases: Sequence[Sequence[Sequence[Case]]]) -> Iterator[str]:
+def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Sequence[Case]]]) -> Iterator[str]:
     """Frames a second of every card: those of the goals, from the slowest to the fastest."""
     heads = [f"{_result(height)} {_short(model)}" for height in HEIGHTS for model in MODELS]
     yield f"| frames/s | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
     for card, of_card in zip(some, cases, strict=True):
-        form = "" if card.form == "desktop" or "Laptop" in card.name else " (laptop)"
+        form = "" if card.form_factor == "desktop" or "Laptop" in card.name else " (laptop)"
         cells = [_range([case.speed for case in goals]) for goals in of_card]
         yield f"| {card.title.split(',')[0]}{form} | {' | '.join(cells)} |"
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from engine.bench.calibration import calibrate
-from engine.bench.calibration.film import plan_on_processor
-from engine.bench.synthetic_clip import make_clip
+from engine.bench.calibration.film import plan_on_cpu
+from engine.bench.clips import make_clip
 from engine.bench.timing.one_job import run_once
 from engine.core.geometry import Size
 from engine.hardware import devices
@@ -61,7 +61,7 @@ class Line:
         return self.cpu_predicted / self.cpu - 1
 
 
-_LITE = JobSettings(model="lite", form="faithful", scale=2)
+_LITE = JobSettings(model="lite", treatment="faithful", scale=2)
 _NONE = JobSettings(model="none")
 
 
@@ -97,7 +97,7 @@ def median_error(lines: list[Line]) -> float:
 
 def _line(job: Job, rates: Rates, folder: Path) -> Line:
     media = _film(job, folder)
-    plan = plan_on_processor(media, job.settings(folder), folder / f"result.{job.suffix}", rates)
+    plan = plan_on_cpu(media, job.settings(folder), folder / f"result.{job.suffix}", rates)
     plan = replace(plan, notices=())
     ran = run_once(media, plan, folder)
     return Line(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from engine.bench.psnr import psnr, ssim
+from engine.bench.accuracy import psnr, ssim
 from engine.core.errors import EngineError
 from engine.core.paths import resource
 from engine.models.lite.net import LiteNet, load_lite

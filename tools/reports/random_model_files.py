@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from engine.bench.cases import dit_runs, vae_runs
+from engine.bench.cases.runs import dit_run, random_weights, vae_run
 from engine.bench.options import BenchOptions
+from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, build
 from engine.models.seedvr2.vae.config import VAE
 from engine.settings.schema import JobSettings
 
@@ -39,19 +40,19 @@ def write_seedvr2(folder: Path, *, codec: str) -> JobSettings:
     )
 
 
-def _write_vae(path: Path, options: BenchOptions, told: dict[str, str]) -> None:
-    weights = vae_runs.random_weights(vae_runs.base_run(options, "decode"))
+def _write_vae(path: Path, options: BenchOptions, metadata: dict[str, str]) -> None:
+    weights = random_weights(vae_run(options, "decode"))
     tensors = {name: value.to(torch.float16).contiguous() for name, value in weights.items()}
-    save_file(tensors, path, {"format": "pt", **told})
+    save_file(tensors, path, {"format": "pt", **metadata})
 
 
 def _write_dit(path: Path, text: Path) -> None:
-    config = dit_runs.MIDDLE["3b"]
-    run = dit_runs.base_run(BenchOptions(device="cpu", dit=config), "3b")
+    config = MIDDLE["3b"]
+    run = dit_run(BenchOptions(device="cpu", dit=config), "3b")
     tensors = {
         name: value.to(torch.float16).contiguous()
-        for name, value in dit_runs.build(run).state_dict().items()
+        for name, value in build(run).state_dict().items()
     }
-    told = {"norm_eps": config.norm_eps, "window": list(config.window)}
-    save_file(tensors, path, {"config": json.dumps(told)})
-    torch.save(torch.randn(dit_runs.TEXT_LENGTH, config.text_in_dim).bfloat16(), text)
+    metadata = {"norm_eps": config.norm_eps, "window": list(config.window)}
+    save_file(tensors, path, {"config": json.dumps(metadata)})
+    torch.save(torch.randn(TEXT_LENGTH, config.text_in_dim).bfloat16(), text)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.protocol import events
-from engine.protocol.gpu_reading import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 
@@ -41,7 +41,7 @@ _SPILLED = replace(
     temperature_c=67,
     power_w=241,
     spilled_mb=1229,
-    holders=(Holder(name="chrome.exe", mb=2150), Holder(name="dwm.exe", mb=890)),
+    processes=(GpuProcess(name="chrome.exe", mb=2150), GpuProcess(name="dwm.exe", mb=890)),
 )
 
 

@@ -1,20 +1,22 @@
-"""What reading, Lite, colours, encoders and checking cost on this processor."""
+"""Costs of reading, Lite, colours, encoders and verification on this processor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine.bench.synthetic_clip import make_clip
+from engine.bench.calibration.models import Step
+from engine.bench.clips import SyntheticClip, decode_all, encode, make_clip
+from engine.bench.timing.clock import Costs, cost_of
 from engine.bench.timing.one_job import run_once
-from engine.bench.timing.unit_costs import Costs, cost_of
 from engine.core.geometry import FrameSpan, Size
-from engine.hardware import devices, features
+from engine.core.messages import message
+from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.models.lite import files
 from engine.models.lite.benchmarks import upscaler
@@ -27,65 +29,26 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.settings.schema import JobSettings
 from engine.video.colour.convert import colour_spec, from_rgb
 from engine.video.read.frame_reader import FrameReader
-from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
-from engine.video.write import codecs
-from engine.video.write.segment_writer import SegmentWriter
 
-SIZE = Size(480, 270)  # of the film; results are twice as large
+SIZE = Size(480, 270)  # of the film; results have 2x the size
 _FRAMES = 24
 _SMALL = Size(96, 64)
 _FEW, _MANY = 8, 104  # frames of the two small jobs
-_BRIEF = 3  # frames of a segment that costs hardly more than its beginning
+_BRIEF = 3  # frames of a segment that costs hardly more than opening it
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _CODECS = ("h264", "hevc", "av1", "prores", "ffv1")
 
 
-@dataclass(frozen=True)
-class Film:
-    """A film of our own making in a folder, and how its results would be written."""
-
-    folder: Path
-
-    @cached_property
-    def media(self) -> MediaInfo:
-        """The film, H.264."""
-        path = self.folder / "film.mp4"
-        make_clip(path, SIZE, _FRAMES)
-        return probe(path)
-
-    @cached_property
-    def frames(self) -> list[PlanarFrame]:
-        """All of its frames."""
-        with FrameReader(self.media) as reader:
-            return list(reader)
-
-    @cached_property
-    def large(self) -> torch.Tensor:
-        """Smooth results, as a model would make them: [T, 3, H, W]."""
-        rgb, _ = SourceColours(self.media.video, "cpu").rgb(self.frames)
-        size = (2 * SIZE.height, 2 * SIZE.width)
-        return torch.nn.functional.interpolate(rgb, size=size, mode="bicubic").clamp_(0, 1)
-
-    def plan(self, settings: JobSettings, output: Path, media: MediaInfo | None = None) -> Plan:
-        """The plan of a job on the processor, whatever else this machine has."""
-        return plan_on_processor(media or self.media, settings, output)
-
-    def picture(self, codec: str) -> PicturePlan:
-        """How a result twice as large would be written."""
-        settings = JobSettings(codec=codec)
-        return codecs.plan_picture(self.media, settings, SIZE.scaled(2), "mkv")
-
-
-def plan_on_processor(
+def plan_on_cpu(
     media: MediaInfo, settings: JobSettings, output: Path, rates: Rates | None = None
 ) -> Plan:
-    """A plan as the program makes it where no card is."""
+    """The plan of a job on a machine without a GPU."""
     _, free = devices.ram()
     budget = Budget(
         ram_bytes=free,
         threads=torch.get_num_threads(),
-        has_fast_bf16=features.cpu_has_bf16(),
+        has_fast_bf16=devices.cpu_has_bf16(),
         free_output_bytes=2**40,
         free_jobs_bytes=2**40,
     )
@@ -93,123 +56,119 @@ def plan_on_processor(
     return plan_job(request, budget, rates or Rates())
 
 
-Step = tuple[str, Callable[[], Costs]]
-
-
-def steps(film: Film) -> Iterator[Step]:
-    """What is done, in words, and the work that gives costs by their names in `rates.COSTS`."""
-    yield "reading", lambda: _reading(film)
+def steps(folder: Path) -> Iterator[Step]:
+    """Names of the steps, and work that returns costs by their names in `rates.COSTS`."""
+    clip = SyntheticClip(folder, SIZE, _FRAMES)
+    yield message("bench.step.read"), partial(_read, clip)
     for scale in files.SCALES:
-        yield f"Lite, {scale} times", partial(_lite, film, scale)
-    yield "sizes and colours", lambda: _restoring(film)
+        yield message("bench.step.lite-at-scale", scale=scale), partial(_lite, clip, scale)
+    yield message("bench.step.restore"), partial(_restore, clip)
     for codec in _CODECS:
-        yield f"writing {codec}", partial(_writing, film, codec)
-    yield "writing pictures", lambda: _pictures(film)
-    yield "small jobs", lambda: _small_jobs(film)
+        yield message("bench.step.write", codec=codec), partial(_write, clip, codec)
+    yield message("bench.step.pictures"), partial(_write_pictures, clip)
+    yield message("bench.step.small-jobs"), partial(_small_jobs, clip)
 
 
-def _reading(film: Film) -> Costs:
-    colours = SourceColours(film.media.video, "cpu")
+def _read(clip: SyntheticClip) -> Costs:
+    colours = SourceColours(clip.media.video, "cpu")
 
     def work() -> None:
-        with FrameReader(film.media) as reader:
+        with FrameReader(clip.media) as reader:
             for frame in reader:
                 colours.rgb([frame])
 
     return {"read": cost_of(work, _megapixels(SIZE, _FRAMES))}
 
 
-def _lite(film: Film, scale: int) -> Costs:
-    dtype = "bfloat16" if features.cpu_has_bf16() else "float32"
-    model = upscaler(scale, dtype=dtype)
-    frames, _ = SourceColours(film.media.video, "cpu").rgb(film.frames[:_CLIP])
+def _lite(clip: SyntheticClip, scale: int) -> Costs:
+    dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
+    model, frames = upscaler(scale, dtype=dtype), _rgb(clip, _CLIP)
     cost = cost_of(lambda: model.upscale(frames), _megapixels(SIZE, _CLIP))
     return {f"lite-{scale}-{dtype}": cost}
 
 
-def _restoring(film: Film) -> Costs:
-    """Code values alone, then what another size costs more."""
-    plan = film.plan(JobSettings(scale=2), film.folder / "result.mp4")
-    restore = Restore(film.media.video, plan)
-    small, _ = SourceColours(film.media.video, "cpu").rgb(film.frames[:_CLIP])
-    units = _megapixels(SIZE.scaled(2), _CLIP)
-    same = cost_of(lambda: restore.run(film.large[:_CLIP], None), units)
-    other = cost_of(lambda: restore.run(small, None), units)
-    return {"restore": same, "resize": max(other - same, same / 100)}
+def _restore(clip: SyntheticClip) -> Costs:
+    """RGB to code values alone, then the additional cost of resizing."""
+    plan = plan_on_cpu(clip.media, JobSettings(scale=2), clip.folder / "result.mp4")
+    restore = Restore(clip.media.video, plan)
+    small = _rgb(clip, _CLIP)
+    large, units = _enlarged(small), _megapixels(SIZE.scaled(2), _CLIP)
+    same_size = cost_of(lambda: restore.run(large, None), units)
+    other_size = cost_of(lambda: restore.run(small, None), units)
+    return {"restore": same_size, "resize": max(other_size - same_size, same_size / 100)}
 
 
-def _writing(film: Film, codec: str) -> Costs:
-    """Opening a segment, encoding, and decoding the result again, which checking it does."""
-    picture = film.picture(codec)
-    frames, path = _planes(film, picture), film.folder / f"{codec}.mkv"
-    brief = min(cost_of(partial(_encode, path, picture, frames[:_BRIEF]), 1, runs=1) for _ in "ab")
-    whole = cost_of(partial(_encode, path, picture, frames), 1, runs=1)
+def _write(clip: SyntheticClip, codec: str) -> Costs:
+    """Opening a segment, encoding, and decoding the result again for verification."""
+    picture, path = clip.picture(codec), clip.folder / f"{codec}.mkv"
+    frames = _planes(clip, picture)
+    brief = min(cost_of(partial(encode, path, picture, frames[:_BRIEF]), 1, runs=1) for _ in "ab")
+    whole = cost_of(partial(encode, path, picture, frames), 1, runs=1)
     frame = max(whole - brief, whole / 4) / (len(frames) - _BRIEF)
-    costs = {
+    units = _megapixels(picture.size, len(frames))
+    return {
         picture.encoder: frame / _megapixels(picture.size, 1),
         f"open-{picture.encoder}": max(whole - len(frames) * frame, 1e-3),
+        f"decode-{picture.encoder}": cost_of(partial(decode_all, probe(path)), units, runs=2),
     }
-    units = _megapixels(picture.size, len(frames))
-    result = probe(path)
-
-    def decode() -> None:
-        with FrameReader(result) as reader:
-            for _ in reader:
-                pass
-
-    return costs | {f"decode-{picture.encoder}": cost_of(decode, units, runs=2)}
 
 
-def _pictures(film: Film) -> Costs:
-    picture = codecs.plan_picture(film.media, JobSettings(), SIZE.scaled(2), "sequence")
-    frames = _planes(film, picture)[:3]
-    work = partial(_encode, film.folder / "pictures.zip", picture, frames)
+def _write_pictures(clip: SyntheticClip) -> Costs:
+    picture = clip.picture("auto", container="sequence")
+    frames = _planes(clip, picture)[:3]
+    work = partial(encode, clip.folder / "pictures.zip", picture, frames)
     return {"png": cost_of(work, _megapixels(picture.size, len(frames)), runs=1)}
 
 
-def _planes(film: Film, picture: PicturePlan) -> list[Any]:
-    planes = [plane.numpy() for plane in from_rgb(film.large, colour_spec(picture))]
-    return [tuple(plane[t] for plane in planes) for t in range(len(film.large))]
-
-
-def _encode(path: Path, picture: PicturePlan, frames: list[Any]) -> None:
-    path.unlink(missing_ok=True)
-    writer = SegmentWriter(path, picture)
-    for planes in frames:
-        writer.write(planes)
-    writer.close()
-
-
-def _small_jobs(film: Film) -> Costs:
-    """What every job and every frame takes whatever its size, then checking a larger result."""
-    source = film.folder / "small.mp4"
+def _small_jobs(clip: SyntheticClip) -> Costs:
+    """Costs of a job and of a frame of any size, then of verifying a larger result."""
+    source = clip.folder / "small.mp4"
     make_clip(source, _SMALL, _MANY)
     media = probe(source)
-    whole = film.plan(JobSettings(model="none"), film.folder / "small_result.mp4", media)
+    whole = plan_on_cpu(media, JobSettings(model="none"), clip.folder / "small_result.mp4")
     few = replace(whole, span=FrameSpan(0, _FEW), stop=_FEW / whole.picture.frame_rate)
-    run_once(media, few, film.folder)  # loads what is loaded once
-    short, long = (_quickest(media, plan, film.folder) for plan in (few, whole))
+    run_once(media, few, clip.folder)  # modules and codecs are loaded
+    short, long = (_fastest(media, plan, clip.folder) for plan in (few, whole))
     each = {
         name: max(long[name] - short[name], 1e-3) / (_MANY - _FEW) for name in ("run", "verify")
     }
     start = max(sum(short.values()) - _FEW * sum(each.values()), 0.02)
     settings = JobSettings(model="none", height=2 * SIZE.height)
-    large = film.plan(settings, film.folder / "checked.mp4")
-    spent = _quickest(film.media, large, film.folder)["verify"] - _FRAMES * each["verify"]
+    large = plan_on_cpu(clip.media, settings, clip.folder / "checked.mp4")
+    verified = _fastest(clip.media, large, clip.folder)["verify"] - _FRAMES * each["verify"]
     units = _megapixels(large.picture.size, _FRAMES)
     return {
         "start": start,
         "frame": each["run"],
         "check": each["verify"],
-        "verify": max(spent / units, 1e-3),
+        "verify": max(verified / units, 1e-3),
     }
 
 
-def _quickest(media: MediaInfo, plan: Plan, folder: Path) -> dict[str, float]:
-    """CPU seconds of the steps of a job, the less disturbed of two runs."""
-    found = [run_once(media, plan, folder) for _ in range(2)]
-    best = min(found, key=lambda ran: ran.cpu_s)
+def _fastest(media: MediaInfo, plan: Plan, folder: Path) -> dict[str, float]:
+    """CPU seconds of the steps of a job, from the faster of two runs."""
+    jobs = [run_once(media, plan, folder) for _ in range(2)]
+    best = min(jobs, key=lambda job: job.cpu_s)
     return {name: step.cpu_s for name, step in best.steps.items()}
+
+
+def _rgb(clip: SyntheticClip, most: int | None = None) -> torch.Tensor:
+    """First frames of the film: [T, 3, H, W] in [0, 1]."""
+    rgb, _ = SourceColours(clip.media.video, "cpu").rgb(clip.frames(most))
+    return rgb
+
+
+def _enlarged(rgb: torch.Tensor) -> torch.Tensor:
+    """Smooth frames of 2x the size, like the results of a model."""
+    size = (2 * SIZE.height, 2 * SIZE.width)
+    return torch.nn.functional.interpolate(rgb, size=size, mode="bicubic").clamp_(0, 1)
+
+
+def _planes(clip: SyntheticClip, picture: PicturePlan) -> Sequence[Sequence[Any]]:
+    """Code values of all results."""
+    rgb = _enlarged(_rgb(clip))
+    planes = [plane.numpy() for plane in from_rgb(rgb, colour_spec(picture))]
+    return [tuple(plane[t] for plane in planes) for t in range(len(rgb))]
 
 
 def _megapixels(size: Size, frames: int) -> float:

@@ -1,4 +1,4 @@
-"""What the operations of video VAEs and transformers cost, with random weights. Loads no PyAV."""
+"""Costs of video VAEs, transformers and Lite, with random weights. Loads no PyAV."""
 
 from __future__ import annotations
 
@@ -8,70 +8,62 @@ from functools import partial
 
 import torch
 
-from engine.bench.cases import dit_runs, vae_runs
+from engine.bench.cases.runs import dit_run, vae_run
 from engine.bench.options import BenchOptions
-from engine.bench.timing.unit_costs import Costs, cost_of
+from engine.bench.timing.clock import Costs, cost_of
 from engine.core.geometry import Size
-from engine.hardware import features
+from engine.core.messages import Message, message
+from engine.hardware import devices
 from engine.models.lite.benchmarks import multiplications, upscaler
 from engine.models.seedvr2.dit import random_dit
 
-_VAE_ON_CPU, _VAE_ON_CARD = Size(128, 128), Size(768, 768)
-_DIT_ON_CPU, _DIT_ON_CARD = Size(320, 192), Size(1280, 720)
+_VAE_SIZE = {"cpu": Size(128, 128), "cuda": Size(768, 768)}
+_DIT_SIZE = {"cpu": Size(320, 192), "cuda": Size(1280, 720)}
 _LITE_SIZE = Size(640, 360)
 _FRAMES = 5
 _TERA = 1e12
 
-Step = tuple[str, Callable[[], Costs]]
+Step = tuple[Message, Callable[[], Costs]]
 
 
 def steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[Step]:
-    """What is done, in words, and the work that gives costs by their names in `rates.COSTS`.
+    """Names of the steps, and work that returns costs by their names in `rates.COSTS`.
 
     Args:
-        device: "cpu" or "cuda"; on a card the costs are device seconds. Not seen on a card.
-        capability: Of that card.
+        device: "cpu" or "cuda".
+        capability: Of the GPU.
     """
-    on_card = device == "cuda"
-    yield "video VAE", partial(_vae, device, "float16" if on_card else "float32")
-    if on_card:
-        wide = (capability or (8, 0)) >= (8, 0)
-        yield "transformer", partial(_transformer, device, "bfloat16" if wide else "float16")
-        yield "Lite", partial(_lite, device, "float16")
+    vae, transformer = message("bench.step.vae"), message("bench.step.transformer")
+    if device == "cuda":
+        has_bf16 = (capability or (8, 0)) >= (8, 0)
+        yield vae, partial(_vae, device, "float16")
+        yield transformer, partial(_transformer, device, "bfloat16" if has_bf16 else "float16")
+        yield message("bench.step.lite"), partial(_lite, device, "float16")
     else:
-        has_bf16 = features.cpu_has_bf16()
-        yield "transformer", partial(_transformer, device, "bfloat16" if has_bf16 else "float32")
+        dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
+        yield vae, partial(_vae, device, "float32")
+        yield transformer, partial(_transformer, device, dtype)
 
 
 def _vae(device: str, dtype: str) -> Costs:
-    """The fast form of the smallest published decoder; the others share its parts."""
-    options = BenchOptions(model="wan-2x", device=device, dtype=dtype)
-    run = replace(
-        vae_runs.base_run(options, "decode"),
-        form="fast",
-        frames=_FRAMES,
-        size=_VAE_ON_CARD if device == "cuda" else _VAE_ON_CPU,
-    )
-    work = vae_runs.work_of(run, vae_runs.build(run))
+    """The fast variant of the smallest published decoder; the others have the same layers."""
+    options = BenchOptions(model="wan-2x", device=device, dtype=dtype, size=_VAE_SIZE[device])
+    run = replace(vae_run(options, "decode"), form="fast", frames=_FRAMES)
     runs = 5 if device == "cuda" else 2
-    return {f"vae-{dtype}": cost_of(work, run.flops / _TERA, device=device, runs=runs)}
+    return {f"vae-{dtype}": cost_of(run.ready(), run.flops / _TERA, device=device, runs=runs)}
 
 
 def _transformer(device: str, dtype: str) -> Costs:
-    """The fast form of a middle-sized one, as wide as a processor can do in seconds."""
-    options = BenchOptions(
-        device=device,
-        dtype=dtype,
-        size=_DIT_ON_CARD if device == "cuda" else _DIT_ON_CPU,
-        dit=random_dit.MIDDLE["3b"],
-    )
-    run = replace(dit_runs.base_run(options, "3b"), form="fast", frames=_FRAMES)
-    work = random_dit.work_of(run, random_dit.build(run))
-    return {f"transformer-{dtype}": cost_of(work, run.operations / _TERA, device=device, runs=3)}
+    """The fast variant of a narrower one, that a processor can run in seconds."""
+    dit = random_dit.MIDDLE["3b"]
+    options = BenchOptions(device=device, dtype=dtype, size=_DIT_SIZE[device], dit=dit)
+    run = replace(dit_run(options, "3b"), form="fast", frames=_FRAMES)
+    cost = cost_of(run.ready(), run.operations / _TERA, device=device, runs=3)
+    return {f"transformer-{dtype}": cost}
 
 
 def _lite(device: str, dtype: str) -> Costs:
-    """Lite on a card, where it is counted in operations as the others are."""
+    """Lite on a GPU, per operation like the other models."""
     model = upscaler(2, device, dtype)
     frames = torch.rand(2, 3, _LITE_SIZE.height, _LITE_SIZE.width, device=device)
     flops = 2 * multiplications(2, _LITE_SIZE, len(frames))

@@ -1,8 +1,7 @@
 """Cases `dit-3b` and `dit-7b`: the SeedVR2 transformer with random weights, plain and fast.
 
-Beside them runs what the fast form cannot do without: its own products of matrices and its own
-attention, noted once and run again alone. All take turns, so that whatever else the machine does
-hits each of them.
+A lower bound runs with them: the matrix products and the attention of the fast variant alone.
+All are timed round by round, so that other load of the machine slows each of them.
 """
 
 from __future__ import annotations
@@ -14,32 +13,33 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from engine.bench.cases.dit_runs import base_run
+from engine.bench.cases.runs import dit_run, variants
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
-from engine.bench.timing.matmul_replay import Replay
-from engine.bench.timing.peak_rates import clocked
-from engine.bench.timing.process_memory import memory_of
-from engine.models.seedvr2.dit.random_dit import DitRun, Kind, build, work_of
+from engine.bench.timing.clock import measure
+from engine.bench.timing.peak_rates import MatmulReplay
+from engine.bench.timing.process_memory import main_memory_row
+from engine.core.messages import message
+from engine.models.seedvr2.dit import random_dit
+from engine.models.seedvr2.dit.random_dit import DitRun, Kind
 from engine.ops.attention.windows import windows
-from engine.settings.optimisations import DitSwitches
 
 _FRAMES = (5,)
 _MIB = 2**20
-_CEILING = "products and attention"
+_BOUND = "products and attention"
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """Something that takes its turn.
+class TimedVariant:
+    """One of those that are timed in rounds.
 
     Attributes:
-        title: What the row is called.
+        title: Of its row.
         work: Runs it once.
-        run: What is measured; None for the products alone.
+        run: What is measured; None for the lower bound.
         facts: Figures that are known without timing.
-        seconds: Of each turn.
-        wall_s: Of each turn.
+        seconds: Of each round.
+        wall_s: Of each round.
     """
 
     title: str
@@ -49,75 +49,62 @@ class Entry:
     seconds: list[float] = field(default_factory=list)
     wall_s: list[float] = field(default_factory=list)
 
-    def turn(self, device: str) -> None:
-        """Run and time it once."""
-        timing = clocked(self.work, device, runs=1, warm_ups=0)
+    def time_once(self, device: str) -> None:
+        """Add a round."""
+        timing = measure(self.work, device, runs=1)
         self.seconds.append(timing.seconds)
         self.wall_s.append(timing.wall_s)
 
-    def over(self, other: Entry) -> float:
-        """Median of the ratios of both in each turn."""
+    def ratio_to(self, other: TimedVariant) -> float:
+        """Median of the ratios of both in each round."""
         pairs = zip(self.seconds, other.seconds, strict=True)
-        return statistics.median(mine / theirs for mine, theirs in pairs)
+        return statistics.median(own / theirs for own, theirs in pairs)
 
 
 def dit_rows(options: BenchOptions, kind: Kind) -> Iterator[Row]:
-    """A row for each form and length of clip, and one for the products and attention alone."""
-    base = base_run(options, kind)
+    """A row for each variant and length of clip, and one for the lower bound."""
+    base = dit_run(options, kind)
     for frames in options.frames or _FRAMES:
         try:
             yield from _rows(options, replace(base, frames=frames))
         except torch.OutOfMemoryError:
-            yield {"form": "all", "frames": frames, "note": "not enough memory"}
-
-
-def variants(options: BenchOptions, base: DitRun) -> Iterator[tuple[str, DitRun]]:
-    """Name and run of everything that is compared: plain, fast, fast with other switches."""
-    if options.form in ("plain", "both"):
-        yield "plain", base
-    fast = replace(base, form="fast")
-    if options.form in ("fast", "both"):
-        yield "fast", fast
-    for name in DitSwitches.known(options.without):
-        yield f"without {name}", replace(fast, switches=DitSwitches().changed(name, False))
-    for name in DitSwitches.known(options.only):
-        yield f"only {name}", replace(fast, switches=DitSwitches.all_off().changed(name, True))
+            yield {"form": "all", "frames": frames, "note": message("bench.out-of-memory")}
 
 
 def _rows(options: BenchOptions, base: DitRun) -> Iterator[Row]:
-    entries = list(_entries(options, base))
-    for _ in range(_turns(options, base)):
-        for entry in entries:
-            entry.turn(base.device)
-    by_title = {entry.title: entry for entry in entries}
-    for entry in entries:
-        row: Row = {"form": entry.title, **_about(base), **_speed(entry, base)}
-        for title, name in (("plain", "of_plain"), (_CEILING, "of_products")):
-            if title in by_title and entry.title not in ("plain", _CEILING):
-                row[name] = entry.over(by_title[title])
-        if options.memory and entry.run is not None:
-            row |= _memory(entry)
+    timed = list(_warmed_up(options, base))
+    for _ in range(options.runs or (1 if options.quick else 5 if base.device == "cuda" else 3)):
+        for one in timed:
+            one.time_once(base.device)
+    by_title = {one.title: one for one in timed}
+    for one in timed:
+        row: Row = {"form": one.title, **_run_facts(base), **_figures(one, base)}
+        for title, name in (("plain", "of_plain"), (_BOUND, "of_products")):
+            if title in by_title and one.title not in ("plain", _BOUND):
+                row[name] = one.ratio_to(by_title[title])
+        if options.memory and one.run is not None and base.device != "cuda":
+            row |= main_memory_row(one.run)
         yield row
 
 
-def _entries(options: BenchOptions, base: DitRun) -> Iterator[Entry]:
-    """Everything that takes turns, warmed up; weights are shared."""
-    plain = build(base)
+def _warmed_up(options: BenchOptions, base: DitRun) -> Iterator[TimedVariant]:
+    """All variants after a first run, with shared weights."""
+    plain = random_dit.build(base)
     for title, run in variants(options, base):
-        dit = build(run, plain)
-        work = work_of(run, dit)
+        dit = random_dit.build(run, plain)
+        work = random_dit.work_of(run, dit)
         work()
-        before = _card_bytes(base)
-        finite = "yes" if bool(work().isfinite().all()) else "NO"
-        facts: Row = {"finite": finite} | _card_memory(base, before)
-        yield Entry(title, work, run, facts)
+        before = _reset_gpu_peak(base)
+        is_finite = bool(work().isfinite().all())
+        facts: Row = {"finite": "yes" if is_finite else "NO"} | _gpu_memory(base, before)
+        yield TimedVariant(title, work, run, facts)
         if title == "fast":
-            yield _ceiling(run, list(dit.parameters()), work)
+            yield _lower_bound(run, list(dit.parameters()), work)
 
 
-def _ceiling(run: DitRun, weights: list[Tensor], work: Callable[[], Tensor]) -> Entry:
-    """The products of a form, and how many calls its attention takes for how many shapes."""
-    with Replay(weights) as replay:
+def _lower_bound(run: DitRun, weights: list[Tensor], work: Callable[[], Tensor]) -> TimedVariant:
+    """Matrix products and attention alone, with the calls of attention and the window shapes."""
+    with MatmulReplay(weights) as replay:
         work()
     replay.run()
     facts: Row = {
@@ -125,27 +112,23 @@ def _ceiling(run: DitRun, weights: list[Tensor], work: Callable[[], Tensor]) -> 
         "attention_calls": replay.attention_calls,
         "window_shapes": _window_shapes(run),
     }
-    return Entry(_CEILING, replay.run, facts=facts)
+    return TimedVariant(_BOUND, replay.run, facts=facts)
 
 
 def _window_shapes(run: DitRun) -> int:
     """Different shapes of windows in each layer, summed over the layers."""
-    grid = tuple(
-        side // size for side, size in zip(run.latent_shape, run.config.patch, strict=True)
+    config = run.config
+    time, height, width = (
+        side // size for side, size in zip(run.latent_shape, config.patch, strict=True)
     )
-    time, height, width = grid
-    found = (
-        windows((time, height, width), run.config.window, shifted=layer % 2 == 1)
-        for layer in range(run.config.layers)
+    layers = (
+        windows((time, height, width), config.window, shifted=layer % 2 == 1)
+        for layer in range(config.layers)
     )
-    return sum(len({window.shape for window in layer}) for layer in found)
+    return sum(len({window.shape for window in layer}) for layer in layers)
 
 
-def _turns(options: BenchOptions, base: DitRun) -> int:
-    return options.runs or (1 if options.quick else 5 if base.device == "cuda" else 3)
-
-
-def _about(base: DitRun) -> Row:
+def _run_facts(base: DitRun) -> Row:
     return {
         "frames": base.frames,
         "size": str(base.size),
@@ -155,42 +138,30 @@ def _about(base: DitRun) -> Row:
     }
 
 
-def _speed(entry: Entry, base: DitRun) -> Row:
-    """Medians; `seconds` are those of all threads, or of the card."""
-    seconds = statistics.median(entry.seconds)
+def _figures(one: TimedVariant, base: DitRun) -> Row:
+    """Medians; `seconds` are CPU seconds of all threads, or those of the GPU."""
+    seconds = statistics.median(one.seconds)
     row: Row = {
         "seconds": seconds,
         "clock": "card" if base.device == "cuda" else "cpu",
-        "wall_s": statistics.median(entry.wall_s),
-        **entry.facts,
+        "wall_s": statistics.median(one.wall_s),
+        **one.facts,
     }
     if "tflop" in row:
         row["tflop_per_s"] = row["tflop"] / seconds
     return row
 
 
-def _memory(entry: Entry) -> Row:
-    if entry.run is None or entry.run.device == "cuda":
-        return {}
-    memory = memory_of(entry.run)
-    row: Row = {
-        "loaded_mib": memory.loaded_bytes / _MIB,
-        "peak_mib": memory.peak_bytes / _MIB,
-        "traffic_mib": memory.traffic_bytes / _MIB,
-    }
-    return row if memory.is_alone else row | {"note": "memory measured beside other work"}
-
-
-def _card_bytes(base: DitRun) -> int:
-    """Bytes in use before a run whose peak is looked at."""
+def _reset_gpu_peak(base: DitRun) -> int:
+    """Begin to count the peak of the GPU's memory; the bytes in use now."""
     if base.device != "cuda":
         return 0
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.memory_allocated()
 
 
-def _card_memory(base: DitRun, before: int) -> Row:
-    """What torch handed out above that; buffers that stay from the warm-up are not counted."""
+def _gpu_memory(base: DitRun, before: int) -> Row:
+    """Peak of what torch allocated above that; buffers that stay from the warm-up do not count."""
     if base.device != "cuda":
         return {}
     torch.cuda.synchronize()

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from engine.bench.cases.vae_models import VaeRun, models
-from engine.bench.cases.vae_runs import (
-    base_run,
-    build,
+from engine.bench.cases.runs import (
+    build_vae,
     device_of,
-    work_of,
+    vae_run,
+    vae_work,
 )
+from engine.bench.cases.vae_models import VaeRun, models
 from engine.bench.options import BenchOptions, request_of
 from engine.bench.report.machine import Row
-from engine.bench.timing.peak_allocations import peak_bytes
-from engine.bench.timing.peak_rates import clocked, matrix_ceiling
+from engine.bench.timing.clock import measure
+from engine.bench.timing.peak_rates import matrix_ceiling
+from engine.bench.timing.profiler import peak_bytes
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.models import registry
 from engine.models.contracts import BenchWork
 from engine.models.video_vae.measured import Side
@@ -47,7 +49,7 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
         try:
             row = _measured(options, make())
         except torch.OutOfMemoryError:
-            row = {"note": "not enough memory"}
+            row = {"note": message("bench.out-of-memory")}
         yield {"model": title, **row}
         gc.collect()
     _built.cache_clear()
@@ -57,7 +59,7 @@ def _measured(options: BenchOptions, work: BenchWork) -> Row:
     device = device_of(options)
     peak = peak_bytes(work.compute, device)
     runs = options.runs or (1 if options.quick else 3)
-    timing = clocked(work.compute, device, runs=runs, warm_ups=1 if device == "cuda" else 0)
+    timing = measure(work.compute, device, runs=runs, warm_ups=1 if device == "cuda" else 0)
     rate = work.operations / timing.seconds
     return {
         "dtype": work.dtype,
@@ -90,12 +92,12 @@ def _models(options: BenchOptions) -> Iterator[tuple[str, Callable[[], BenchWork
 
 def _vae(options: BenchOptions, side: Side) -> BenchWork:
     px = _VAE_PX[device_of(options)] // (2 if options.quick else 1)
-    base = base_run(options, side)
+    base = vae_run(options, side)
     size = options.size or Size(px, px)
     run = replace(base, form="fast", frames=_FRAMES, size=size)
     larger = run.config.upscale if side == "decode" else 1
     return BenchWork(
-        compute=work_of(run, _built(replace(run, side="decode"))),
+        compute=vae_work(run, _built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
         operations=run.flops,
@@ -105,4 +107,4 @@ def _vae(options: BenchOptions, side: Side) -> BenchWork:
 @lru_cache(maxsize=1)
 def _built(run: VaeRun) -> SlicedVae:
     """Both sides of a VAE, made once."""
-    return build(run)
+    return build_vae(run)

@@ -1,7 +1,7 @@
-"""Models whose optimisations are measured: small ones on a processor, the published ones on a card.
+"""Models whose switches are measured, with random weights.
 
-On a processor the VAE is half as wide as the published one (a quarter where it has to be quick) and
-the transformer has four layers of 256 channels: the same kinds of work, in seconds.
+On a GPU the VAE has its published size. On a processor it has half the channels (a quarter with
+--quick) and the transformer four layers of 256 channels: the same kinds of work, in seconds.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.bench.cases import dit_runs
-from engine.bench.cases.vae_models import VaeRun
-from engine.bench.cases.vae_runs import (
-    base_run,
-    build,
+from engine.bench.cases.runs import (
+    build_vae,
     capability_of,
+    dit_run,
     random_weights,
-    work_of,
+    vae_run,
+    vae_work,
 )
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Box, Size
+from engine.core.messages import Message, message
+from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun
-from engine.models.seedvr2.dit.random_dit import build as build_dit
-from engine.models.seedvr2.dit.random_dit import work_of as work_of_dit
 from engine.models.video_vae.measured import Side
 from engine.ops.compiler import require_compiler
 from engine.ops.precision import arithmetic_of
@@ -45,8 +45,8 @@ _VAE_FRAMES = 9  # two slices: some switches only help in the second
 _DIT_FRAMES = 5
 _VAE_PX = {"cpu": 48, "cuda": 512}
 _DIT_SIZE = {"cpu": Size(640, 368), "cuda": Size(1920, 1088)}
-_TRUTH_PX = {"cpu": 32, "cuda": 128}  # float64 is slow on cards
-_DIT_TRUTH = Size(192, 112)
+_CHECK_PX = {"cpu": 32, "cuda": 128}  # float64 is slow on GPUs
+_DIT_CHECK_SIZE = Size(192, 112)
 _DIT = {
     "cpu": replace(
         DIT_3B, dim=256, heads=2, layers=4, separate_layers=2, mlp_hidden=768, text_in_dim=256
@@ -56,13 +56,13 @@ _DIT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """One form of a model, and what it is asked to do.
+class BuiltModel:
+    """A model with some switches, and its work.
 
     Attributes:
-        clip: A clip that times and memory are about.
-        image: One frame; the clip where the model has no form of its own for it.
-        check: Less of both, whose results are compared with the truth.
+        clip: Work of which time and memory are measured.
+        image: One frame; the clip where the model treats images like clips.
+        check: Less of both; its results are compared with the exact ones.
     """
 
     clip: Work
@@ -70,99 +70,97 @@ class Built:
     check: Work
 
 
-class Subject(ABC):
-    """A model with its random weights, and the truth about it."""
+class MeasuredModel(ABC):
+    """A model whose switches are measured."""
 
-    name: str  # before a switch: "vae", "dit"
+    name: str  # group of the switches: "vae", "dit", "run"
     device: str
-    usual: Any  # switches that users have
+    default: Any  # the default switches
 
     @abstractmethod
-    def built(self, switches: Any) -> Built:
-        """The fast form with some switches."""
+    def built(self, switches: Any) -> BuiltModel:
+        """The fast variant with some switches."""
 
     @property
     @abstractmethod
-    def about(self) -> str:
-        """What is measured, in words."""
-
-    @cached_property
-    def truth(self) -> Results:
-        """What `check` gives when the plain form computes it in float64."""
-        return [result.cpu() for result in self._plain().check()]
+    def description(self) -> Message:
+        """What is measured."""
 
     @abstractmethod
-    def _plain(self) -> Built:
-        """The plain form in float64."""
+    def _exact_model(self) -> BuiltModel:
+        """The plain variant in float64."""
 
-    def error(self, built: Built) -> float:
-        """Relative error: RMS of the difference from the truth over the RMS of the truth."""
-        pairs = [
-            (found.cpu().double(), truth)
-            for found, truth in zip(built.check(), self.truth, strict=True)
-        ]
-        off = sum(float((found - truth).square().sum()) for found, truth in pairs)
-        return float((off / sum(float(truth.square().sum()) for _, truth in pairs)) ** 0.5)
+    @cached_property
+    def _exact(self) -> Results:
+        return [result.cpu() for result in self._exact_model().check()]
+
+    def error(self, model: BuiltModel) -> float:
+        """Relative error (RMS) of `check` against the plain variant in float64."""
+        pairs = list(zip(model.check(), self._exact, strict=True))
+        off = sum(float((found.cpu().double() - exact).square().sum()) for found, exact in pairs)
+        return float((off / sum(float(exact.square().sum()) for _, exact in pairs)) ** 0.5)
 
 
-class VaeSubject(Subject):
-    """A video VAE: clips and images, there and back."""
+class MeasuredVae(MeasuredModel):
+    """A video VAE that encodes and decodes clips and images."""
 
     name = "vae"
 
-    usual: Any
+    default: Any
 
     def __init__(self, options: BenchOptions) -> None:
-        base = replace(base_run(options, "decode"), form="fast")
-        self._parts = 1
+        base = replace(vae_run(options, "decode"), form="fast")
+        self._divisor = 1
         if options.config is None and base.device == "cpu":
-            self._parts = 4 if options.quick else 2
-            base = replace(base, config=base.config.narrower(self._parts))
+            self._divisor = 4 if options.quick else 2
+            base = replace(base, config=base.config.narrower(self._divisor))
         side = _VAE_PX[base.device]
         self.run = replace(base, size=options.size or Size(side, side))
         self.frames = options.frames[0] if options.frames else _VAE_FRAMES
         self.weights = random_weights(base)
         self.device = base.device
-        self.usual = VaeSwitches()
+        self.default = VaeSwitches()
 
     @property
-    def about(self) -> str:
+    def description(self) -> Message:
         """Width, length and size."""
-        width = {1: "", 2: "half as wide, ", 4: "a quarter as wide, "}[self._parts]
-        return (
-            f"VAE, {width}{self.frames} frames of {self.run.size}, {self.run.dtype}, encoded "
-            "and decoded"
+        width = {1: "whole", 2: "half", 4: "quarter"}[self._divisor]
+        return message(
+            f"bench.model.vae-{width}",
+            frames=self.frames,
+            size=self.run.size,
+            dtype=self.run.dtype,
         )
 
-    def built(self, switches: Any) -> Built:
-        """The fast form with some switches."""
+    def built(self, switches: Any) -> BuiltModel:
+        """The fast variant with some switches."""
         return self._built(replace(self.run, switches=switches))
 
-    def _plain(self) -> Built:
+    def _exact_model(self) -> BuiltModel:
         return self._built(replace(self.run, form="plain", dtype="float64"))
 
-    def _built(self, run: VaeRun) -> Built:
-        vae = build(run, self.weights)
-        px = min(_TRUTH_PX[run.device], run.size.width, run.size.height)
+    def _built(self, run: VaeRun) -> BuiltModel:
+        vae = build_vae(run, self.weights)
+        px = min(_CHECK_PX[run.device], run.size.width, run.size.height)
         small = replace(run, size=Size(px, px))
 
-        def pieces(run: VaeRun, frames: int) -> list[Callable[[], Tensor]]:
-            return [work_of(replace(run, side=side, frames=frames), vae) for side in _SIDES]
+        def both_sides(run: VaeRun, frames: int) -> list[Callable[[], Tensor]]:
+            return [vae_work(replace(run, side=side, frames=frames), vae) for side in _SIDES]
 
-        return Built(
-            clip=_all_of(pieces(run, self.frames)),
-            image=_all_of(pieces(run, 1)),
-            check=_all_of([*pieces(small, self.frames), *pieces(small, 1)]),
+        return BuiltModel(
+            clip=_joined(both_sides(run, self.frames)),
+            image=_joined(both_sides(run, 1)),
+            check=_joined([*both_sides(small, self.frames), *both_sides(small, 1)]),
         )
 
 
-class DitSubject(Subject):
-    """Some layers of the transformer of SeedVR2: one forward."""
+class MeasuredDit(MeasuredModel):
+    """Some layers of the SeedVR2 transformer: one forward pass."""
 
     name = "dit"
 
     def __init__(self, options: BenchOptions) -> None:
-        base = replace(dit_runs.base_run(options, "3b"), form="fast")
+        base = replace(dit_run(options, "3b"), form="fast")
         size = _DIT_SIZE[base.device]
         if options.quick:
             size = Size(size.width // 2, size.height // 2)
@@ -172,21 +170,24 @@ class DitSubject(Subject):
             size=options.size or size,
             frames=options.frames[0] if options.frames else _DIT_FRAMES,
         )
-        self._shared = build_dit(replace(self.run, form="plain"))
+        self._weights = random_dit.build(replace(self.run, form="plain"))
         self.device = base.device
-        self.usual = DitSwitches()
+        self.default = DitSwitches()
 
     @property
-    def about(self) -> str:
+    def description(self) -> Message:
         """Width, depth and length."""
         config = self.run.config
-        return (
-            f"transformer, {config.layers} layers of {config.dim} channels, {self.run.tokens} "
-            f"tokens, {self.run.dtype}, one forward"
+        return message(
+            "bench.model.dit",
+            layers=config.layers,
+            dim=config.dim,
+            tokens=self.run.tokens,
+            dtype=self.run.dtype,
         )
 
-    def built(self, switches: Any) -> Built:
-        """The fast form with some switches.
+    def built(self, switches: Any) -> BuiltModel:
+        """The fast variant with some switches.
 
         Raises:
             FeatureMissing: torch cannot compile here.
@@ -194,59 +195,60 @@ class DitSubject(Subject):
         if switches.compile:
             require_compiler(torch.device(self.device))
         run = replace(self.run, switches=switches)
-        return self._built(run, build_dit(run, self._shared))
+        return self._built(run, random_dit.build(run, self._weights))
 
-    def _plain(self) -> Built:
+    def _exact_model(self) -> BuiltModel:
         run = replace(self.run, form="plain", dtype="float64")
-        return self._built(run, build_dit(run))
+        return self._built(run, random_dit.build(run))
 
-    def _built(self, run: DitRun, dit: SeedVr2Dit) -> Built:
-        size = Size(min(_DIT_TRUTH.width, run.size.width), min(_DIT_TRUTH.height, run.size.height))
-        clip = _all_of([work_of_dit(run, dit)])
-        check = _all_of([work_of_dit(replace(run, size=size), dit)])
-        return Built(clip=clip, image=clip, check=check)
+    def _built(self, run: DitRun, dit: SeedVr2Dit) -> BuiltModel:
+        most, size = _DIT_CHECK_SIZE, run.size
+        small = replace(run, size=Size(min(most.width, size.width), min(most.height, size.height)))
+        clip, check = (_joined([random_dit.work_of(one, dit)]) for one in (run, small))
+        return BuiltModel(clip=clip, image=clip, check=check)
 
 
-class RunSubject(VaeSubject):
-    """What a job does around a model: a clip is decoded in two tiles that leave for the host.
+class MeasuredTiles(MeasuredVae):
+    """What a job does around a model: two tiles are decoded and transferred to the host.
 
-    Under the switches of the machine; what the model itself uses is as usual. Not yet run on a
-    card, and nothing there makes a difference on a processor.
+    Measures the switches of the machine; those of the VAE keep their defaults. On a processor they
+    make no difference; it has not yet run on a GPU.
     """
 
     name = "run"
 
     def __init__(self, options: BenchOptions) -> None:
         super().__init__(options)
-        self.usual = RunSwitches.default_on(self.device, capability_of(self.device))
+        self.default = RunSwitches.default_on(self.device, capability_of(self.device))
 
     @property
-    def about(self) -> str:
-        """Two tiles of the VAE."""
-        return f"{super().about}; two tiles that leave for the host"
+    def description(self) -> Message:
+        """The VAE, and that its tiles are transferred."""
+        return message("bench.model.tiles", vae=super().description)
 
-    def built(self, switches: Any) -> Built:
-        """The usual form under some switches."""
-        found = self._built(self.run)
-        work = work_of(replace(self.run, frames=self.frames), build(self.run, self.weights))
+    def built(self, switches: Any) -> BuiltModel:
+        """The default variant under some switches of the machine."""
+        model = self._built(self.run)
+        decode = vae_work(replace(self.run, frames=self.frames), build_vae(self.run, self.weights))
 
         def tiles() -> Results:
             size = self.run.size
             sink = TileSink(self.frames, Size(size.width, 2 * size.height))
             for top in (0, size.height):
-                part = work()[0].transpose(0, 1)
-                sink.add(part, Box(0, top, size.width, size.height), 0)
+                tile = decode()[0].transpose(0, 1)
+                sink.add(tile, Box(0, top, size.width, size.height), 0)
             return [sink.result()]
 
-        def under(some: Work) -> Work:
-            def there() -> Results:
+        def with_switches(work: Work) -> Work:
+            def run() -> Results:
                 with arithmetic_of(switches):
-                    return some()
+                    return work()
 
-            return there
+            return run
 
-        return Built(clip=under(tiles), image=under(tiles), check=under(found.check))
+        decoded = with_switches(tiles)
+        return BuiltModel(clip=decoded, image=decoded, check=with_switches(model.check))
 
 
-def _all_of(pieces: list[Callable[[], Tensor]]) -> Work:
+def _joined(pieces: list[Callable[[], Tensor]]) -> Work:
     return lambda: [piece() for piece in pieces]

@@ -10,34 +10,28 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from engine.bench.cases.runs import build_vae, random_weights, vae_run, vae_work, variants
 from engine.bench.cases.vae_models import VaeRun, models
-from engine.bench.cases.vae_runs import (
-    base_run,
-    build,
-    random_weights,
-    work_of,
-)
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
+from engine.bench.timing.clock import Timing, measure
 from engine.bench.timing.peak_rates import (
     CALIBRATION_FLOPS,
     REFERENCE_CALIBRATION,
-    Clocked,
     calibration,
-    clocked,
     matrix_ceiling,
 )
-from engine.bench.timing.process_memory import Traffic, memory_of
+from engine.bench.timing.process_memory import MemoryTraffic, main_memory_row
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.models.video_vae.measured import Side
-from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
     from engine.models.video_vae.slicing import SlicedVae
 
 # CPU s of the public reference programs: 256x256, float32, on a machine whose calibration is
-# REFERENCE_CALIBRATION; by model, side and frames. Nobody calibrated the machine of Wan's figures:
-# it is described in the same words, and is taken for the same.
+# REFERENCE_CALIBRATION; by model, side and frames. The machine of Wan's figures was not calibrated;
+# its description is the same, so it is taken for the same.
 REFERENCE_SECONDS: dict[tuple[str, Side, int], float] = {
     ("seedvr2-vae", "decode", 5): 95.3,
     ("seedvr2-vae", "decode", 1): 23.0,
@@ -52,7 +46,7 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Yardsticks:
+class PeakRates:
     """What figures are compared with; 0 where it was not measured."""
 
     ceiling: float = 0.0  # floating-point operations a second of the device
@@ -60,15 +54,16 @@ class Yardsticks:
 
 
 def vae_rows(options: BenchOptions, side: Side) -> Iterator[Row]:
-    """A row of yardsticks, then one for each form and each length of clip."""
-    base = base_run(options, side)
-    yardsticks = _yardsticks(options, base)
+    """A row of peak rates, then one for each variant and each length of clip."""
+    base = vae_run(options, side)
+    rates = _peak_rates(options, base)
     if options.calibrate:
-        yield _yardstick_row(base, yardsticks)
+        yield _rates_row(base, rates)
     weights = random_weights(base)
     plain: dict[int, float] = {}
     for title, run in variants(options, base):
-        for row, frames in _rows_of(options, run, weights, yardsticks):
+        for row in _variant_rows(options, run, weights, rates):
+            frames = row["frames"]
             if "seconds" in row and run.form == "plain":
                 plain[frames] = row["seconds"]
             elif "seconds" in row and frames in plain:
@@ -76,98 +71,85 @@ def vae_rows(options: BenchOptions, side: Side) -> Iterator[Row]:
             yield {"form": title, **row}
 
 
-def variants(options: BenchOptions, base: VaeRun) -> Iterator[tuple[str, VaeRun]]:
-    """Name and run of everything that is compared: plain, fast, fast with other switches."""
-    if options.form in ("plain", "both"):
-        yield "plain", base
-    fast = replace(base, form="fast")
-    if options.form in ("fast", "both"):
-        yield "fast", fast
-    for name in VaeSwitches.known(options.without):
-        yield f"without {name}", replace(fast, switches=VaeSwitches().changed(name, False))
-    for name in VaeSwitches.known(options.only):
-        yield f"only {name}", replace(fast, switches=VaeSwitches.all_off().changed(name, True))
-
-
-def _yardsticks(options: BenchOptions, base: VaeRun) -> Yardsticks:
+def _peak_rates(options: BenchOptions, base: VaeRun) -> PeakRates:
     if not options.calibrate:
-        return Yardsticks()
+        return PeakRates()
     ceiling = matrix_ceiling(base.device, base.torch_dtype, quick=options.quick)
     if base.device == "cuda":
-        return Yardsticks(ceiling)
+        return PeakRates(ceiling)
     seconds = calibration(quick=options.quick)
-    if base.dtype == "float32":  # where products of matrices are slower than convolutions
+    if base.dtype == "float32":  # there convolutions are faster than matrix products
         ceiling = max(ceiling, CALIBRATION_FLOPS / seconds)
-    return Yardsticks(ceiling, seconds)
+    return PeakRates(ceiling, seconds)
 
 
-def _calibrated(options: BenchOptions, run: VaeRun, yardsticks: Yardsticks) -> float:
-    """The calibrating convolution beside a timing: the clock of a processor moves by the minute."""
-    if reference_seconds(run, yardsticks.calibration) is None:
-        return 0.0
-    return calibration(quick=options.quick)
-
-
-def _yardstick_row(base: VaeRun, yardsticks: Yardsticks) -> Row:
+def _rates_row(base: VaeRun, rates: PeakRates) -> Row:
     row: Row = {
         "case": "yardsticks",
         "beside": f"vae-{base.side}",
         "dtype": base.dtype,
         "device": base.device,
         "threads": base.threads,
-        "tflop_per_s": yardsticks.ceiling / 1e12,
+        "tflop_per_s": rates.ceiling / 1e12,
     }
-    if yardsticks.calibration:
-        row["calibration_cpu_s"] = yardsticks.calibration
-    return row
+    return row | ({"calibration_cpu_s": rates.calibration} if rates.calibration else {})
 
 
-def _rows_of(
-    options: BenchOptions, run: VaeRun, weights: Mapping[str, Tensor], yardsticks: Yardsticks
-) -> Iterator[tuple[Row, int]]:
+def _variant_rows(
+    options: BenchOptions, run: VaeRun, weights: Mapping[str, Tensor], rates: PeakRates
+) -> Iterator[Row]:
     """One model and all lengths of clips; a lack of memory is a row too."""
     before = _allocated(run)
-    vae = build(run, weights)
+    vae = build_vae(run, weights)
     loaded = _allocated(run)
     for frames in options.frames or _FRAMES:
         one = replace(run, frames=frames)
         row: Row = {"frames": frames, "size": str(run.size), "dtype": run.dtype}
         try:
-            start = _calibrated(options, one, yardsticks)
-            timing, finite = _timed(options, one, vae)
-            beside = (start + _calibrated(options, one, yardsticks)) / 2
-            here = replace(yardsticks, calibration=beside)
-            row |= _figures(one, timing, here) | {"finite": "yes" if finite else "NO"}
+            row |= _timing_row(options, one, vae, rates)
             if run.device == "cuda":
-                row |= {"weights_mib": (loaded - before) / _MIB} | _card_memory(one, vae, loaded)
+                row |= {"weights_mib": (loaded - before) / _MIB} | _gpu_memory(one, vae, loaded)
             elif options.memory:
-                row |= _main_memory(one)
+                row |= main_memory_row(one, with_result=True)
         except torch.OutOfMemoryError:
-            row["note"] = "not enough memory"
-        yield row, frames
+            row["note"] = message("bench.out-of-memory")
+        yield row
     del vae
     gc.collect()
     if run.device == "cuda":
         torch.cuda.empty_cache()
 
 
-def _timed(options: BenchOptions, run: VaeRun, vae: SlicedVae) -> tuple[Clocked, bool]:
-    """How long it takes, and whether the last result is made of numbers."""
-    compute = work_of(run, vae)
+def _timing_row(options: BenchOptions, run: VaeRun, vae: SlicedVae, rates: PeakRates) -> Row:
+    """Figures of a timing, calibrated before and after: a processor's clock rate changes."""
+    start = _calibration(options, run, rates)
+    timing, is_finite = _timed(options, run, vae)
+    rates = replace(rates, calibration=(start + _calibration(options, run, rates)) / 2)
+    return _figures(run, timing, rates) | {"finite": "yes" if is_finite else "NO"}
+
+
+def _calibration(options: BenchOptions, run: VaeRun, rates: PeakRates) -> float:
+    if reference_seconds(run, rates.calibration) is None:
+        return 0.0
+    return calibration(quick=options.quick)
+
+
+def _timed(options: BenchOptions, run: VaeRun, vae: SlicedVae) -> tuple[Timing, bool]:
+    """Seconds, and whether the last result is free of NaN and infinite values."""
+    compute = vae_work(run, vae)
     results: list[Tensor] = []
 
     def work() -> None:
         results.clear()  # the last result is no part of the next one's peak
         results.append(compute())
 
-    on_card = run.device == "cuda"
-    runs = options.runs or (1 if options.quick else 5 if on_card else 3)
-    timing = clocked(work, run.device, runs=runs, warm_ups=2 if on_card else 0)
+    on_gpu = run.device == "cuda"
+    runs = options.runs or (1 if options.quick else 5 if on_gpu else 3)
+    timing = measure(work, run.device, runs=runs, warm_ups=2 if on_gpu else 0)
     return timing, bool(results[0].isfinite().all())
 
 
-def _figures(run: VaeRun, timing: Clocked, yardsticks: Yardsticks) -> Row:
-    """Figures of a timing; `seconds` are those of all threads, or of the card."""
+def _figures(run: VaeRun, timing: Timing, rates: PeakRates) -> Row:
     rate = run.flops / timing.seconds
     megapixels = run.frames * run.size.pixels / 1e6
     row: Row = {
@@ -178,11 +160,11 @@ def _figures(run: VaeRun, timing: Clocked, yardsticks: Yardsticks) -> Row:
         "tflop": run.flops / 1e12,
         "tflop_per_s": rate / 1e12,
     }
-    if yardsticks.ceiling:
-        row["ceiling_percent"] = 100 * rate / yardsticks.ceiling
-    reference = reference_seconds(run, yardsticks.calibration)
+    if rates.ceiling:
+        row["ceiling_percent"] = 100 * rate / rates.ceiling
+    reference = reference_seconds(run, rates.calibration)
     if reference:
-        row["calibration_cpu_s"] = yardsticks.calibration
+        row["calibration_cpu_s"] = rates.calibration
         row["of_reference"] = timing.seconds / reference
     return row
 
@@ -202,23 +184,12 @@ def reference_seconds(run: VaeRun, calibration_s: float) -> float | None:
     return known * calibration_s / REFERENCE_CALIBRATION
 
 
-def _main_memory(run: VaeRun) -> Row:
-    memory = memory_of(run)
-    row: Row = {
-        "loaded_mib": memory.loaded_bytes / _MIB,
-        "peak_mib": memory.peak_bytes / _MIB,
-        "result_mib": memory.result_bytes / _MIB,
-        "traffic_mib": memory.traffic_bytes / _MIB,
-    }
-    return row if memory.is_alone else row | {"note": "memory measured beside other work"}
-
-
-def _card_memory(run: VaeRun, vae: SlicedVae, loaded: int) -> Row:
+def _gpu_memory(run: VaeRun, vae: SlicedVae, loaded: int) -> Row:
     """Memory of one more run, counted by torch: buffers that stay are part of the peak."""
-    work = work_of(run, vae)
+    work = vae_work(run, vae)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    with Traffic() as traffic:
+    with MemoryTraffic() as traffic:
         work()
     torch.cuda.synchronize()
     return {

@@ -102,9 +102,9 @@ class VaeRun:
 
     def ready(self) -> Callable[[], Tensor]:
         """The work itself, with random weights."""
-        from engine.bench.cases import vae_runs
+        from engine.bench.cases import runs
 
-        return vae_runs.work_of(self, vae_runs.build(self))
+        return runs.vae_work(self, runs.build_vae(self))
 
     @classmethod
     def read(cls, data: Any) -> VaeRun:

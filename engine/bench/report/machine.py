@@ -1,49 +1,48 @@
-"""What was measured on: figures without their machine are worth nothing."""
+"""The machine that figures belong to."""
 
 from __future__ import annotations
 
 import importlib
 import platform
+from collections.abc import Iterable
 from typing import Any
 
-import torch
-
-from engine.bench.timing.stopwatch import Timing
 from engine.core.units import bytes_text
-from engine.hardware import devices, features
+from engine.hardware import devices
 
 Row = dict[str, Any]
 
+MACHINE = "machine"
+_FACTS = ("processor", "threads", "memory", "card", "driver", "system", "python", "torch")
+
 
 def machine_row() -> Row:
-    """Processor, card and libraries of this machine."""
+    """Processor, GPU and libraries of this machine, without names of users or folders."""
     gpus = devices.gpus()
     return {
-        "case": "machine",
+        "case": MACHINE,
         "processor": devices.cpu_name(),
         "threads": devices.cpu_threads(),
-        "bfloat16": "yes" if features.cpu_has_bf16() else "no",
+        "bfloat16": "yes" if devices.cpu_has_bf16() else "no",
         "memory": bytes_text(devices.ram()[0]),
-        "card": ", ".join(card.name for card in gpus) or "none",
-        "driver": ", ".join(dict.fromkeys(card.driver for card in gpus)) or "none",
+        "card": ", ".join(gpu.name for gpu in gpus) or "none",
+        "driver": ", ".join(dict.fromkeys(gpu.driver for gpu in gpus)) or "none",
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "av": _av_version(),
+        "torch": _version("torch"),
+        "av": _version("av"),
     }
 
 
-def _av_version() -> str:
-    """A machine that only computes may do without it."""
+def machine_of(rows: Iterable[Row]) -> dict[str, str]:
+    """Facts about the machine out of the rows of a benchmark."""
+    row = next((row for row in rows if row["case"] == MACHINE), {})
+    return {name: str(row[name]) for name in _FACTS if name in row}
+
+
+def _version(package: str) -> str:
+    """Version of a package; "none" where it is not installed: computing alone needs no av."""
     try:
-        return str(importlib.import_module("av").__version__)
+        return str(importlib.import_module(package).__version__)
     except ImportError:
         return "none"
-
-
-def speed(timing: Timing, frames: int) -> Row:
-    """A timing of `frames` frames as figures of one."""
-    return {
-        "frames_per_second": frames / timing.wall_s,
-        "cpu_ms_a_frame": 1000 * timing.cpu_s / frames,
-    }

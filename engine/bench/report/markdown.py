@@ -1,21 +1,13 @@
-"""Figures as text: Markdown for reports, lines for a terminal, without personal data."""
+"""Figures as text: a page in Markdown, lines for a terminal; without personal data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.bench.report.switch_table import (
-    Answer,
-    Row,
-    about,
-    answers,
-    measured,
-    time_text,
-)
+from engine.bench.report.machine import MACHINE, Row, machine_of
+from engine.bench.report.switch_table import about, claim_results, measured, time_text
 from engine.protocol.report import MeasuredSwitch
 
-MACHINE = "machine"
-_MACHINE_NAMES = ("processor", "threads", "memory", "card", "driver", "system", "python", "torch")
 _HEAD = (
     "switch",
     "what",
@@ -28,24 +20,18 @@ _HEAD = (
     "documents say",
     "note",
 )
-_READING = (
-    "**time** and **memory** are with the switch over without it, everything else as users have "
-    "it: below 1 it helps. ± is the standard error of the median over some turns. Seconds are CPU "
-    "seconds of all threads on a processor, those of the card on a card; memory is the peak of "
-    "what tensors take above the loaded model. **error** is the relative error (RMS) of the result "
-    "beside the plain form in float64. Weights are random; small models tell the direction, the "
+_LEGEND = (
+    "**time** and **memory** are with the switch over without it, everything else at its default: "
+    "below 1 it helps. ± is the standard error of the median over some rounds. Seconds are CPU "
+    "seconds of all threads on a processor, those of the GPU on a GPU; memory is the peak of all "
+    "tensors above the loaded model. **error** is the relative error (RMS) of the result against "
+    "the plain variant in float64. Weights are random; small models show the direction, the "
     "published ones the size."
 )
 
 
-def machine_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Processor, card, driver and versions."""
-    row = next((row for row in rows if row["case"] == MACHINE), {})
-    return {name: str(row[name]) for name in _MACHINE_NAMES if name in row}
-
-
 def markdown(rows: Sequence[Row], command: str = "") -> str:
-    """A page: the machine, a table for each case, what documents claim."""
+    """A page: the machine, a table for each case, claims of documents."""
     lines = ["# Measured on this machine", "", _machine_line(rows), ""]
     if command:
         lines += [f"`{command}`", ""]
@@ -65,18 +51,18 @@ def switch_lines(rows: Sequence[Row]) -> list[str]:
         return []
     names = ("switch", "exactness", "usual", "time", "memory", "error", "without")
     grid = [names, *(_short(line) for line in switches)]
-    notes = ["", *(line.note for line in switches)]
-    lines = ["optimisations", *(f"  {sentence}" for sentence in about(rows))]
+    notes = ["", *(str(line.note) for line in switches)]
+    lines = ["optimisations", *(f"  {model}" for model in about(rows))]
     for cells, note in zip(aligned(grid), notes, strict=True):
         lines += [f"  {cells}", *([f"      {note}"] if note else [])]
     lines += ["", "what documents claim, and what was found here"]
-    for answer in answers(switches):
-        lines += [f"  {answer.title}: {answer.says}", f"      {answer.found}"]
+    for title, promise, found in claim_results(switches):
+        lines += [f"  {title}: {promise}", f"      {found}"]
     return lines
 
 
 def aligned(grid: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side."""
+    """Lines with the cells of each column below each other."""
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -85,7 +71,7 @@ def aligned(grid: Sequence[Sequence[str]]) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """Three digits that count: ratios are below ten."""
+    """Floats with three significant digits, or one decimal from ten on."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
@@ -106,15 +92,14 @@ def _table_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> list[str]:
-    told = [f"- {sentence}" for sentence in about(rows)]
     table = _piped([_HEAD, *(_long(line) for line in switches)])
-    claims = [("documents claim", "they say", "found here"), *map(_claim, answers(switches))]
+    claims = [("documents claim", "they say", "found here"), *claim_results(switches)]
     return [
         "## Optimisations",
         "",
-        _READING,
+        _LEGEND,
         "",
-        *told,
+        *(f"- {model}" for model in about(rows)),
         "",
         *table,
         "",
@@ -122,10 +107,6 @@ def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> l
         "",
         *_piped(claims),
     ]
-
-
-def _claim(answer: Answer) -> tuple[str, str, str]:
-    return answer.title, answer.says, answer.found
 
 
 def _short(line: MeasuredSwitch) -> tuple[str, ...]:
@@ -141,7 +122,8 @@ def _short(line: MeasuredSwitch) -> tuple[str, ...]:
 
 def _long(line: MeasuredSwitch) -> tuple[str, ...]:
     name, exactness, *figures = _short(line)
-    return f"`{name}`", line.title, exactness, *figures, line.claim, line.note
+    claim = "" if line.claim is None else str(line.claim)
+    return f"`{name}`", str(line.title), exactness, *figures, claim, str(line.note)
 
 
 def _optional(value: float | None, form: str) -> str:

@@ -1,65 +1,69 @@
-"""Rows of the optimisation cases as lines for people, and what claims they answer. No torch."""
+"""Rows of the optimisation cases as lines of a table, and the claims they answer. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from engine.bench.report.machine import Row
+from engine.core.messages import Message, hint_of, message, text_of, title
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import (
-    CLAIMS,
-    Claim,
-    Entry,
+    ALL,
+    Exactness,
     Optimisation,
+    SwitchEntry,
     choices,
-    switches,
+    optimisations,
 )
 
-Row = dict[str, Any]
-
-USUAL, ALL = "usual", "all"  # rows of a group: what it is measured with; every switch together
-_LINES: dict[str, Entry] = {entry.key: entry for entry in (*switches(), *choices())}
-_GROUPS = {"vae": "the VAE", "dit": "the transformer", "run": "the machine"}
-_BESIDES = {  # what is no line of the registry: title, exactness, whether users have it
-    "plan.slices": ("clips in slices", "exact", True),
-    "plan.tiles": ("frames in blended tiles", "inexact", False),
-    "vae.attention": ("attention block by block", "exact", True),
-    "dit.sampling": ("sums of sampling for nothing", "exact", False),
-}
-_MORE_ANSWERS = {  # by title of the claim
-    "fused sampling": ("dit.sampling",),
-    "tiled and sliced": ("plan.slices", "plan.tiles"),
-    "FlashAttention in the VAE": ("vae.attention",),
-    "FP8": ("dit.products=fp8",),
+USUAL = "usual"  # row of a group: what it is measured with
+_ENTRIES: dict[str, SwitchEntry] = {entry.key: entry for entry in (*optimisations(), *choices())}
+_MEASURED_TOO: dict[str, tuple[Exactness, bool]] = {  # no switch: exactness, whether users have it
+    "plan.slices": ("exact", True),
+    "plan.tiles": ("inexact", False),
+    "vae.attention": ("exact", True),
+    "dit.sampling": ("exact", False),
 }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What was measured in the place of what documents claim."""
-
-    title: str
-    says: str
-    found: str
+# Promises in documents of others -> rows that answer them; the texts are `claim.<name>` in the
+# catalogue. A hint there states why nothing is measured.
+CLAIMS: dict[str, tuple[str, ...]] = {
+    "cudnn-benchmark": ("run.cudnn_benchmark",),
+    "fused-activation": ("dit.fused_steps",),
+    "fused-sampling": ("dit.sampling",),
+    "channels-last": ("vae.channels_last",),
+    "tiles-and-slices": ("plan.slices", "plan.tiles"),
+    "in-place": ("vae.in_place", "dit.in_place_residual"),
+    "pinned-copies": ("run.pinned_transfers",),
+    "async-tiles": ("run.copy_stream",),
+    "cuda-graphs": ("vae.cuda_graph",),
+    "chunked-upsampling": ("vae.chunked_upsampling",),
+    "group-norm-silu": ("vae.fused_norm",),
+    "flash-attention": ("vae.chunked_attention", "vae.attention"),
+    "fp8": ("dit.matmul=fp8",),
+    "torch-compile": ("dit.compile",),
+    "tf32": ("run.tf32",),
+    "fp16-accumulation": ("dit.fp16_accumulation",),
+}
 
 
 def measured(rows: Iterable[Row]) -> tuple[MeasuredSwitch, ...]:
-    """Those rows that are about a switch."""
+    """Rows about a switch as lines of the table."""
     return tuple(_line(row) for row in rows if "switch" in row and not _is_usual(row))
 
 
-def about(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What the switches were measured with, a sentence for each model."""
+def about(rows: Iterable[Row]) -> tuple[Message | str, ...]:
+    """Models that the switches were measured with."""
     return tuple(row["about"] for row in rows if "switch" in row and _is_usual(row))
 
 
-def answers(lines: Sequence[MeasuredSwitch]) -> tuple[Answer, ...]:
-    """Each claim of documents, with numbers or the reason why there are none."""
+def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str]]:
+    """Title and promise of each claim in English, with figures or the reason why there are none."""
     found = {line.name: line for line in lines}
-    return tuple(
-        Answer(title=claim.title, says=claim.says, found=_found(claim, found)) for claim in CLAIMS
-    )
+    return [
+        (text_of(title(f"claim.{claim}")), text_of(message(f"claim.{claim}")), _found(claim, found))
+        for claim in CLAIMS
+    ]
 
 
 def _is_usual(row: Row) -> bool:
@@ -68,10 +72,12 @@ def _is_usual(row: Row) -> bool:
 
 def _line(row: Row) -> MeasuredSwitch:
     name = str(row["switch"])
-    title, exactness, is_default = _about(name)
+    key, _, value = name.partition("=")
+    exactness, is_default = _facts(key)
+    heading = title(f"switch.{key}")
     return MeasuredSwitch(
         name=name,
-        title=title,
+        title=message("bench.variant", title=heading, value=value) if value else heading,
         exactness=exactness,
         is_default=is_default,
         time=row.get("time"),
@@ -84,35 +90,35 @@ def _line(row: Row) -> MeasuredSwitch:
     )
 
 
-def _about(name: str) -> tuple[str, str, bool]:
-    """Title, exactness, and whether users have it."""
-    key, _, value = name.partition("=")
-    group, _, field = key.partition(".")
-    if field == ALL:
-        return f"all of {_GROUPS[group]} together", "exact", True
-    if key in _BESIDES:
-        return _BESIDES[key]
-    entry = _LINES[key]
-    is_default = entry.default if isinstance(entry, Optimisation) else False
-    return f"{entry.title}: {value}" if value else entry.title, entry.exactness, is_default
+def _facts(key: str) -> tuple[Exactness, bool]:
+    """Exactness, and whether users have it."""
+    if key.endswith(f".{ALL}"):
+        return "exact", True
+    if key in _MEASURED_TOO:
+        return _MEASURED_TOO[key]
+    entry = _ENTRIES[key]
+    return entry.exactness, isinstance(entry, Optimisation) and entry.default
 
 
-def _claim(name: str) -> str:
-    key = name.partition("=")[0]
-    entry = _LINES.get(key)
-    if entry is not None and entry.claim:
-        return entry.claim
-    said = (c for c in CLAIMS if name in (*c.keys, *_MORE_ANSWERS.get(c.title, ())))
-    return next((f"{claim.title}: {claim.says}" for claim in said), "")
+def _claim(name: str) -> Message | None:
+    """What documents promise of a row; of a choice it counts for every value."""
+    key = _key(name)
+    codes = (f"claim.{claim}" for claim, rows in CLAIMS.items() if key in map(_key, rows))
+    code = next(codes, "")
+    return message("bench.claim", title=title(code), promise=message(code)) if code else None
 
 
-def _found(claim: Claim, lines: dict[str, MeasuredSwitch]) -> str:
-    keys = (*claim.keys, *_MORE_ANSWERS.get(claim.title, ()))
-    told = [_told(lines[key]) for key in keys if key in lines]
-    return "; ".join(told) or claim.why_not or "not measured: bench optimisations does"
+def _key(row: str) -> str:
+    return row.partition("=")[0]
 
 
-def _told(line: MeasuredSwitch) -> str:
+def _found(claim: str, lines: dict[str, MeasuredSwitch]) -> str:
+    found = [_figures(lines[key]) for key in CLAIMS[claim] if key in lines]
+    why_not = hint_of(message(f"claim.{claim}"))
+    return "; ".join(found) or why_not or "not measured: bench optimisations does"
+
+
+def _figures(line: MeasuredSwitch) -> str:
     if line.time is None and line.memory is None:
         return f"{line.name}: cannot be measured here: {line.note}"
     figures = []

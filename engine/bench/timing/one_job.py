@@ -1,12 +1,16 @@
-"""One job from file to verified file in this process, and the processor time it took."""
+"""One job from source to verified result in this process, and the time that each step took."""
 
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
+
+import psutil
 
 from engine.core.control import Control
 from engine.pipeline.context import Context
@@ -17,9 +21,11 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 
+_SAMPLE_S = 0.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class StepTime:
     """Seconds of one step: of all threads of the process, and of the clock."""
 
     cpu_s: float
@@ -27,38 +33,40 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a job took.
+class TimedJob:
+    """A finished job and its times.
 
     Attributes:
         cpu_s: Of all threads of the process.
-        wall_s: From start to finish.
-        plan: As it ended.
-        report: What was proved about the result.
-        steps: What each step took: "run", "mux", "verify".
+        wall_s: From start to end.
+        plan: As it was at the end.
+        report: Comparison of result and source.
+        steps: Times of "run", "mux" and "verify".
     """
 
     cpu_s: float
     wall_s: float
     plan: Plan
     report: Report
-    steps: dict[str, Spent]
+    steps: dict[str, StepTime]
 
 
-def run_once(media: MediaInfo, plan: Plan, folder: Path, control: Control | None = None) -> Ran:
-    """Run a job that teaches nothing to later plans; its result and its segments are removed.
+def run_once(
+    media: MediaInfo, plan: Plan, folder: Path, control: Control | None = None
+) -> TimedJob:
+    """Run a job that does not change the rates of later plans; removes result and segments.
 
     Args:
         media: The source.
-        plan: What is done with it.
+        plan: Of the job.
         folder: For the segments.
-        control: Stops it.
+        control: Cancels it.
 
     Raises:
         EngineError: As `run_job`.
-        Cancelled: `control` says so.
+        Cancelled: By `control`.
     """
-    steps, log = _Steps(), _Log(folder)
+    steps, log = _StepClock(), _SegmentList(folder)
     context = Context(
         job_id="bench",
         media=media,
@@ -73,79 +81,111 @@ def run_once(media: MediaInfo, plan: Plan, folder: Path, control: Control | None
         report = run_job(context, log, overwrite=True)
     finally:
         log.remove()
-    took = time.process_time() - cpu
-    found = Ran(
-        cpu_s=took,
+    found = TimedJob(
+        cpu_s=time.process_time() - cpu,
         wall_s=time.perf_counter() - wall,
         plan=context.plan,
         report=report,
-        steps=steps.spent(),
+        steps=steps.times(),
     )
-    _remove(plan.output)
+    if plan.output.is_dir():
+        shutil.rmtree(plan.output, ignore_errors=True)
+    else:
+        plan.output.unlink(missing_ok=True)
     return found
 
 
 @dataclass(slots=True)
-class _Steps:
-    """An EventSink that notes when each step of the job began."""
+class _StepClock:
+    """An EventSink that records when each step of the job began."""
 
-    marks: list[tuple[str, float, float]] = field(default_factory=list)
+    begins: list[tuple[str, float, float]] = field(default_factory=list)
 
     def emit(self, event: Event) -> None:
-        """Note the beginning of a step."""
+        """Record the beginning of a step."""
         if isinstance(event, StageStarted):
-            self._mark(event.stage)
+            self._record(event.stage)
 
-    def spent(self) -> dict[str, Spent]:
-        """What each step took; the last one ends now."""
-        self._mark("")
+    def times(self) -> dict[str, StepTime]:
+        """Times of all steps; the last one ends now."""
+        self._record("")
         return {
-            name: Spent(cpu_s=cpu_end - cpu, wall_s=wall_end - wall)
-            for (name, cpu, wall), (_, cpu_end, wall_end) in pairwise(self.marks)
+            name: StepTime(cpu_s=cpu_end - cpu, wall_s=wall_end - wall)
+            for (name, cpu, wall), (_, cpu_end, wall_end) in pairwise(self.begins)
         }
 
-    def _mark(self, name: str) -> None:
-        self.marks.append((name, time.process_time(), time.perf_counter()))
+    def _record(self, name: str) -> None:
+        self.begins.append((name, time.process_time(), time.perf_counter()))
 
 
-class _Log:
-    """A SegmentLog that is kept in memory: nothing here is worth resuming."""
+@dataclass(slots=True)
+class _SegmentList:
+    """A SegmentLog in memory: this job is never resumed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._records: list[SegmentRecord] = []
-        self._complete = False
-
-    @property
-    def records(self) -> list[SegmentRecord]:
-        """Finished segments."""
-        return self._records
-
-    @property
-    def is_complete(self) -> bool:
-        """True when the last frame is among them."""
-        return self._complete
+    folder: Path
+    records: list[SegmentRecord] = field(default_factory=list)
+    is_complete: bool = False
 
     def path(self, number: int) -> Path:
         """File of a segment."""
-        return self._folder / f"{number:06d}.segment"
+        return self.folder / f"{number:06d}.segment"
 
     def add(self, record: SegmentRecord) -> None:
-        """Keep a segment."""
-        self._records.append(record)
+        """Add a finished segment."""
+        self.records.append(record)
 
     def complete(self) -> None:
-        """There is nothing more."""
-        self._complete = True
+        """The last segment was added."""
+        self.is_complete = True
 
     def remove(self) -> None:
         """Delete the segments."""
-        for record in self._records:
+        for record in self.records:
             self.path(record.number).unlink(missing_ok=True)
 
 
-def _remove(output: Path) -> None:
-    if output.is_dir():
-        shutil.rmtree(output, ignore_errors=True)
-    else:
-        output.unlink(missing_ok=True)
+class ThreadTimes:
+    """CPU seconds of each thread while inside, by the name of the thread.
+
+    Threads that Python did not start (codecs, torch) are added up as "native". Sampled 20 times a
+    second: the last moment of a thread that ends is missed.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._names: dict[int, str] = {}
+        self._begin: dict[int, float] = {}
+        self._latest: dict[int, float] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="bench", daemon=True)
+
+    def __enter__(self) -> ThreadTimes:
+        self._begin = self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._sample()
+        for number, seconds in self._latest.items():
+            name = self._names.get(number, "native")
+            used = seconds - self._begin.get(number, 0.0)
+            self.seconds[name] = self.seconds.get(name, 0.0) + used
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_SAMPLE_S):
+            self._sample()
+
+    def _sample(self) -> dict[int, float]:
+        for thread in threading.enumerate():
+            if thread.native_id is not None:
+                self._names[thread.native_id] = thread.name
+        now = {t.id: t.user_time + t.system_time for t in psutil.Process().threads()}
+        self._latest |= now
+        return now

@@ -1,7 +1,7 @@
 """Peak memory of one piece of work, in a process that does nothing else.
 
-`python -m engine.bench.timing.process_memory` reads the name of a kind of run
-and such a run as JSON and writes a Memory as JSON.
+`python -m engine.bench.timing.process_memory` reads the class and the fields of a run as JSON from
+standard input and writes a ProcessMemory as JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from engine.bench.report.machine import Row
 from engine.core.errors import InternalError
+from engine.core.messages import message
 from engine.core.serialization import from_plain, to_plain
 from engine.hardware.process import NO_CONSOLE
 from engine.hardware.telemetry import counted_peak_bytes
 
 _PERIOD_S = 0.005
+_MIB = 2**20
 
 
 class Run(Protocol):
@@ -54,21 +57,21 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class ProcessMemory:
     """Bytes of main memory."""
 
-    loaded_bytes: int  # with libraries and the model
-    peak_bytes: int  # most during the work, above that; the result is part of it
+    loaded_bytes: int  # of the process with its libraries and the model
+    peak_bytes: int  # most during the work, above that; with the result
     result_bytes: int
     traffic_bytes: int  # read and written by all operators of torch during the work
     is_alone: bool  # measured in a process of its own
 
 
-def memory_of(run: Run) -> Memory:
-    """Build the model of a run, work once, and look at the memory of the process.
+def memory_of(run: Run) -> ProcessMemory:
+    """Main memory that the work of a run needs, with a model built for it.
 
-    In a fresh process; a packed program cannot start one, and does it here: then memory that
-    earlier work left behind hides some of the peak.
+    Measured in a new process. A packaged program cannot start one and measures in its own: memory
+    that earlier work freed then hides some of the peak.
 
     Raises:
         InternalError: The other process failed.
@@ -78,7 +81,7 @@ def memory_of(run: Run) -> Memory:
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-m", "engine.bench.timing.process_memory"],
-        input=json.dumps({"kind": _kind(run), "run": to_plain(run)}),
+        input=json.dumps(_described(run)),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -87,20 +90,20 @@ def memory_of(run: Run) -> Memory:
     )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise InternalError("The process that measures memory failed.", hint=last)
-    return from_plain(Memory, json.loads(done.stdout.splitlines()[-1]))
+        raise InternalError("memory-process", reason=last)
+    return from_plain(ProcessMemory, json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure_here(run: Run, *, is_alone: bool) -> Memory:
-    """As `memory_of`, in this process."""
+def measure_here(run: Run, *, is_alone: bool) -> ProcessMemory:
+    """The same in this process."""
     torch.set_num_threads(run.threads)
     work = run.ready()
-    with Traffic():  # torch loads a good deal the first time
+    with MemoryTraffic():  # torch loads modules the first time
         torch.zeros(1).add_(1)
-    _tidy()
-    with PeakMemory() as peak, Traffic() as traffic:
+    _return_free_memory()
+    with PeakMemory() as peak, MemoryTraffic() as traffic:
         result = work()
-    return Memory(
+    return ProcessMemory(
         loaded_bytes=peak.before,
         peak_bytes=peak.above,
         result_bytes=result.nbytes,
@@ -109,12 +112,25 @@ def measure_here(run: Run, *, is_alone: bool) -> Memory:
     )
 
 
-def _kind(run: Run) -> str:
-    return f"{type(run).__module__}:{type(run).__qualname__}"
+def _described(run: Run) -> dict[str, Any]:
+    kind = type(run)
+    return {"class": f"{kind.__module__}:{kind.__qualname__}", "run": to_plain(run)}
 
 
-def _tidy() -> None:
-    """Give back what building the model left over."""
+def main_memory_row(run: Run, *, with_result: bool = False) -> Row:
+    """The main memory of a run in MiB, as figures of a row."""
+    memory = memory_of(run)
+    row: Row = {
+        "loaded_mib": memory.loaded_bytes / _MIB,
+        "peak_mib": memory.peak_bytes / _MIB,
+        **({"result_mib": memory.result_bytes / _MIB} if with_result else {}),
+        "traffic_mib": memory.traffic_bytes / _MIB,
+    }
+    return row if memory.is_alone else row | {"note": message("bench.memory-not-alone")}
+
+
+def _return_free_memory() -> None:
+    """Return memory that building the model freed to the system."""
     gc.collect()
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -122,10 +138,10 @@ def _tidy() -> None:
 
 
 class PeakMemory:
-    """The most main memory that the process had while inside.
+    """The most main memory of the process while inside.
 
-    Linux keeps count itself once it was told to begin anew; elsewhere, and where it refuses, a
-    thread looks two hundred times a second.
+    Linux counts it itself after a reset; elsewhere, and where Linux refuses the reset, a thread
+    samples it 200 times a second.
 
     Attributes:
         before: Bytes at the beginning.
@@ -135,13 +151,13 @@ class PeakMemory:
     def __init__(self) -> None:
         self.before = self.above = 0
         self._process = psutil.Process()
-        self._over = threading.Event()
+        self._is_over = threading.Event()
         self._highest = 0
-        self._counts = False
-        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+        self._is_counted = False
+        self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 
     def __enter__(self) -> PeakMemory:
-        self._counts = _begin_anew()
+        self._is_counted = _reset_peak()
         self.before = self._highest = self._process.memory_info().rss
         self._thread.start()
         return self
@@ -152,17 +168,18 @@ class PeakMemory:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._is_over.set()
         self._thread.join()
-        peak = max(self._highest, counted_peak_bytes() if self._counts else 0)
+        peak = max(self._highest, counted_peak_bytes() if self._is_counted else 0)
         self.above = max(0, peak - self.before)
 
-    def _watch(self) -> None:
-        while not self._over.wait(_PERIOD_S):
+    def _sample(self) -> None:
+        while not self._is_over.wait(_PERIOD_S):
             self._highest = max(self._highest, self._process.memory_info().rss)
 
 
-def _begin_anew() -> bool:
+def _reset_peak() -> bool:
+    """Reset the peak that Linux counts; False where it is not counted."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -170,10 +187,10 @@ def _begin_anew() -> bool:
     return counted_peak_bytes() > 0
 
 
-class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
+class MemoryTraffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
     """Counts the bytes of all tensors that operators read and write; views cost nothing.
 
-    Our own kernels are not operators of torch and are not seen.
+    CUDA kernels of this program are no operators of torch and are not counted.
 
     Attributes:
         bytes: So far.
@@ -192,9 +209,9 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in
 
 
 def main() -> None:
-    """One run from standard input, its memory to standard output."""
-    asked = json.load(sys.stdin)
-    run: Run = pkgutil.resolve_name(asked["kind"]).read(asked["run"])
+    """Measure the run that standard input describes."""
+    request = json.load(sys.stdin)
+    run: Run = pkgutil.resolve_name(request["class"]).read(request["run"])
     sys.stdout.write(json.dumps(to_plain(measure_here(run, is_alone=True))) + "\n")
 
 

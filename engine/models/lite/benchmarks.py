@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from engine.core.geometry import Size
-from engine.hardware import features
+from engine.hardware import devices
 from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.lite import files
 from engine.models.lite.cost import lite_multiplications
@@ -38,7 +38,7 @@ def multiplications(scale: int, size: Size, frames: int) -> int:
 
 def upscaling(request: BenchRequest, scale: int) -> BenchWork:
     """Two frames in one call; megapixels are those of the result."""
-    half = "bfloat16" if features.cpu_has_bf16() else "float32"
+    half = "bfloat16" if devices.cpu_has_bf16() else "float32"
     dtype = request.dtype or ("float16" if request.device == "cuda" else half)
     size = request.size or _SIZE[request.device]
     frames = torch.rand(_FRAMES, 3, size.height, size.width, device=request.device)

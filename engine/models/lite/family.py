@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
-from engine.core.errors import EngineError
+from engine.core.messages import Message, message
 from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, frame_needs
 from engine.models.lite import files, plan
@@ -16,6 +16,7 @@ from engine.models.planning.memory import Needs
 from engine.models.planning.words import chosen, tiles_sentence
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
+from engine.protocol.report import State
 from engine.settings.schema import JobSettings
 
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -89,26 +90,25 @@ class LiteFamily(FrameFamily[LitePlan]):
         for scale in files.SCALES:
             yield f"Lite {scale}x", partial(upscaling, request, scale)
 
-    def self_tests(self) -> Iterator[tuple[str, Callable[[], str]]]:
+    def self_tests(self) -> Iterator[tuple[str, Callable[[], tuple[State, Message]]]]:
         """Each weights file: loaded strictly, a grey picture stays grey."""
         for scale in files.SCALES:
             for treatment in files.TREATMENTS:
                 name = files.weights_name(scale, treatment)
-                yield name, partial(self._tried, name, scale)
+                yield name, partial(self._try_file, name, scale)
 
-    def _tried(self, name: str, scale: int) -> str:
+    def _try_file(self, name: str, scale: int) -> tuple[State, Message]:
         import torch
 
         from engine.models.lite.net import load_lite
 
         with torch.inference_mode():
             result = load_lite(files.weights_path(name))(torch.full((1, 3, 32, 32), 0.5))
-        wrong = float((result - 0.5).abs().max())
-        if tuple(result.shape) != (1, 3, 32 * scale, 32 * scale) or not wrong < _GREY_OFF:
-            raise EngineError(
-                f"It does not keep a grey picture ({wrong:.3f} off).", hint="Install Upreel again."
-            )
-        return f"SHA-256 {files.weights_sha256(name)[:12]}..., keeps grey within {wrong:.4f}"
+        error = float((result - 0.5).abs().max())
+        if tuple(result.shape) != (1, 3, 32 * scale, 32 * scale) or not error < _GREY_OFF:
+            return "problem", message("doctor.weights.wrong", error=f"{error:.3f}")
+        digest = files.weights_sha256(name)[:12]
+        return "ok", message("doctor.weights.right", digest=digest, error=f"{error:.4f}")
 
 
 FAMILY = LiteFamily()

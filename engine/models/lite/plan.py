@@ -56,8 +56,8 @@ class LitePlan(FramePlan):
 
     @property
     def decided(self) -> dict[str, str]:
-        """The treatment, whose setting is called form."""
-        return {"form": self.treatment}
+        """The treatment."""
+        return {"treatment": self.treatment}
 
     @property
     def line(self) -> str:
@@ -83,7 +83,7 @@ def largest(request: WorkRequest) -> LitePlan:
     size = request.picture.size
     factor = max(size.width / video.size.width, size.height / video.size.height)
     scale = files.SCALES[0] if factor <= files.SCALES[0] else files.SCALES[-1]
-    treatment = treatment_of(video) if settings.form == "auto" else settings.form
+    treatment = treatment_of(video) if settings.treatment == "auto" else settings.treatment
     weights = files.weights_name(scale, treatment)
     overlap = max(settings.overlap, 2 * files.config_of(weights).receptive_radius + 4)
     pixels = CPU_PIXELS if device == "cpu" else CUDA_PIXELS

@@ -63,7 +63,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """
         settings, device = request.settings, request.device
         on_card = device == "cuda"
-        card_bytes = request.budget.card_bytes if on_card else 0
+        card_bytes = request.budget.gpu_memory_bytes if on_card else 0
         found = files.files_of(request.model, settings, card_bytes=card_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
@@ -90,7 +90,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             vae_dtype=_vae_dtype(settings, device),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,
-            products=settings.products,
+            products=settings.matmul,
             strength=settings.strength,
             seed=settings.seed,
             noise_order=settings.noise_order,

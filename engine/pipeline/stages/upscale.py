@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.hardware.out_of_memory import give_back, let_go
+from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.models.frame_family import FramePlan
 from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import Context
@@ -51,8 +51,8 @@ class Upscale:
             except Exception as err:
                 if not self._shrink(err):
                     raise
-                let_go(err)
-            give_back()
+                forget_frames(err)
+            free_memory()
             if self._context.guard is not None:
                 self._context.guard.begin()
 

@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QComboBox, QLabel, QSlider
 from pytestqt.qtbot import QtBot
 
 from app.jobs.choices_form import ChoicesForm
-from app.settings.names import family_of, strength_of
+from app.jobs.seedvr2_form import strength_of
 from engine.protocol import commands
 from engine.protocol.plan import Notice
-from engine.settings.schema import MODELS, SEEDVR2, JobSettings
+from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
 from tests.app.conftest import Bench
 
 REAL = ("seedvr2", "wan")  # families with files of their own
@@ -33,7 +33,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot: QtBot, model: str) -> None
     form = ChoicesForm()
     qtbot.addWidget(form)
     form.show_job(None, JobSettings(model=model))
-    family = family_of("lite" if model == "auto" else model)
+    family = model_family("lite" if model == "auto" else model)
     assert is_shown(form, "seed") is is_shown(form, "clip_frames") is (family == "seedvr2")
     assert is_shown(form, "tile") is (family == "lite")
     assert is_shown(form, "device")
@@ -51,7 +51,7 @@ def test_strength_stands_among_the_first_choices_of_seedvr2_alone(bench: Bench) 
     assert bench.window.choices.choose({"model": "seedvr2-7b"})
     bench.hear()
     assert strength(bench).isVisible()
-    assert not bench.find("setting-form").isVisible()
+    assert not bench.find("setting-treatment").isVisible()
 
 
 def test_a_strength_reaches_the_job(bench: Bench, qtbot: QtBot) -> None:
@@ -76,12 +76,12 @@ def test_showing_another_strength_is_not_a_change(bench: Bench) -> None:
     assert len(bench.engine.asked(commands.ChangeJob)) == sent
 
 
-def test_words_for_a_strength_are_honest_at_both_ends() -> None:
+def test_texts_for_a_strength_are_exact_at_both_ends() -> None:
     assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
     assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
 
 
-def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
+def test_availability_is_shown_after_each_model(qtbot: QtBot) -> None:
     form = ChoicesForm()
     qtbot.addWidget(form)
     form.say_availability({name: "here" for name in SEEDVR2})
@@ -99,7 +99,7 @@ def test_what_is_here_stands_behind_each_model(qtbot: QtBot) -> None:
     ]
 
 
-def test_what_automatic_means_is_only_said_where_it_was_chosen(bench: Bench) -> None:
+def test_the_meaning_of_automatic_is_only_shown_where_it_was_chosen(bench: Bench) -> None:
     bench.add()
     box = bench.find("setting-model")
     assert isinstance(box, QComboBox)
@@ -116,7 +116,7 @@ def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> Non
     assert bench.window.choices.settings.model == "auto"
 
 
-def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
+def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench: Bench) -> None:
     message = "Wan 2x was trained on still photographs."
     bench.engine.notices = (Notice(code="trained-on-stills", severity="info", message=message),)
     bench.add()
@@ -130,7 +130,7 @@ def test_what_wan_cannot_do_is_said_where_it_is_chosen(bench: Bench) -> None:
     assert "resized afterwards" in said.text()
     shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert message not in shown  # once is enough
-    assert not bench.find("setting-form").isVisible()
+    assert not bench.find("setting-treatment").isVisible()
 
 
 def test_a_vae_of_ones_own_stays_with_the_family_it_was_chosen_for(

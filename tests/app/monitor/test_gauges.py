@@ -4,7 +4,7 @@ import dataclasses
 
 from PySide6.QtWidgets import QLabel, QWidget
 
-from engine.protocol.gpu_reading import GpuReading, Holder
+from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from tests.app.conftest import Bench
 from tests.app.plan.test_plan_card import plan, say_plan
 from tests.helpers.fake_plans import on_card
@@ -19,7 +19,7 @@ GPU = GpuReading(
     driver="581.29",
     power_w=212,
     link="PCIe 5.0 x16",
-    holders=(Holder(name="chrome.exe", mb=2150), Holder(name="dwm.exe", mb=None)),
+    processes=(GpuProcess(name="chrome.exe", mb=2150), GpuProcess(name="dwm.exe", mb=None)),
 )
 
 

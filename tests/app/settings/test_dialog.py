@@ -23,17 +23,17 @@ def test_every_setting_of_the_program_has_a_row(bench: Bench) -> None:
     assert all(editor.isVisible() for editor in shown.editors.values())
 
 
-def test_a_change_is_kept_told_to_the_engine_and_planned_with(bench: Bench) -> None:
+def test_a_change_is_stored_sent_to_the_engine_and_planned_with(bench: Bench) -> None:
     job_id = bench.add()
     dialog(bench).editors["preserve_vram"].control.click()
     bench.hear()
-    (told,) = bench.engine.asked(commands.ChangeEngine)
-    assert told.settings == EngineSettings(preserve_vram=True)
-    assert bench.program.ui_state.engine_settings == told.settings
+    (sent,) = bench.engine.asked(commands.ChangeEngine)
+    assert sent.settings == EngineSettings(preserve_vram=True)
+    assert bench.program.ui_state.engine_settings == sent.settings
     assert [c.job_id for c in bench.engine.asked(commands.ChangeJob)] == [job_id]
 
 
-def test_everything_can_be_as_it_was_delivered(bench: Bench) -> None:
+def test_defaults_can_be_restored(bench: Bench) -> None:
     shown = dialog(bench)
     threads = shown.editors["threads"].control
     assert isinstance(threads, QSpinBox)
@@ -44,7 +44,7 @@ def test_everything_can_be_as_it_was_delivered(bench: Bench) -> None:
     assert threads.value() == 0
 
 
-def test_settings_of_another_version_are_those_of_delivery(tmp_path: Path) -> None:
+def test_unreadable_settings_become_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "window.ini"
     path.write_text('[General]\nengine="{\\"threads\\": -4}"\n', encoding="utf-8")
     assert UiState(path).engine_settings == EngineSettings()

@@ -8,6 +8,7 @@ import pytest
 from engine.bench import full_run, run
 from engine.bench.calibration import calibrate
 from engine.core.errors import Cancelled
+from engine.core.messages import Message
 from engine.planner.rates import Rates
 
 RATES = Rates(costs={"read": 0.5})
@@ -19,28 +20,28 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-class _Told:
-    """What was told and kept, and whether the table was left before its end."""
+class _Run:
+    """Reported steps and saved costs, and whether the cases were closed."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int, str]] = []
-        self.kept: list[Rates] = []
+        self.saved: list[Rates] = []
         self.was_closed = False
 
-    def tell(self, done: int, total: int, doing: str) -> None:
-        self.steps.append((done, total, doing))
+    def report(self, done: int, total: int, step: Message | str) -> None:
+        self.steps.append((done, total, str(step)))
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> _Told:
-    told = _Told()
+def seen(monkeypatch: pytest.MonkeyPatch) -> _Run:
+    seen = _Run()
 
-    def speed_test(tell: Any, stop: Any) -> Rates:
+    def speed_test(report: Any, stop: Any) -> Rates:
         for number, doing in enumerate(("film", "models")):
             if stop():
                 raise Cancelled
-            tell(number, 2, doing)
-        tell(2, 2, "")
+            report(number, 2, doing)
+        report(2, 2, "")
         return RATES
 
     def measured(names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -48,48 +49,49 @@ def told(monkeypatch: pytest.MonkeyPatch) -> _Told:
         try:
             yield from ROWS
         finally:
-            told.was_closed = True
+            seen.was_closed = True
 
     monkeypatch.setattr(calibrate, "calibrate", speed_test)
-    monkeypatch.setattr(calibrate, "keep", told.kept.append)
+    monkeypatch.setattr(calibrate, "keep", seen.saved.append)
     monkeypatch.setattr(run, "measured", measured)
-    return told
+    return seen
 
 
-def test_quick_is_the_speed_test_alone(told: _Told) -> None:
-    report = full_run.examine(quick=True, tell=told.tell, stop=lambda: False)
-    assert told.steps == [(0, 2, "film"), (1, 2, "models"), (2, 2, ""), (2, 2, "")]
-    assert told.kept == [RATES]
+def test_quick_is_the_speed_test_alone(seen: _Run) -> None:
+    report = full_run.examine(quick=True, report=seen.report, stop=lambda: False)
+    assert seen.steps == [(0, 2, "film"), (1, 2, "models"), (2, 2, ""), (2, 2, "")]
+    assert seen.saved == [RATES]
     assert report.switches == ()
-    assert report.figures == (("read", "2 million pixels a second of the CPU"),)
+    (figure,) = report.figures
+    assert (str(figure.title), str(figure.value)) == ("Reading a film", "2 million px/s")
     assert "processor" in report.machine
     assert "2 million pixels" in report.markdown
 
 
-def test_the_whole_has_the_table(told: _Told) -> None:
-    report = full_run.examine(quick=False, tell=told.tell, stop=lambda: False)
+def test_the_full_run_has_the_table(seen: _Run) -> None:
+    report = full_run.examine(quick=False, report=seen.report, stop=lambda: False)
     assert [line.name for line in report.switches] == ["vae.in_place", "run.tf32"]
     assert report.notes == ("VAE, small",)
     assert "## Optimisations" in report.markdown
     assert report.machine["processor"] != "Another one"
-    done = [step[0] for step in told.steps]
+    done = [step[0] for step in seen.steps]
     assert done == sorted(done)
-    assert all(done <= total for done, total, _ in told.steps)
-    assert told.steps[-1][0] == told.steps[-1][1]
+    assert all(done <= total for done, total, _ in seen.steps)
+    assert seen.steps[-1][0] == seen.steps[-1][1]
 
 
-def test_it_stops_between_two_lines_and_keeps_the_speed_test(told: _Told) -> None:
+def test_a_cancel_between_two_rows_keeps_the_speed_test(seen: _Run) -> None:
     def stop() -> bool:
-        return any(doing == "sums in place" for _, _, doing in told.steps)
+        return any(str(doing) == "sums in place" for _, _, doing in seen.steps)
 
     with pytest.raises(Cancelled):
-        full_run.examine(quick=False, tell=told.tell, stop=stop)
-    assert told.kept == [RATES]
-    assert told.was_closed
-    assert not any(doing == "TF32" for _, _, doing in told.steps)
+        full_run.examine(quick=False, report=seen.report, stop=stop)
+    assert seen.saved == [RATES]
+    assert seen.was_closed
+    assert not any(str(doing) == "TF32" for _, _, doing in seen.steps)
 
 
-def test_it_stops_in_the_speed_test(told: _Told) -> None:
+def test_a_cancel_in_the_speed_test_saves_nothing(seen: _Run) -> None:
     with pytest.raises(Cancelled):
-        full_run.examine(quick=True, tell=told.tell, stop=lambda: True)
-    assert told.kept == []
+        full_run.examine(quick=True, report=seen.report, stop=lambda: True)
+    assert seen.saved == []

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from engine.bench import run, synthetic_clip
+from engine.bench import run
 from engine.bench.calibration import calibrate
-from engine.bench.cases import shared
-from engine.bench.cases.pipeline import run_pipeline
+from engine.bench.cases import video
+from engine.bench.cases.video import run_pipeline
+from engine.bench.clips import make_clip
 from engine.bench.options import BenchOptions
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.planner.rates import Rates
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
@@ -26,68 +27,74 @@ def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
 
 def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
     usual = BenchOptions()
-    named = run.named(["vae", "read", "vae-decode"], usual)
-    assert named == ("vae-encode", "vae-decode", "read")
-    assert run.named([], usual) == ("speed", "lite", "pipeline", "colour", "read", "write")
-    assert run.named([], BenchOptions(quick=True)) == ("speed",)
-    assert run.named(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
+    names = run.case_names(["vae", "read", "vae-decode"], usual)
+    assert names == ("vae-encode", "vae-decode", "read")
+    assert run.case_names([], usual) == ("speed", "lite", "pipeline", "colour", "read", "write")
+    assert run.case_names([], BenchOptions(quick=True)) == ("speed",)
+    assert run.case_names(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
 
 
-def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
-    first, again = (synthetic_clip._Painter(Size(96, 54)) for _ in range(2))
-    pictures = [first.paint(number) for number in range(3)]
-    assert all(np.array_equal(picture, again.paint(n)) for n, picture in enumerate(pictures))
-    assert pictures[0].std() > 15
-    assert np.abs(pictures[2].astype(int) - pictures[0]).mean() > 3
+def test_every_case_has_its_function() -> None:
+    for case in run.CASES.values():
+        rows = case.rows(BenchOptions(device="cpu"))
+        assert hasattr(rows, "__next__")  # nothing was measured yet
 
 
-def test_a_case_gives_figures_behind_those_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shared, "SOURCE", Size(96, 54))
-    monkeypatch.setattr(shared, "QUICK_FRAMES", 8)
-    told: list[str] = []
+def test_a_case_gives_rows_after_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(video, "SOURCE", Size(96, 54))
+    monkeypatch.setattr(video, "QUICK_FRAMES", 8)
+    lines: list[str] = []
     machine, *rows = run.run(
-        ["read", "write", "read"], options=BenchOptions(quick=True), tell=told.append
+        ["read", "write", "read"], options=BenchOptions(quick=True), report=lines.append
     )
     assert machine["case"] == "machine"
     assert [row["case"] for row in rows] == ["read", "write"]
     assert all(row["frames_per_second"] > 0 for row in rows)
-    assert told == ["read measured", "write measured"]
+    assert lines == ["read measured", "write measured"]
 
 
-def test_the_speed_test_is_kept_where_it_was_made_as_jobs_compute(
+def test_rows_of_a_run_are_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"model": "a model", "note": message("bench.out-of-memory")}
+    monkeypatch.setattr(run.BenchCase, "rows", lambda case, options: iter([row]))
+    lines: list[str] = []
+    assert run.run(["models"], report=lines.append)[1:] == [
+        {"case": "models", "model": "a model", "note": "not enough memory"}
+    ]
+    assert lines == ["a model measured", "models measured"]
+
+
+def test_the_speed_test_is_saved_if_it_ran_with_the_settings_of_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept: list[Rates] = []
+    saved: list[Rates] = []
     rates = Rates(costs={"read": 0.5})
     monkeypatch.setattr(calibrate, "calibrate", lambda: rates)
-    monkeypatch.setattr(calibrate, "keep", kept.append)
+    monkeypatch.setattr(calibrate, "keep", saved.append)
     _, row = run.run([], options=BenchOptions(quick=True))
     assert row == {
         "case": "speed",
         "what": "read",
         "figure": "2 million pixels a second of the CPU",
     }
-    assert kept == [rates]
+    assert saved == [rates]
     run.run(["speed"], options=BenchOptions(threads=1))
-    assert kept == [rates]
+    assert saved == [rates]
 
 
-def test_a_row_comes_when_it_is_there_and_threads_are_put_back() -> None:
+def test_rows_come_as_they_are_measured_and_threads_are_restored() -> None:
     before = torch.get_num_threads()
     rows = run.measured(["optimisations-around"], options=BenchOptions(threads=1, device="cpu"))
     assert next(rows)["case"] == "machine"
     assert next(rows)["switch"] == "run.cudnn_benchmark"  # before anything is measured
     assert torch.get_num_threads() == 1
     assert not torch.is_inference_mode_enabled()
-    rows.close()  # as who stops does
+    rows.close()  # as a cancel does
     assert torch.get_num_threads() == before
 
 
-def test_the_whole_program_is_measured_in_steps(tmp_path: Path) -> None:
+def test_a_whole_job_is_measured_in_steps(tmp_path: Path) -> None:
     path = tmp_path / "clip.mp4"
-    synthetic_clip.make_clip(path, Size(96, 54), 8)
+    make_clip(path, Size(96, 54), 8)
     row = run_pipeline(probe(path), JobSettings(model="none"), tmp_path)
     assert row["verified"] is True
     steps = [row[f"{name}_cpu_ms"] for name in ("run", "mux", "verify")]

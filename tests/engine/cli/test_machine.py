@@ -7,6 +7,7 @@ import pytest
 
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.protocol.report import DoctorLine
 from tests.helpers.command_line import CommandLine
 
@@ -16,15 +17,18 @@ def test_doctor_ends_with_1_only_when_something_is_broken(
     command_line: CommandLine, state: str, status: int
 ) -> None:
     command_line.services.lines = (
-        DoctorLine(name="torch", state="ok", message="2.13"),
-        DoctorLine(name="disk", state=state, message="12 GB free", hint="Free some."),
+        DoctorLine(name="torch", state="ok", message=message("doctor.version", version="2.13")),
+        DoctorLine(name="disk", state=state, message=message("doctor.disk.little", free="1 GB")),
     )
     ended = command_line("doctor")
     assert ended.status == status
-    assert "hint: Free some." in ended.out
+    assert "hint: Free some space" in ended.out
     (answer,) = command_line("doctor", "--json").objects
     assert answer["works"] is (status == 0)
-    assert answer["lines"][1]["state"] == state
+    first, second = answer["lines"]
+    assert first == {"name": "torch", "state": "ok", "message": "2.13", "hint": ""}
+    assert (second["state"], second["message"]) == (state, "1 GB free for unfinished jobs")
+    assert second["hint"].startswith("Free some space")
 
 
 def test_bench_shows_a_table_and_writes_the_figures(

@@ -140,10 +140,10 @@ def test_a_plan_for_another_card(command_line: CommandLine) -> None:
     assert command_line.services.pretend is None
 
 
-def test_a_card_that_nobody_makes_names_the_nearest(command_line: CommandLine) -> None:
+def test_an_unknown_gpu_names_the_nearest(command_line: CommandLine) -> None:
     ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
     assert ended.status == 1
-    assert "error[settings-error]: There is no card 'RTX 5070 Tii'" in ended.err
+    assert "error[settings-error]: There is no GPU 'RTX 5070 Tii'" in ended.err
     assert "NVIDIA GeForce RTX 5070 Ti" in ended.err
 
 

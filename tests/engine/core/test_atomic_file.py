@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; one that somebody has open for a moment is waited for."""
+"""Files are written completely or not at all; renaming is retried while a file is open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARING_VIOLATION = 32
 
 
 class Held:
-    """Path.replace or Path.rename as on Windows while somebody has the file open."""
+    """Path.replace or Path.rename as on Windows while another process has the file open."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, verb: str, *, times: int) -> None:
         self.tries = 0
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_what_cannot_be_said_in_json_leaves_the_old_file(tmp_path: Path) -> None:
+def test_data_that_is_not_json_leaves_the_old_file(tmp_path: Path) -> None:
     atomic_file.write_json(tmp_path / "a.json", [1])
     with pytest.raises(TypeError):
         atomic_file.write_json(tmp_path / "a.json", [1, object()])
@@ -105,7 +105,7 @@ def test_readers_and_other_writers_see_whole_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("winerror", [5, 32, 33])
-def test_a_file_that_a_scanner_reads_is_waited_for(
+def test_renaming_is_retried_while_a_scanner_reads_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, winerror: int
 ) -> None:
     part, target = tmp_path / "a.part", tmp_path / "a"
@@ -119,7 +119,7 @@ def test_a_file_that_a_scanner_reads_is_waited_for(
     assert names(tmp_path) == ["a"]
 
 
-def test_a_folder_that_a_scanner_reads_is_waited_for(
+def test_renaming_is_retried_while_a_scanner_reads_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = tmp_path / "a.part"
@@ -130,9 +130,7 @@ def test_a_folder_that_a_scanner_reads_is_waited_for(
     assert names(tmp_path) == ["a"]
 
 
-def test_nobody_waits_for_what_is_refused_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lasting_refusal_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.part").write_text("new")
     held = Held(monkeypatch, "replace", times=99)
     held.winerror = None
@@ -142,10 +140,10 @@ def test_nobody_waits_for_what_is_refused_for_good(
     assert names(tmp_path) == ["a.part"]
 
 
-def test_waiting_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrying_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     atomic_file.write_text(tmp_path / "a", "old")
     held = Held(monkeypatch, "replace", times=99)
-    monkeypatch.setattr(atomic_file, "_PATIENCE_WITH_SMALL_FILES_S", 0.2)
+    monkeypatch.setattr(atomic_file, "_RETRY_SMALL_FILES_S", 0.2)
     with pytest.raises(PermissionError):
         atomic_file.write_text(tmp_path / "a", "new")
     assert 2 <= held.tries <= 6
@@ -154,7 +152,7 @@ def test_waiting_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_name_that_is_taken_is_left_alone(
+def test_an_existing_file_is_not_replaced_by_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
 ) -> None:
     def no_links(path: Path, target: Path) -> None:
@@ -164,17 +162,17 @@ def test_a_name_that_is_taken_is_left_alone(
         monkeypatch.setattr(Path, "hardlink_to", no_links)
     part, target = tmp_path / "a.part", tmp_path / "a"
     part.write_text("new")
-    target.write_text("somebody's")
+    target.write_text("the user's")
     with pytest.raises(FileExistsError):
         atomic_file.rename(part, target)
-    assert (part.read_text(), target.read_text()) == ("new", "somebody's")
+    assert (part.read_text(), target.read_text()) == ("new", "the user's")
     target.unlink()
     atomic_file.rename(part, target)
     assert target.read_text() == "new"
     assert names(tmp_path) == ["a"]
 
 
-def test_a_folder_takes_no_name_that_is_taken(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_replaced_by_rename(tmp_path: Path) -> None:
     for name in ("a.part", "a"):
         (tmp_path / name).mkdir()
     with pytest.raises(FileExistsError):
@@ -183,7 +181,7 @@ def test_a_folder_takes_no_name_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_a_link_that_leads_nowhere_is_a_name_too(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_replaced_by_rename(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("nowhere")
     (tmp_path / "a.part").mkdir()
     with pytest.raises(FileExistsError):

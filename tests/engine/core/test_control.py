@@ -7,7 +7,7 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled
 
 
-def test_check_passes_while_nothing_was_asked():
+def test_check_passes_without_a_request():
     Control().check()
 
 

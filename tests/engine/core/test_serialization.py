@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def a_plan() -> Plan:
     )
 
 
-def test_a_plan_survives_json():
+def test_a_plan_comes_back_from_json():
     assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan()))), VARIANTS) == a_plan()
 
 
@@ -109,3 +109,12 @@ def test_messages_in_a_plan_survive_json_and_text_of_older_versions_is_kept():
     assert from_plain(PassPlan, old).why == "MP4 cannot hold it"
     notice = Notice(code="source-damaged", severity="warning", params={"problem": why})
     assert from_plain(Notice, json.loads(json.dumps(to_plain(notice)))) == notice
+
+
+def test_old_names_of_fields_are_read_and_new_ones_count_more():
+    @dataclass
+    class Renamed:
+        new: int = field(default=0, metadata={"old_names": ("old", "older")})
+
+    assert from_plain(Renamed, {"older": 1}) == Renamed(1)
+    assert from_plain(Renamed, {"new": 2, "old": 1}) == Renamed(2)

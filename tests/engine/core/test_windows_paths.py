@@ -8,6 +8,7 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from engine.core import windows_paths
+from engine.core.errors import OutputNameUnusable
 
 LONG_NAME = "a" * 100
 
@@ -39,7 +40,7 @@ def current_folders(path: str) -> str:
         ("C:\\a\\film.", "C:\\a\\film."),
     ],
 )
-def test_paths_begin_at_their_drive(given: str, meant: str) -> None:
+def test_paths_start_at_their_drive(given: str, meant: str) -> None:
     assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
 
 
@@ -87,30 +88,26 @@ def test_windows_opens_a_path_of_400_characters(tmp_path: Path) -> None:
     assert (folder / "film.txt").read_text(encoding="utf-8") == "here"
 
 
-@pytest.mark.parametrize(
-    "name", ["CON", "nul.mp4", "Aux", "com1.mkv", "LPT9", "prn .txt", "COM².mp4", "CONIN$", "com0"]
-)
-def test_devices_are_no_names(name: str) -> None:
-    assert name in windows_paths.why_no_name(name)
+DEVICES = ("CON", "nul.mp4", "Aux", "com1.mkv", "LPT9", "prn .txt", "COM².mp4", "CONIN$", "com0")
+PROBLEMS = {  # name -> case of OutputNameUnusable, and part of its message
+    "a:b.mkv": ("character", "no : in"),
+    "what?.mp4": ("character", "no ? in"),
+    "two\nlines.mp4": ("character", "no U+000A in"),
+    "film.mp4.": ("ending", "at the end"),
+    "film ": ("ending", "at the end"),
+    "f" * 252 + ".mp4": ("length", "longer than 255"),
+} | {name: ("device", name) for name in DEVICES}
+USABLE = ("film.mp4", "console.mkv", "COM10.mp4", "nullen.mp4", "片段 1.mkv", ".film", "f" * 255)
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("a:b.mkv", "no : in"),
-        ("what?.mp4", "no ? in"),
-        ("two\nlines.mp4", "no U+000A in"),
-        ("film.mp4.", "at the end"),
-        ("film ", "at the end"),
-        ("f" * 252 + ".mp4", "longer than 255"),
-    ],
-)
-def test_names_that_windows_does_not_take_are_told(name: str, part: str) -> None:
-    assert part in windows_paths.why_no_name(name)
+def test_names_that_windows_refuses_have_a_message() -> None:
+    for name, (case, part) in PROBLEMS.items():
+        problem = windows_paths.problem_on_windows(name)
+        assert problem is not None, name
+        error = OutputNameUnusable(problem.case, **problem.params)
+        assert (error.case, part in error.message) == (case, True), name
 
 
-@pytest.mark.parametrize(
-    "name", ["film.mp4", "console.mkv", "COM10.mp4", "nullen.mp4", "片段 1.mkv", ".film", "f" * 255]
-)
-def test_ordinary_names_are_free(name: str) -> None:
-    assert windows_paths.why_no_name(name) == ""
+def test_ordinary_names_are_usable() -> None:
+    for name in USABLE:
+        assert windows_paths.problem_on_windows(name) is None, name

@@ -9,27 +9,27 @@ import pytest
 from engine.hardware import budget as budgets
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget, pretended_budget
-from engine.hardware.gpu_reading import Link
-from engine.hardware.gpu_table import GIB, cards, pretended
+from engine.hardware.gpu_reading import PcieLink
+from engine.hardware.gpu_table import GIB, gpu_specs, named
 from engine.settings.schema import EngineSettings
 
-CARD = pretended("RTX 5070 Ti")
+GPU = named("RTX 5070 Ti")
 
 
-def test_a_pretended_card_has_what_a_desktop_leaves_of_it(tmp_path: Path) -> None:
+def test_a_pretended_gpu_has_the_memory_that_a_desktop_leaves(tmp_path: Path) -> None:
     plain = measure_budget(EngineSettings(), tmp_path, tmp_path)
-    found = measure_budget(EngineSettings(), tmp_path, tmp_path, CARD)
+    found = measure_budget(EngineSettings(), tmp_path, tmp_path, GPU)
     assert found.cuda
     assert found.is_pretended
-    assert found.card == CARD
+    assert found.gpu == GPU
     assert found.capability == (12, 0)
     assert found.vram_bytes == 14 * GIB
     assert (found.threads, found.same_disk) == (plain.threads, plain.same_disk)
 
 
-def test_the_own_card_is_not_pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_own_gpu_is_not_pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = devices.Gpu(
-        name=CARD.name,
+        name=GPU.name,
         total_bytes=16303 * 2**20,
         free_bytes=15 * GIB,
         driver="580.1",
@@ -37,42 +37,41 @@ def test_the_own_card_is_not_pretended(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
-    narrow = Link(generation=4, width=8, card_generation=5, card_width=16)
+    narrow = PcieLink(generation=4, width=8, gpu_generation=5, gpu_width=16)
     monkeypatch.setattr(budgets, "link_of", lambda _: narrow)
     found = measure_budget(EngineSettings(), tmp_path, tmp_path)
-    assert found.card == replace(CARD, link_bandwidth=narrow.bandwidth)
-    assert found.card_bytes == 16 * GIB
+    assert found.gpu == replace(GPU, link_bandwidth=narrow.bandwidth)
+    assert found.gpu_memory_bytes == 16 * GIB
     assert not found.is_pretended
     assert 14 * GIB < found.vram_bytes < 15 * GIB
 
 
-@pytest.mark.parametrize("card", cards(), ids=lambda card: card.title)
-def test_every_card_leaves_something(card) -> None:
-    found = pretended_budget(card, ram_bytes=16 * GIB)
-    assert found.vram_bytes == card.memory_bytes - 2 * GIB
-    assert found == pretended_budget(card, ram_bytes=16 * GIB)
+def test_every_gpu_leaves_all_but_two_gib() -> None:
+    for gpu in gpu_specs():
+        found = pretended_budget(gpu, ram_bytes=16 * GIB)
+        assert found.vram_bytes == gpu.memory_bytes - 2 * GIB
 
 
-def test_a_machine_without_a_card_can_be_pretended_too() -> None:
+def test_a_machine_without_a_gpu_can_be_pretended_too() -> None:
     found = pretended_budget(None, ram_bytes=16 * GIB, threads=4)
     assert not found.cuda
     assert not found.is_pretended
     assert (found.ram_bytes, found.threads, found.vram_bytes) == (16 * GIB, 4, 0)
 
 
-def test_the_size_of_a_card_lasts_whatever_is_free_of_it() -> None:
-    assert pretended_budget(CARD, ram_bytes=GIB).card_bytes == 16 * GIB
-    assert pretended_budget(None, ram_bytes=GIB).card_bytes == 0
+def test_the_size_of_a_gpu_does_not_depend_on_its_free_memory() -> None:
+    assert pretended_budget(GPU, ram_bytes=GIB).gpu_memory_bytes == 16 * GIB
+    assert pretended_budget(None, ram_bytes=GIB).gpu_memory_bytes == 0
     unknown = Budget(ram_bytes=GIB, threads=1, cuda=True, vram_bytes=14 * GIB)
-    assert unknown.card_bytes == 16 * GIB
+    assert unknown.gpu_memory_bytes == 16 * GIB
 
 
-def test_what_a_running_job_holds_is_free_for_the_next(
+def test_memory_of_a_running_job_is_free_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A film that was added while another ran was planned into what that one left."""
+    """A film that was added while another ran was planned into the rest of the memory."""
     gpu = devices.Gpu(
-        name=CARD.name,
+        name=GPU.name,
         total_bytes=16 * GIB,
         free_bytes=2 * GIB,
         driver="580.1",
@@ -80,7 +79,7 @@ def test_what_a_running_job_holds_is_free_for_the_next(
     )
     monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
-    monkeypatch.setattr(budgets.torch_memory, "card_bytes", lambda: 12 * GIB)
+    monkeypatch.setattr(budgets.torch_memory, "gpu_bytes", lambda: 12 * GIB)
     monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
     monkeypatch.setattr(devices, "own_ram", lambda: 12 * GIB)
     found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path)
@@ -88,7 +87,7 @@ def test_what_a_running_job_holds_is_free_for_the_next(
     assert found.ram_bytes == 11 * GIB
 
 
-def test_own_memory_grows_by_what_is_taken() -> None:
+def test_own_memory_grows_by_an_allocation() -> None:
     before = devices.own_ram()
     held = os.urandom(64 * 2**20)
     assert 48 * 2**20 < devices.own_ram() - before < 96 * 2**20

@@ -3,7 +3,8 @@ from __future__ import annotations
 import os
 import sys
 
-from engine.hardware import devices, features
+from engine.hardware import devices
+from engine.ops.linear.formats import PRODUCTS
 
 
 def test_the_processor_has_a_name_and_threads() -> None:
@@ -16,8 +17,22 @@ def test_free_memory_is_part_of_all_memory() -> None:
     assert 0 < available <= total
 
 
-def test_bf16_is_answered_without_torch_on_linux() -> None:
+def test_bfloat16_is_known_without_torch_on_linux() -> None:
     had_torch = "torch" in sys.modules
-    features.cpu_has_bf16.cache_clear()
-    assert features.cpu_has_bf16() in (True, False)
+    devices.cpu_has_bf16.cache_clear()
+    assert devices.cpu_has_bf16() in (True, False)
     assert had_torch or sys.platform != "linux" or "torch" not in sys.modules
+
+
+def test_data_types_that_a_gpu_multiplies() -> None:
+    offered = {
+        None: set(),
+        (6, 1): set(),
+        (7, 5): {"int8"},  # RTX 20
+        (8, 6): {"int8"},  # RTX 30
+        (8, 9): {"int8", "fp8"},  # RTX 40
+        (12, 0): {"int8", "fp8", "nvfp4"},  # RTX 50
+    }
+    for capability, names in offered.items():
+        assert set(devices.matmul_dtypes(capability)) == names
+    assert set(devices.matmul_dtypes((99, 0))) == set(PRODUCTS)

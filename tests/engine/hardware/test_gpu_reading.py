@@ -7,15 +7,10 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.hardware import (
-    gpu_processes,
-    gpu_reading,
-    nvml,
-    shared_memory,
-)
-from engine.hardware.gpu_reading import Link, OwnMemory, link_text
-from engine.hardware.shared_memory import Adapter, Use
-from engine.protocol.gpu_reading import GpuReading, Holder
+from engine.hardware import gpu_reading, nvml, shared_memory
+from engine.hardware.gpu_reading import OwnMemory, PcieLink, link_text
+from engine.hardware.shared_memory import Adapter, MemoryUse
+from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 MIB = 2**20
 ME = os.getpid()
@@ -28,7 +23,7 @@ def process(pid: int, mib: int | None) -> Any:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Answers of NVML for a card of 16 GiB with 9 GiB in use."""
+    """Answers of NVML for a GPU of 16 GiB with 9 GiB in use."""
     answers: dict[str, Any] = {
         "nvmlDeviceGetName": "NVIDIA GeForce RTX 5070 Ti",
         "nvmlSystemGetDriverVersion": "580.1",
@@ -42,19 +37,24 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "nvmlDeviceGetComputeRunningProcesses": [process(ME, 6000), process(12, 900)],
         "nvmlDeviceGetGraphicsRunningProcesses": [process(10, 1200), process(11, 900)],
     }
-    monkeypatch.setattr(nvml, "handles", lambda: ("card",))
-    monkeypatch.setattr(nvml, "ask", lambda name, *_: answers.get(name))
-    memory = nvml.CardMemory(total=16384 * MIB, used=9216 * MIB)
+    monkeypatch.setattr(nvml, "handles", lambda: ("gpu",))
+    monkeypatch.setattr(nvml, "query", lambda name, *_: answers.get(name))
+    memory = nvml.GpuMemory(total=16384 * MIB, used=9216 * MIB)
     monkeypatch.setattr(nvml, "memory", lambda _: memory)
-    monkeypatch.setattr(gpu_processes, "_name", lambda pid: NAMES.get(pid, ""))
+    monkeypatch.setattr(gpu_reading, "_name", lambda pid: NAMES.get(pid, ""))
     return answers
 
 
 def on_windows(monkeypatch: pytest.MonkeyPatch, shared_mib: int | None) -> None:
-    uses = {ME: Use(6000 * MIB, 0), 10: Use(2100 * MIB, 0), 13: Use(3 * MIB, 0), 12: Use(0, 0)}
-    monkeypatch.setattr(shared_memory, "card", lambda _: Adapter(processes=uses))
+    uses = {
+        ME: MemoryUse(6000 * MIB, 0),
+        10: MemoryUse(2100 * MIB, 0),
+        13: MemoryUse(3 * MIB, 0),
+        12: MemoryUse(0, 0),
+    }
+    monkeypatch.setattr(shared_memory, "adapter", lambda _: Adapter(processes=uses))
     shared = None if shared_mib is None else shared_mib * MIB
-    monkeypatch.setattr(shared_memory, "ours", lambda: shared)
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: shared)
 
 
 def reading(own: OwnMemory | None = None) -> GpuReading:
@@ -63,7 +63,7 @@ def reading(own: OwnMemory | None = None) -> GpuReading:
     return found
 
 
-def test_everything_that_the_driver_tells(driver: dict[str, Any]) -> None:
+def test_a_reading_has_everything_that_the_driver_reports(driver: dict[str, Any]) -> None:
     found = reading()
     assert (found.name, found.driver) == ("NVIDIA GeForce RTX 5070 Ti", "580.1")
     assert (found.total_mb, found.ours_mb, found.others_mb) == (16384, 6000, 3216)
@@ -73,26 +73,31 @@ def test_everything_that_the_driver_tells(driver: dict[str, Any]) -> None:
 
 
 def test_programs_are_named_and_their_processes_added_up(driver: dict[str, Any]) -> None:
-    assert reading().holders == (
-        Holder(name="chrome.exe", mb=2100),
-        Holder(name="game.exe", mb=900),
+    assert reading().processes == (
+        GpuProcess(name="chrome.exe", mb=2100),
+        GpuProcess(name="game.exe", mb=900),
     )
 
 
-def test_a_driver_that_tells_no_bytes_still_names_programs(driver: dict[str, Any]) -> None:
+def test_a_driver_without_bytes_by_process_still_names_programs(driver: dict[str, Any]) -> None:
     driver["nvmlDeviceGetComputeRunningProcesses"] = [process(ME, None), process(12, None)]
     driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
-    found = reading(OwnMemory(card_bytes=lambda: 5000 * MIB))
+    found = reading(OwnMemory(gpu_bytes=lambda: 5000 * MIB))
     assert (found.ours_mb, found.others_mb) == (5000, 4216)
-    assert found.holders == (Holder(name="chrome.exe", mb=None), Holder(name="game.exe", mb=None))
+    assert found.processes == (
+        GpuProcess(name="chrome.exe", mb=None),
+        GpuProcess(name="game.exe", mb=None),
+    )
 
 
-def test_in_a_container_where_ids_are_others_torch_knows(driver: dict[str, Any]) -> None:
+def test_in_a_container_with_other_process_ids_torch_knows_our_bytes(
+    driver: dict[str, Any],
+) -> None:
     driver["nvmlDeviceGetComputeRunningProcesses"] = [process(987_654, 6000)]
-    assert reading(OwnMemory(card_bytes=lambda: 5800 * MIB)).ours_mb == 5800
+    assert reading(OwnMemory(gpu_bytes=lambda: 5800 * MIB)).ours_mb == 5800
 
 
-def test_windows_knows_what_its_driver_does_not_tell(
+def test_windows_counts_what_its_driver_does_not_report(
     driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_windows(monkeypatch, shared_mib=20)
@@ -100,7 +105,7 @@ def test_windows_knows_what_its_driver_does_not_tell(
     driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
     found = reading()
     assert found.ours_mb == 6000
-    assert found.holders == (Holder(name="chrome.exe", mb=2100),)
+    assert found.processes == (GpuProcess(name="chrome.exe", mb=2100),)
     assert found.spilled_mb == 0
 
 
@@ -108,7 +113,7 @@ def test_windows_knows_what_its_driver_does_not_tell(
     ("shared", "pinned", "spilled"),
     [(None, 0, 0), (0, 0, 0), (150, 0, 0), (700, 0, 700), (4700, 4000, 700), (4100, 4000, 0)],
 )
-def test_what_we_pinned_ourselves_is_not_spilled(
+def test_pinned_memory_is_not_spilled(
     driver: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     shared: int | None,
@@ -119,35 +124,35 @@ def test_what_we_pinned_ourselves_is_not_spilled(
     assert reading(OwnMemory(pinned_bytes=lambda: pinned * MIB)).spilled_mb == spilled
 
 
-def test_an_old_driver_that_knows_nothing_more(driver: dict[str, Any]) -> None:
+def test_an_old_driver_leaves_values_empty(driver: dict[str, Any]) -> None:
     driver.clear()
     found = reading()
-    assert (found.power_w, found.link, found.holders) == (0, "", ())
+    assert (found.power_w, found.link, found.processes) == (0, "", ())
     assert (found.load_percent, found.temperature_c) == (0, 0)
 
 
-def test_without_a_card_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "handles", tuple)
     assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
-    assert gpu_processes.others() == ()
+    assert gpu_reading.other_programs() == ()
 
 
-def test_a_card_that_the_driver_just_lost_has_none(
+def test_a_gpu_that_the_driver_just_lost_has_no_reading(
     driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = iter([("card",)])
+    found = iter([("gpu",)])
     monkeypatch.setattr(nvml, "handles", lambda: next(found, ()))
     assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
 
 
-def test_others_are_told_without_a_reading(driver: dict[str, Any]) -> None:
-    assert gpu_processes.others()[0] == Holder(name="chrome.exe", mb=2100)
+def test_other_programs_are_known_without_a_reading(driver: dict[str, Any]) -> None:
+    assert gpu_reading.other_programs()[0] == GpuProcess(name="chrome.exe", mb=2100)
 
 
-def test_many_programs_are_cut_to_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_processes, "_name", lambda pid: f"p{pid}")
-    found = gpu_processes.ranked({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
-    assert [holder.mb for holder in found] == [380, 370, 360, 350, 340, 330, 320, 310]
+def test_only_the_largest_programs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_reading, "_name", lambda pid: f"p{pid}")
+    found = gpu_reading.programs({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
+    assert [program.mb for program in found] == [380, 370, 360, 350, 340, 330, 320, 310]
 
 
 def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +160,12 @@ def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -
         raise psutil.NoSuchProcess(pid)
 
     monkeypatch.setattr(psutil, "Process", gone)
-    assert gpu_processes.ranked({5: 100 * MIB}, ()) == ()
+    assert gpu_reading.programs({5: 100 * MIB}, ()) == ()
 
 
-def test_the_link_is_what_slot_and_card_can_do(driver: dict[str, Any]) -> None:
-    found = gpu_reading.link("card")
-    assert found == Link(generation=4, width=8, card_generation=5, card_width=16)
+def test_the_link_is_limited_by_slot_and_gpu(driver: dict[str, Any]) -> None:
+    found = gpu_reading.link("gpu")
+    assert found == PcieLink(generation=4, width=8, gpu_generation=5, gpu_width=16)
     assert found.bandwidth == pytest.approx(15.75e9, rel=0.01)
-    assert found.board_bandwidth == pytest.approx(63e9, rel=0.01)
+    assert found.gpu_bandwidth == pytest.approx(63e9, rel=0.01)
     assert link_text(None) == ""

@@ -14,15 +14,15 @@ GIB = 2**30
 @pytest.fixture(autouse=True)
 def fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_session", None)
-    monkeypatch.setattr(nvml, "_why_not", "")
+    monkeypatch.setattr(nvml, "_failure", "")
 
 
-def fake_card(monkeypatch: pytest.MonkeyPatch, processes: list[Any]) -> None:
-    """A driver with one card of 16 GiB of which 5 GiB are used."""
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, processes: list[Any]) -> None:
+    """A driver with one GPU of 16 GiB of which 5 GiB are used."""
     answers = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetHandleByIndex": lambda index: f"card {index}",
+        "nvmlDeviceGetHandleByIndex": lambda index: f"gpu {index}",
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=16 * GIB, used=5 * GIB),
         "nvmlDeviceGetComputeRunningProcesses": lambda _: processes,
         "nvmlDeviceGetGraphicsRunningProcesses": lambda _: processes[:1],
@@ -40,19 +40,17 @@ def process(pid: int, amount: int | None) -> Any:
     return SimpleNamespace(pid=pid, usedGpuMemory=amount)
 
 
-def test_without_a_driver_there_are_no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", missing)
     assert devices.gpus() == ()
-    works, why = nvml.state()
-    assert not works
-    assert "Not Found" in why
+    assert "Not Found" in nvml.failure()
 
 
-def test_a_card_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_card(monkeypatch, [])
+def test_a_gpu_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_gpu(monkeypatch, [])
     assert devices.gpus() == (
         devices.Gpu(
             name="NVIDIA Test",
@@ -64,34 +62,34 @@ def test_a_card_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_an_old_driver_without_capability_still_has_its_card(
+def test_an_old_driver_without_capability_still_has_its_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fake_card(monkeypatch, [])
+    fake_gpu(monkeypatch, [])
 
     def unknown(_: object) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCudaComputeCapability", unknown)
-    (card,) = devices.gpus()
-    assert card.capability is None
+    (gpu,) = devices.gpus()
+    assert gpu.capability is None
 
 
 def test_a_process_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_card(monkeypatch, [process(7, 3 * GIB), process(8, GIB)])
-    assert nvml.memory("card 0") == nvml.CardMemory(total=16 * GIB, used=5 * GIB)
-    assert nvml.processes("card 0") == {7: 3 * GIB, 8: GIB}
+    fake_gpu(monkeypatch, [process(7, 3 * GIB), process(8, GIB)])
+    assert nvml.memory("gpu 0") == nvml.GpuMemory(total=16 * GIB, used=5 * GIB)
+    assert nvml.processes("gpu 0") == {7: 3 * GIB, 8: GIB}
 
 
-def test_a_driver_that_hides_processes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_card(monkeypatch, [process(7, None)])
-    assert nvml.processes("card 0") == {7: None}
+def test_unknown_bytes_of_a_process_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_gpu(monkeypatch, [process(7, None)])
+    assert nvml.processes("gpu 0") == {7: None}
 
 
 @pytest.fixture
-def three_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large slow card, one that is in no table, and the fastest one in the last slot."""
-    fake_card(monkeypatch, [])
+def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large slow GPU, one that is not in the table, and the fastest one in the last slot."""
+    fake_gpu(monkeypatch, [])
     names = ["NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 4090"]
     sizes = [12 * GIB, 2 * GIB, 24 * GIB]
     answers = {
@@ -105,7 +103,7 @@ def three_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pynvml, name, answer)
 
 
-@pytest.mark.usefixtures("three_cards")
+@pytest.mark.usefixtures("three_gpus")
 @pytest.mark.parametrize(
     ("order", "visible", "indices"),
     [
@@ -121,7 +119,7 @@ def three_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, "GPU-9", []),
     ],
 )
-def test_cards_are_those_that_cuda_shows_in_its_order(
+def test_gpus_are_those_that_cuda_shows_in_its_order(
     monkeypatch: pytest.MonkeyPatch, order: str | None, visible: str | None, indices: list[int]
 ) -> None:
     for name, value in (("CUDA_DEVICE_ORDER", order), ("CUDA_VISIBLE_DEVICES", visible)):

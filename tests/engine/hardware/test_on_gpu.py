@@ -1,4 +1,4 @@
-"""What a real card says of itself; the driver alone is asked but for memory of our own."""
+"""Readings of a real GPU, by its driver and by torch for memory of this process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import pytest
 import torch
 
-from engine.hardware import devices, gpu_processes, gpu_reading, torch_memory
+from engine.hardware import devices, gpu_reading, torch_memory
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch can use no card here"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch can use no GPU here"),
 ]
 MB = 2**20
 
@@ -22,11 +22,11 @@ def read() -> gpu_reading.GpuReading:
     return found
 
 
-def test_the_first_card_is_the_one_that_torch_takes() -> None:
-    about, card = torch.cuda.get_device_properties(0), devices.gpus()[0]
-    assert card.name == about.name
-    assert card.capability == (about.major, about.minor)
-    assert card.total_bytes == pytest.approx(about.total_memory, rel=0.03)
+def test_the_first_gpu_is_the_one_that_torch_takes() -> None:
+    about, gpu = torch.cuda.get_device_properties(0), devices.gpus()[0]
+    assert gpu.name == about.name
+    assert gpu.capability == (about.major, about.minor)
+    assert gpu.total_bytes == pytest.approx(about.total_memory, rel=0.03)
 
 
 def test_a_reading_is_whole() -> None:
@@ -37,14 +37,14 @@ def test_a_reading_is_whole() -> None:
     assert found.driver
 
 
-def test_what_torch_takes_is_ours() -> None:
+def test_memory_of_torch_is_ours() -> None:
     before = read().ours_mb
     held = torch.empty(512 * MB, dtype=torch.uint8, device="cuda")
     assert read().ours_mb - before >= 480
-    assert torch_memory.card_bytes() >= 512 * MB
+    assert torch_memory.gpu_bytes() >= 512 * MB
     assert held.nbytes == 512 * MB
 
 
-def test_we_are_not_among_the_others() -> None:
+def test_this_process_is_not_among_the_other_programs() -> None:
     torch.zeros(1, device="cuda")
-    assert all(holder.mb is None or holder.mb > 0 for holder in gpu_processes.others())
+    assert all(program.mb is None or program.mb > 0 for program in gpu_reading.other_programs())

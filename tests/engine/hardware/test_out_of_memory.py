@@ -1,4 +1,4 @@
-"""What counts as a lack of memory, and what an error that was let go still holds."""
+"""Errors for want of memory, and the objects that an error keeps."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import gc
 import threading
 import weakref
 
-import pytest
 import torch
 
 from engine.core.errors import OutOfMemory, UnreadableMedia, WeightsUnreadable
 from engine.hardware.out_of_memory import (
-    give_back,
+    forget_frames,
+    free_memory,
     is_of_main_memory,
     is_out_of_memory,
-    let_go,
 )
 
 
@@ -24,45 +23,36 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
-        RuntimeError("CUDA error: out of memory"),
-        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
-        RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)"),
-        RuntimeError("can't start new thread"),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        OutOfMemory("There is not enough memory to decode a.mkv."),
-        caused(WeightsUnreadable("a cannot be read."), OSError(errno.ENOMEM, "no")),
-        caused(UnreadableMedia("a"), caused(WeightsUnreadable("b"), MemoryError())),
-    ],
-    ids=str,
+REFUSALS = (
+    torch.OutOfMemoryError("CUDA out of memory"),
+    MemoryError(),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
+    RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)"),
+    RuntimeError("can't start new thread"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    OutOfMemory("There is not enough memory to decode a.mkv."),
+    caused(WeightsUnreadable("a cannot be read."), OSError(errno.ENOMEM, "no")),
+    caused(UnreadableMedia("a"), caused(WeightsUnreadable("b"), MemoryError())),
 )
-def test_a_lack_of_memory_is_known(error: Exception) -> None:
-    assert is_out_of_memory(error)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("shapes do not match"),
-        OSError(errno.ENOSPC, "No space left on device"),
-        UnreadableMedia("out of memory.mkv cannot be read."),
-        caused(ValueError("not ours"), MemoryError()),
-        KeyError("out of memory"),
-    ],
-    ids=str,
+OTHERS = (
+    RuntimeError("shapes do not match"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    UnreadableMedia("out of memory.mkv cannot be read."),
+    caused(ValueError("not ours"), MemoryError()),
+    KeyError("out of memory"),
 )
-def test_other_errors_are_not_taken_for_it(error: Exception) -> None:
-    assert not is_out_of_memory(error)
 
 
-def test_main_memory_and_that_of_a_card_are_told_apart() -> None:
+def test_want_of_memory_is_recognised() -> None:
+    assert [error for error in REFUSALS if not is_out_of_memory(error)] == []
+    assert [error for error in OTHERS if is_out_of_memory(error)] == []
+
+
+def test_main_memory_and_gpu_memory_are_distinguished() -> None:
     assert is_of_main_memory(MemoryError())
     assert is_of_main_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     assert not is_of_main_memory(torch.OutOfMemoryError("CUDA out of memory"))
@@ -83,10 +73,10 @@ def broken(seen: list[weakref.ref[Thing]]) -> None:
     try:
         inside()
     except MemoryError as err:
-        raise OutOfMemory("No memory.") from err
+        raise OutOfMemory("no memory") from err
 
 
-def test_an_error_that_was_let_go_holds_nothing() -> None:
+def test_an_error_without_frames_keeps_nothing() -> None:
     seen: list[weakref.ref[Thing]] = []
     kept: list[Exception] = []
 
@@ -101,9 +91,9 @@ def test_an_error_that_was_let_go_holds_nothing() -> None:
     thread.join()
     gc.collect()
     assert seen[0]() is not None, "errors do hold their frames"
-    text = let_go(kept[0])
-    give_back()
+    text = forget_frames(kept[0])
+    free_memory()
     assert seen[0]() is None
     assert "in broken" in text
     assert "in inside" in text
-    assert kept[0].args == ("No memory.",)
+    assert kept[0].args == ("no memory",)

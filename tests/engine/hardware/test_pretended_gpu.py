@@ -16,14 +16,14 @@ OWN = devices.Gpu(
 )
 
 
-def test_nothing_asked_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_request_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(pretended_gpu.GPU_VARIABLE, raising=False)
     monkeypatch.delenv(pretended_gpu.VRAM_VARIABLE, raising=False)
     assert pretended("") is None
     assert from_environment() is None
 
 
-def test_the_environment_asks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_requests_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pretended_gpu.GPU_VARIABLE, "RTX 4060 Ti")
     monkeypatch.setenv(pretended_gpu.VRAM_VARIABLE, "16GiB")
     found = from_environment()
@@ -31,18 +31,18 @@ def test_the_environment_asks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.title == "RTX 4060 Ti, 16 GB"
 
 
-def test_a_mistake_in_the_environment_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_environment_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pretended_gpu.GPU_VARIABLE, "RTX 9999")
     with pytest.raises(SettingsError, match="RTX 9999") as caught:
         from_environment()
     assert pretended_gpu.GPU_VARIABLE in caught.value.hint
 
 
-def test_memory_alone_means_the_card_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "gpus", lambda: (OWN,))
     found = pretended("", "8GiB")
     assert found is not None
     assert found.title == "RTX 4070, 8 GB"
     monkeypatch.setattr(devices, "gpus", tuple)
-    with pytest.raises(SettingsError, match="no NVIDIA card"):
+    with pytest.raises(SettingsError, match="no NVIDIA GPU"):
         pretended("", "8GiB")

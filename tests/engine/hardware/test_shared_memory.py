@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from engine.hardware import pdh, shared_memory
-from engine.hardware.pdh import Counters
-from engine.hardware.shared_memory import Reader, Use, luid_text
+from engine.hardware import shared_memory
+from engine.hardware.shared_memory import CounterReader, Counters, MemoryUse, luid_text
 
 MIB = 2**20
-CARD, INSIDE = "luid_0x00000000_0x0000d1b2", "luid_0x00000000_0x00009a01"
+GPU, INSIDE = "luid_0x00000000_0x0000d1b2", "luid_0x00000000_0x00009a01"
 ME = os.getpid()
 PROCESS, ADAPTER = r"\GPU Process Memory(*)", r"\GPU Adapter Memory(*)"
 
 
 class FakePdh:
-    """Answers as `pdh.dll` does: names behind items in one buffer, sizes asked for first."""
+    """Answers as `pdh.dll` does: names after the items in one buffer, its size by a first call."""
 
     def __init__(self, values: dict[str, list[tuple[str, int]]]) -> None:
         self.values = values
@@ -48,14 +47,14 @@ class FakePdh:
     ) -> int:
         assert form == 0x400
         items = self.values.get(self.paths[counter.value - 1], [])
-        needed = ctypes.sizeof(pdh._Item) * len(items) + 64
+        needed = ctypes.sizeof(shared_memory._CounterItem) * len(items) + 64
         if not items:
             return 0
         if buffer is None:
             size._obj.value = needed
             return 0x800007D2 - 2**32  # as a signed number, as ctypes gives it
         assert size._obj.value == needed
-        array = (pdh._Item * len(items))()
+        array = (shared_memory._CounterItem * len(items))()
         for place, (name, value) in zip(array, items, strict=True):
             place.name, place.value = name, abs(value)
             place.status = 0 if value >= 0 else 0xC0000BC6  # gone since
@@ -70,8 +69,8 @@ class FakePdh:
 
 
 def machine() -> FakePdh:
-    """Our process and a browser on a card, and a little on the graphics of the processor."""
-    mine, browser = f"pid_{ME}_{CARD}_phys_0", f"pid_4000_{CARD.upper()}_phys_0"
+    """Our process and a browser on a GPU, and a little on the graphics of the processor."""
+    mine, browser = f"pid_{ME}_{GPU}_phys_0", f"pid_4000_{GPU.upper()}_phys_0"
     return FakePdh(
         {
             rf"{PROCESS}\Dedicated Usage": [(mine, 6000 * MIB), (browser, 2100 * MIB)],
@@ -79,13 +78,13 @@ def machine() -> FakePdh:
                 (mine, 500 * MIB),
                 (browser, 10 * MIB),
                 (f"pid_{ME}_{INSIDE}_phys_0", 80 * MIB),
-                (f"pid_999_{CARD}_phys_0", -5),
+                (f"pid_999_{GPU}_phys_0", -5),
             ],
             rf"{ADAPTER}\Dedicated Usage": [
-                (f"{CARD}_phys_0", 8200 * MIB),
+                (f"{GPU}_phys_0", 8200 * MIB),
                 (f"{INSIDE}_phys_0", 300 * MIB),
             ],
-            rf"{ADAPTER}\Shared Usage": [(f"{CARD}_phys_0", 520 * MIB)],
+            rf"{ADAPTER}\Shared Usage": [(f"{GPU}_phys_0", 520 * MIB)],
         }
     )
 
@@ -94,71 +93,71 @@ def machine() -> FakePdh:
 def on_windows(monkeypatch: pytest.MonkeyPatch) -> FakePdh:
     fake = machine()
     monkeypatch.setattr(shared_memory, "_opened", [])
-    monkeypatch.setattr(pdh, "library", lambda: fake)
-    monkeypatch.setattr(shared_memory, "_luid", lambda: CARD)
+    monkeypatch.setattr(shared_memory, "_pdh", lambda: fake)
+    monkeypatch.setattr(shared_memory, "_luid", lambda: GPU)
     return fake
 
 
-def test_our_part_is_that_of_the_card_we_compute_on(on_windows: FakePdh) -> None:
-    assert shared_memory.ours() == 500 * MIB
+def test_own_bytes_are_those_on_the_gpu_in_use(on_windows: FakePdh) -> None:
+    assert shared_memory.own_bytes() == 500 * MIB
     assert on_windows.open == 1
 
 
-def test_before_cuda_is_used_nothing_of_ours_is_there(
+def test_before_cuda_is_used_own_bytes_are_zero(
     on_windows: FakePdh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_memory, "_luid", lambda: None)
-    assert shared_memory.ours() == 0
+    assert shared_memory.own_bytes() == 0
 
 
-def test_every_program_has_its_part(on_windows: FakePdh) -> None:
-    found = shared_memory.card(used_bytes=0)
+def test_every_program_has_its_share(on_windows: FakePdh) -> None:
+    found = shared_memory.adapter(used_bytes=0)
     assert found is not None
-    assert found.all == Use(8200 * MIB, 520 * MIB)
+    assert found.all == MemoryUse(8200 * MIB, 520 * MIB)
     assert found.processes == {
-        ME: Use(6000 * MIB, 500 * MIB),
-        4000: Use(2100 * MIB, 10 * MIB),
+        ME: MemoryUse(6000 * MIB, 500 * MIB),
+        4000: MemoryUse(2100 * MIB, 10 * MIB),
     }
 
 
 @pytest.mark.parametrize(("used", "dedicated"), [(8000 * MIB, 8200 * MIB), (0, 300 * MIB)])
-def test_a_card_that_cuda_does_not_name_is_told_by_what_is_used_of_it(
+def test_a_gpu_that_cuda_does_not_name_is_found_by_its_used_memory(
     on_windows: FakePdh, monkeypatch: pytest.MonkeyPatch, used: int, dedicated: int
 ) -> None:
     monkeypatch.setattr(shared_memory, "_luid", lambda: "")
-    found = shared_memory.card(used)
+    found = shared_memory.adapter(used)
     assert found is not None
     assert found.all.dedicated == dedicated
 
 
-def test_the_query_is_opened_once_and_asked_a_few_times_a_second() -> None:
+def test_the_query_is_opened_once_and_read_a_few_times_per_second() -> None:
     fake, now = machine(), [0.0]
-    reader = Reader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
+    reader = CounterReader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
     for now[0] in (0.0, 0.1, 0.19, 0.3):
-        assert CARD in reader.adapters()
+        assert GPU in reader.adapters()
     assert (fake.open, fake.collected) == (1, 2)
 
 
 def test_programs_come_and_go_between_readings() -> None:
     fake, now = machine(), [0.0]
-    reader = Reader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
-    assert 4000 in reader.adapters()[CARD].processes
+    reader = CounterReader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
+    assert 4000 in reader.adapters()[GPU].processes
     fake.values = {}
     now[0] = 1.0
     assert reader.adapters() == {}
 
 
-def test_a_reading_that_fails_says_nothing(on_windows: FakePdh) -> None:
+def test_a_failed_reading_is_none(on_windows: FakePdh) -> None:
     on_windows.fails["PdhCollectQueryData"] = 0x800007D5 - 2**32
-    assert shared_memory.ours() is None
-    assert shared_memory.card(0) is None
+    assert shared_memory.own_bytes() is None
+    assert shared_memory.adapter(0) is None
 
 
 @pytest.mark.parametrize("function", ["PdhOpenQueryW", "PdhAddEnglishCounterW"])
 def test_broken_counters_are_no_error(on_windows: FakePdh, function: str) -> None:
     on_windows.fails[function] = 0xC0000BB8 - 2**32
-    assert shared_memory.ours() is None
-    assert shared_memory.ours() is None
+    assert shared_memory.own_bytes() is None
+    assert shared_memory.own_bytes() is None
     assert on_windows.open <= 1  # not tried again
 
 
@@ -179,11 +178,11 @@ def test_a_query_is_closed_once() -> None:
 
 
 def test_the_name_of_an_adapter() -> None:
-    assert luid_text(bytes.fromhex("b2d1000000000000")) == CARD
+    assert luid_text(bytes.fromhex("b2d1000000000000")) == GPU
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows counts")
-def test_elsewhere_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "_opened", [])
-    assert shared_memory.ours() is None
-    assert shared_memory.card(0) is None
+    assert shared_memory.own_bytes() is None
+    assert shared_memory.adapter(0) is None

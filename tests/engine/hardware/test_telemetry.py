@@ -26,27 +26,27 @@ class Sink:
 
 
 @pytest.fixture
-def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "handles", tuple)
 
 
-def with_card(monkeypatch: pytest.MonkeyPatch, ours: int | None) -> None:
+def with_gpu(monkeypatch: pytest.MonkeyPatch, ours: int | None) -> None:
     mine = SimpleNamespace(pid=os.getpid(), usedGpuMemory=ours)
     answers: dict[str, Any] = {
-        "nvmlDeviceGetName": "Card",
+        "nvmlDeviceGetName": "GPU",
         "nvmlDeviceGetTemperature": 50,
         "nvmlDeviceGetComputeRunningProcesses": [mine],
     }
     monkeypatch.setattr(nvml, "handles", lambda: ("small", "big"))
-    monkeypatch.setattr(nvml, "ask", lambda name, *_: answers.get(name))
+    monkeypatch.setattr(nvml, "query", lambda name, *_: answers.get(name))
     monkeypatch.setattr(
         nvml,
         "memory",
-        lambda handle: nvml.CardMemory(total=(16 if handle == "big" else 2) * GIB, used=GIB),
+        lambda handle: nvml.GpuMemory(total=(16 if handle == "big" else 2) * GIB, used=GIB),
     )
 
 
-@pytest.mark.usefixtures("no_card")
+@pytest.mark.usefixtures("no_gpu")
 def test_readings_come_until_stopped_and_the_thread_ends() -> None:
     sink = Sink()
     sampler = Sampler(sink, period_s=0.01)
@@ -62,24 +62,24 @@ def test_readings_come_until_stopped_and_the_thread_ends() -> None:
         assert 0 < reading.ram_ours_mb < reading.ram_total_mb
 
 
-def test_memory_of_the_card_is_ours_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_card(monkeypatch, ours=GIB // 4)
+def test_memory_of_the_gpu_is_ours_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_gpu(monkeypatch, ours=GIB // 4)
     gpu = Sampler(Sink()).read().gpu
     assert gpu is not None
     assert (gpu.total_mb, gpu.ours_mb, gpu.others_mb) == (16 * 1024, 256, 768)
     assert (gpu.load_percent, gpu.temperature_c) == (0, 50)
 
 
-def test_where_the_driver_is_silent_our_own_count_is_used(
+def test_without_bytes_of_the_driver_those_of_torch_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with_card(monkeypatch, ours=None)
-    gpu = Sampler(Sink(), own=OwnMemory(card_bytes=lambda: GIB // 2)).read().gpu
+    with_gpu(monkeypatch, ours=None)
+    gpu = Sampler(Sink(), own=OwnMemory(gpu_bytes=lambda: GIB // 2)).read().gpu
     assert gpu is not None
     assert (gpu.ours_mb, gpu.others_mb) == (512, 512)
 
 
-@pytest.mark.usefixtures("no_card")
+@pytest.mark.usefixtures("no_gpu")
 def test_a_child_that_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone:
         pid = 1
@@ -91,7 +91,7 @@ def test_a_child_that_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert Sampler(Sink()).read().ram_ours_mb > 0
 
 
-@pytest.mark.usefixtures("no_card")
+@pytest.mark.usefixtures("no_gpu")
 def test_a_reading_that_fails_does_not_end_the_sampler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,8 +4,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from engine.hardware import torch_memory
+from engine.hardware.out_of_memory import free_memory
+from engine.hardware.torch_memory import share_of, within
+
+GIB = 2**30
 
 
 def with_torch(monkeypatch: pytest.MonkeyPatch, *, used: bool) -> None:
@@ -17,22 +22,69 @@ def with_torch(monkeypatch: pytest.MonkeyPatch, *, used: bool) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
 
 
-def test_before_torch_is_loaded_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_torch_is_loaded_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert (torch_memory.card_bytes(), torch_memory.pinned_bytes()) == (0, 0)
+    assert (torch_memory.gpu_bytes(), torch_memory.pinned_bytes()) == (0, 0)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # half loaded by another thread
-    assert (torch_memory.card_bytes(), torch_memory.pinned_bytes()) == (0, 0)
+    assert (torch_memory.gpu_bytes(), torch_memory.pinned_bytes()) == (0, 0)
 
 
-def test_before_a_card_is_used_nobody_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_a_gpu_is_used_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with_torch(monkeypatch, used=False)
-    assert (torch_memory.card_bytes(), torch_memory.pinned_bytes()) == (0, 0)
+    assert (torch_memory.gpu_bytes(), torch_memory.pinned_bytes()) == (0, 0)
 
 
-def test_both_ways_of_pinning_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_bytes_of_torch_and_our_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
     with_torch(monkeypatch, used=True)
     ours = SimpleNamespace(registered_bytes=lambda: 5)
     monkeypatch.setitem(sys.modules, "engine.ops.transfer.pinned", ours)
-    assert (torch_memory.card_bytes(), torch_memory.pinned_bytes()) == (700, 35)
+    assert (torch_memory.gpu_bytes(), torch_memory.pinned_bytes()) == (700, 35)
     monkeypatch.delitem(sys.modules, "engine.ops.transfer.pinned")
     assert torch_memory.pinned_bytes() == 30
+
+
+@pytest.fixture
+def fractions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Limits that a GPU of 8 GiB gets."""
+    limits: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    gpu = SimpleNamespace(total_memory=8 * GIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda share, device: limits.append(share)
+    )
+    return limits
+
+
+def test_a_budget_is_the_limit_and_is_lifted_afterwards(fractions: list[float]) -> None:
+    with within(6 * GIB):
+        assert fractions == [0.75]
+    assert fractions == [0.75, 1.0]
+
+
+def test_the_limit_is_lifted_after_an_error_too(fractions: list[float]) -> None:
+    with pytest.raises(ZeroDivisionError), within(2 * GIB):
+        raise ZeroDivisionError
+    assert fractions == [0.25, 1.0]
+
+
+def test_a_processor_has_no_limit(fractions: list[float]) -> None:
+    with within(0):
+        pass
+    assert fractions == []
+
+
+def test_the_share_is_within_the_range_of_torch() -> None:
+    for budget, share in ((4, 0.5), (16, 1.0), (0, 0.01)):
+        assert share_of(budget * GIB, 8 * GIB) == share
+
+
+@pytest.mark.gpu
+def test_the_gpu_refuses_more_than_the_budget() -> None:
+    free_memory()
+    held = torch.cuda.memory_reserved()
+    with within(held + GIB):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2 * GIB, dtype=torch.uint8, device="cuda")
+        assert torch.empty(GIB // 4, dtype=torch.uint8, device="cuda").is_cuda
+    assert torch.empty(2 * GIB, dtype=torch.uint8, device="cuda").is_cuda

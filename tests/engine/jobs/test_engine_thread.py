@@ -11,7 +11,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.listening import ENDS, Listener, running_engine
 
-FAST = JobSettings(crf=30, segment_seconds=0.5, form="faithful")
+FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_settings_can_be_changed_while_waiting(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         add(engine, source)
         heard.wait(e.PlanChosen)
-        engine.send(c.ChangeJob(job_id="a", settings=JobSettings(scale=4, form="faithful")))
+        engine.send(c.ChangeJob(job_id="a", settings=JobSettings(scale=4, treatment="faithful")))
         assert heard.wait(e.PlanChosen).plan.picture.size.width == 384
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(device="cuda")))
         assert heard.wait(e.PlanFailed).error.code == "no-usable-gpu"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.hardware.out_of_memory import give_back
+from engine.hardware.out_of_memory import free_memory
 from engine.models.lite.benchmarks import upscaler
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae import decode_stream, encode_stream
@@ -179,8 +179,8 @@ def test_a_card_has_nothing_left_of_a_model_that_is_gone(
                 push(k)
 
     work()  # whatever libraries keep for the whole program
-    give_back()
+    free_memory()
     before = torch.cuda.memory_allocated()
     work()
-    give_back()
+    free_memory()
     assert torch.cuda.memory_allocated() == before

@@ -13,7 +13,7 @@ import torch
 from engine.core.control import Control
 from engine.core.errors import JobError
 from engine.core.geometry import Size
-from engine.hardware import gpu_processes, shared_memory
+from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
@@ -51,8 +51,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, _device: told.append(share)
     )
-    monkeypatch.setattr(gpu_guard, "give_back", lambda **how: told.append(how["libraries_too"]))
-    monkeypatch.setattr(shared_memory, "ours", lambda: 0)
+    monkeypatch.setattr(gpu_guard, "free_memory", lambda **how: told.append(how["libraries_too"]))
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
     return told
 
 
@@ -63,7 +63,7 @@ def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any], pres
         assert card == [0.5]
         assert context.gives_back == preserve
         assert context.guard is not None
-        assert context.holders is gpu_processes.others
+        assert context.holders is gpu_reading.other_programs
     assert card == [0.5, 1.0, preserve]
 
 
@@ -78,7 +78,7 @@ def test_a_job_on_a_processor_is_left_alone(card: list[Any]) -> None:
 def test_where_nothing_is_moved_behind_our_back_nobody_watches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared_memory, "ours", lambda: None)
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: None)
     context = on_card()
     with cared_for(context, preserve_vram=False):
         assert context.guard is None
@@ -94,7 +94,7 @@ def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> No
     context = on_card()
     with cared_for(context, preserve_vram=False):
         context.check("tile")
-        monkeypatch.setattr(shared_memory, "ours", lambda: SURE_BYTES)
+        monkeypatch.setattr(shared_memory, "own_bytes", lambda: SURE_BYTES)
         time.sleep(0.25)  # it does not ask more often
         with pytest.raises(Spilled):
             context.check("tile")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.bench.synthetic_clip import make_clip
+from engine.bench.clips import make_clip
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size

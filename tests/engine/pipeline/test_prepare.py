@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from engine.core import windows_paths
-from engine.core.errors import PretendedCard, WeightsMissing
-from engine.hardware.gpu_table import pretended
+from engine.core.errors import PretendedGpu, WeightsMissing
+from engine.hardware.gpu_table import named
 from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.pipeline.sources import probe_source
 from engine.protocol.plan import Plan
@@ -78,7 +78,7 @@ def pretending(folder: Path, settings: JobSettings) -> Plan:
     machine = Machine(
         settings=EngineSettings(),
         jobs_folder=folder / "jobs",
-        pretend=pretended("RTX 5070 Ti"),
+        pretend=named("RTX 5070 Ti"),
     )
     source = make_clip(folder / "film.mkv", frames=3)
     return make_plan(probe(source), settings, None, machine)
@@ -88,7 +88,7 @@ def test_a_plan_for_a_pretended_card_says_so_and_cannot_start(tmp_path: Path) ->
     plan = pretending(tmp_path, JobSettings())
     assert (plan.is_pretended, plan.card) == (True, "RTX 5070 Ti, 16 GB")
     assert [n.code for n in plan.notices if n.severity == "refusal"] == ["pretended-card"]
-    with pytest.raises(PretendedCard, match="RTX 5070 Ti"):
+    with pytest.raises(PretendedGpu, match="RTX 5070 Ti"):
         check_plan(probe(plan.source), plan, overwrite=False)
 
 

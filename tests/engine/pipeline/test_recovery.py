@@ -26,7 +26,7 @@ from engine.pipeline import run as run_module
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.source import SourceColours
 from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.figures import tell
@@ -336,9 +336,9 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
         context.guard = SpillGuard(lambda: shared[0], clock=iter(range(10**6)).__next__)
         context.holders = holders
 
-    def holders() -> tuple[Holder, ...]:
+    def holders() -> tuple[GpuProcess, ...]:
         shared[0] = 0  # the other program has ended
-        return (Holder(name="chrome.exe", mb=2100),)
+        return (GpuProcess(name="chrome.exe", mb=2100),)
 
     def restore(self: Restore, *args: Any) -> Any:
         if not calls:

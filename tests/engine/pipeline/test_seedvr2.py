@@ -107,7 +107,7 @@ def test_a_resumed_job_gives_the_same_pictures(
         {"input_noise": 30, "latent_noise": 40, "seed": 7},
         {"encode_tile": 192, "decode_tile": 192, "height": 240},
         {"blocks_on_device": 1},
-        {"products": "int8"},
+        {"matmul": "int8"},
     ],
     ids=lambda changes: "-".join(map(str, changes)),
 )

@@ -17,7 +17,7 @@ from engine.planner.downgrade import (
     no_smaller,
     notice_of,
 )
-from engine.protocol.gpu_reading import Holder
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import LatentPlan, Reasons, StagePlan, WeightsPlan, WorkPlan
 from tests.helpers.plans import a_plan
 
@@ -119,20 +119,22 @@ def test_predicted_memory_follows_the_plan() -> None:
 
 def test_a_notice_names_who_holds_the_memory() -> None:
     before, after = a_plan(work=SEEDVR2), a_plan(work=replace(SEEDVR2, clip=3))
-    holders = (Holder(name="chrome.exe", mb=2048), Holder(name="game.exe", mb=1))
+    holders = (GpuProcess(name="chrome.exe", mb=2048), GpuProcess(name="game.exe", mb=1))
     notice = notice_of(before, after, "spilled", spilled_bytes=2**30, holders=holders)
     assert notice.message == (
         "Windows moved 1.0 GB of the card's memory to main memory, which is slow: the job goes on "
         "with clips of 9 instead of 21 frames."
     )
     assert notice.hint == "chrome.exe holds 2.0 GB of the card's memory."
-    unknown = notice_of(before, after, "out-of-memory", holders=(Holder(name="a.exe", mb=None),))
+    unknown = notice_of(
+        before, after, "out-of-memory", holders=(GpuProcess(name="a.exe", mb=None),)
+    )
     assert unknown.hint == "a.exe uses the card too."
 
 
 def test_the_floor_says_what_it_needs_and_what_is_free() -> None:
     on_card = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
-    error = no_smaller(on_card, 2**30, (Holder(name="chrome.exe", mb=2048),))
+    error = no_smaller(on_card, 2**30, (GpuProcess(name="chrome.exe", mb=2048),))
     assert "takes about 3.0 GB of memory of the card, and 1.0 GB are free" in error.message
     assert error.hint.startswith("chrome.exe holds 2.0 GB of the card's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"

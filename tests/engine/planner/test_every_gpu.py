@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import GIB, Card, cards
+from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.preset_choice import presets_for
 from engine.planner.rates import Rates
@@ -26,7 +26,7 @@ from tools.reports.plan_table import (
 )
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
-BY_MEMORY = {card.memory_bytes: card for card in cards()}  # one of each size
+BY_MEMORY = {card.memory_bytes: card for card in gpu_specs()}  # one of each size
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +35,14 @@ def _no_models() -> Iterator[None]:
         yield
 
 
-def cases_of(card: Card, ram_gib: float) -> Iterator[Case]:
+def cases_of(card: GpuSpec, ram_gib: float) -> Iterator[Case]:
     for preset in presets_for(card):
         for height in HEIGHTS:
             for model in MODELS:
                 yield case_of(card, height, model, preset, ram_gib)
 
 
-def check(card: Card, ram_gib: float) -> None:
+def check(card: GpuSpec, ram_gib: float) -> None:
     for case in cases_of(card, ram_gib):
         plan, what = case.plan, (card.title, case.height, case.model, case.goal)
         refusals = {n.code for n in plan.notices if n.severity == "refusal"}
@@ -58,25 +58,25 @@ def check(card: Card, ram_gib: float) -> None:
             assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
-def rams(card: Card) -> tuple[float, ...]:
+def rams(card: GpuSpec) -> tuple[float, ...]:
     return (32, 16) if card.memory_bytes <= 8 * GIB else (32,)
 
 
 @pytest.mark.parametrize("card", BY_MEMORY.values(), ids=lambda card: card.title)
-def test_a_card_of_each_size_has_plans_or_refusals(card: Card) -> None:
+def test_a_card_of_each_size_has_plans_or_refusals(card: GpuSpec) -> None:
     for ram_gib in rams(card):
         check(card, ram_gib)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", cards(), ids=lambda card: f"{card.title} {card.form}")
-def test_every_card_has_plans_or_refusals(card: Card) -> None:
+@pytest.mark.parametrize("card", gpu_specs(), ids=lambda card: f"{card.title} {card.form_factor}")
+def test_every_card_has_plans_or_refusals(card: GpuSpec) -> None:
     for ram_gib in rams(card):
         check(card, ram_gib)
 
 
 @pytest.mark.parametrize("card", BY_MEMORY.values(), ids=lambda card: card.title)
-def test_presets_of_every_card_fit_at_full_hd(card: Card) -> None:
+def test_presets_of_every_card_fit_at_full_hd(card: GpuSpec) -> None:
     """What is chosen for a card by its goals, a film of half the size, no other choices."""
     budget = pretended_budget(card, ram_bytes=round(0.7 * 32 * GIB))
     for preset in presets_for(card):
@@ -87,7 +87,7 @@ def test_presets_of_every_card_fit_at_full_hd(card: Card) -> None:
 
 def test_the_pace_of_the_encoder_changes_no_prediction() -> None:
     """So the page leaves it out."""
-    budget = pretended_budget(cards()[0], ram_bytes=24 * GIB)
+    budget = pretended_budget(gpu_specs()[0], ram_bytes=24 * GIB)
     wanted = JobSettings(model="lite", height=1080)
     slow, fast = (
         bare_plan(
@@ -101,7 +101,7 @@ def test_the_pace_of_the_encoder_changes_no_prediction() -> None:
 @pytest.mark.parametrize("memory", [10, 24])
 def test_the_page_in_docs_is_that_of_this_program(memory: int) -> None:
     """Of the cards of two sizes; all of them in the slow test."""
-    some = [card for card in cards() if card.memory_bytes == memory * GIB]
+    some = [card for card in gpu_specs() if card.memory_bytes == memory * GIB]
     assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
-from engine.hardware.gpu_table import Card, cards
+from engine.hardware.gpu_table import GpuSpec, gpu_specs
 from engine.models import registry
 from engine.models.planning.search import pairs_within
 from engine.models.seedvr2.plan import SeedVr2Plan
@@ -59,14 +59,14 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    card=st.sampled_from(cards()),
+    card=st.sampled_from(gpu_specs()),
     vram=st.floats(1, 46),
     ram=st.floats(1, 60),
     size=st.sampled_from(SIZES),
     model=st.sampled_from(MODELS),
 )
 def test_what_is_predicted_stays_within_the_budget(
-    card: Card, vram: float, ram: float, size: Size, model: str
+    card: GpuSpec, vram: float, ram: float, size: Size, model: str
 ) -> None:
     budget = pretended_budget(card, ram_bytes=round(ram * GIB))
     budget = replace(budget, vram_bytes=round(vram * GIB))
@@ -78,7 +78,7 @@ def test_what_is_predicted_stays_within_the_budget(
 
 @settings(max_examples=30, deadline=None)
 @given(
-    card=st.sampled_from(cards()),
+    card=st.sampled_from(gpu_specs()),
     vram=st.floats(2, 40),
     less=st.floats(0.01, 12),
     ram=st.sampled_from([8.0, 16.0, 24.0, 48.0]),
@@ -86,7 +86,7 @@ def test_what_is_predicted_stays_within_the_budget(
     model=st.sampled_from(MODELS),
 )
 def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
-    card: Card, vram: float, less: float, ram: float, size: Size, model: str
+    card: GpuSpec, vram: float, less: float, ram: float, size: Size, model: str
 ) -> None:
     much = replace(pretended_budget(card, ram_bytes=round(ram * GIB)), vram_bytes=round(vram * GIB))
     little = replace(much, vram_bytes=max(0, much.vram_bytes - round(less * GIB)))
@@ -102,14 +102,14 @@ def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    card=st.sampled_from([None, *cards()[::9]]),
+    card=st.sampled_from([None, *gpu_specs()[::9]]),
     ram=st.floats(4, 60),
     less=st.floats(0.01, 12),
     size=st.sampled_from(SIZES),
     model=st.sampled_from(MODELS),
 )
 def test_less_main_memory_never_gives_a_bigger_or_better_plan(
-    card: Card | None, ram: float, less: float, size: Size, model: str
+    card: GpuSpec | None, ram: float, less: float, size: Size, model: str
 ) -> None:
     much = pretended_budget(card, ram_bytes=round(ram * GIB))
     little = replace(much, ram_bytes=max(0, much.ram_bytes - round(less * GIB)))
@@ -133,7 +133,7 @@ def test_less_main_memory_never_gives_a_bigger_or_better_plan(
 def test_after_out_of_memory_the_stage_that_failed_needs_less(
     vram: float, size: Size, model: str, stage: str
 ) -> None:
-    card = cards()[0]
+    card = gpu_specs()[0]
     budget = replace(pretended_budget(card, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
     now = planned(budget, size, model).work
     family = registry.family_of(now)

@@ -8,9 +8,9 @@ import pytest
 from engine.core.paths import resource
 from engine.hardware.gpu_table import (
     GIB,
-    Card,
-    cards,
+    GpuSpec,
     find,
+    gpu_specs,
 )
 from engine.planner.preset_choice import (
     GOALS,
@@ -38,8 +38,8 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=[None, *cards()], ids=lambda card: card.title if card else "processor")
-def card(request: pytest.FixtureRequest) -> Card | None:
+@pytest.fixture(params=[None, *gpu_specs()], ids=lambda card: card.title if card else "processor")
+def card(request: pytest.FixtureRequest) -> GpuSpec | None:
     return request.param
 
 
@@ -52,7 +52,7 @@ def test_every_tier_of_the_files_is_reached() -> None:
     assert {name for _, name in CASES} == {tier.name for tier in tiers()}
 
 
-def test_every_card_has_three_presets_with_its_name(card: Card | None) -> None:
+def test_every_card_has_three_presets_with_its_name(card: GpuSpec | None) -> None:
     found = presets_for(card)
     assert tuple(preset.name for preset in found) == GOALS
     title = card.title if card else "Processor"
@@ -65,7 +65,7 @@ def test_every_card_has_three_presets_with_its_name(card: Card | None) -> None:
         applied(preset, JobSettings())  # all settings exist and are possible
 
 
-def test_presets_of_a_card_are_told_apart(card: Card | None) -> None:
+def test_presets_of_a_card_are_told_apart(card: GpuSpec | None) -> None:
     found = presets_for(card)
     settings = [applied(preset, JobSettings()) for preset in found]
     assert len(set(settings)) == len(GOALS)
@@ -73,18 +73,18 @@ def test_presets_of_a_card_are_told_apart(card: Card | None) -> None:
         assert matching(found, chosen) == preset
 
 
-def test_choices_of_before_are_given_back_to_the_planner(card: Card | None) -> None:
+def test_choices_of_before_are_given_back_to_the_planner(card: GpuSpec | None) -> None:
     odd = JobSettings(
-        clip_frames=5, encode_tile=256, blocks_on_device=2, precision="fp8", products="fp8"
+        clip_frames=5, encode_tile=256, blocks_on_device=2, precision="fp8", matmul="fp8"
     )
     for preset in presets_for(card):
         now = applied(preset, odd)
         assert (now.clip_frames, now.encode_tile, now.blocks_on_device) == (0, 0, -1)
-        assert now.products == "none"
+        assert now.matmul == "none"
         assert now.model in ("lite", "auto") or now.precision != "fp8"
 
 
-def test_what_comes_out_stays_as_it_was_chosen(card: Card | None) -> None:
+def test_what_comes_out_stays_as_it_was_chosen(card: GpuSpec | None) -> None:
     chosen = JobSettings(height=2160, codec="hevc", crf=20, container="mkv", seed=7, strength=80)
     kept = ("height", "scale", "codec", "crf", "container", "seed", "strength", "start", "switches")
     for preset in presets_for(card):
@@ -98,7 +98,7 @@ def _of(preset: Preset) -> tuple[object, object]:
     return preset.changes["model"], preset.changes.get("precision", "")
 
 
-def test_the_evidence_is_followed(card: Card | None) -> None:
+def test_the_evidence_is_followed(card: GpuSpec | None) -> None:
     """Never plain fp8, 7B sharp as the best, nothing but Lite without a card of 6 GB at least."""
     found = {preset.name: _of(preset) for preset in presets_for(card)}
     assert "fp8" not in {precision for _, precision in found.values()}

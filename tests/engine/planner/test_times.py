@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import cards
+from engine.hardware.gpu_table import gpu_specs
 from engine.planner import times
 from engine.planner.gpu_speed import card_of
 from engine.planner.plan_job import Request, plan_job
@@ -26,7 +26,7 @@ def planned(model="lite", *, budget=None, rates=None, frames=250, **wanted):
 
 
 @pytest.mark.parametrize("model", [*MODELS, "none"])
-@pytest.mark.parametrize("card", [None, cards()[0]], ids=["processor", "card"])
+@pytest.mark.parametrize("card", [None, gpu_specs()[0]], ids=["processor", "card"])
 def test_more_frames_take_longer(model, card):
     budget = pretended_budget(card, ram_bytes=64 * GB)
     found = [planned(model, budget=budget, frames=count).seconds for count in (100, 200, 5000)]
@@ -41,7 +41,7 @@ def test_work_is_told_apart_from_what_every_job_takes():
     assert one.seconds == pytest.approx(fixed + times.work_seconds(one, budget, Rates()))
 
 
-@pytest.mark.parametrize("card", [None, cards()[0]], ids=["processor", "card"])
+@pytest.mark.parametrize("card", [None, gpu_specs()[0]], ids=["processor", "card"])
 def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum(card):
     plan = planned(budget=pretended_budget(card, ram_bytes=64 * GB, threads=4))
     work = plan.seconds - times.fixed_seconds(plan, Rates())
@@ -53,15 +53,16 @@ def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum(card):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_better_card_is_never_slower(model):
     """The same work on every card, beside every card that is at least as good in everything."""
-    strong = pretended_budget(cards()[-1], ram_bytes=64 * GB)
+    strong = pretended_budget(gpu_specs()[-1], ram_bytes=64 * GB)
     job = planned(model, budget=strong).work
     seconds = {
-        card: times.model_seconds(job, 100, replace(strong, card=card), Rates()) for card in cards()
+        card: times.model_seconds(job, 100, replace(strong, gpu=card), Rates())
+        for card in gpu_specs()
     }
     limits = ("half_flops", "single_flops", "bandwidth", "link_bandwidth", "capability")
     compared = 0
-    for one in cards():
-        for other in cards():
+    for one in gpu_specs():
+        for other in gpu_specs():
             if all(getattr(one, name) >= getattr(other, name) for name in limits):
                 assert seconds[one] <= seconds[other], (one.title, other.title)
                 compared += one is not other
@@ -81,13 +82,13 @@ def test_a_better_card_is_never_slower(model):
 )
 def test_a_card_of_no_table_counts_as_the_middle_one_of_its_generation(capability, generation):
     found = card_of(None, capability)
-    rates = [card.half_flops for card in cards() if card.generation == generation]
+    rates = [card.half_flops for card in gpu_specs() if card.generation == generation]
     assert found.generation == generation
     assert min(rates) < found.half_flops < max(rates)
 
 
 def test_streamed_weights_take_time_and_pinned_copies_less():
-    budget = pretended_budget(cards()[-1], ram_bytes=64 * GB)
+    budget = pretended_budget(gpu_specs()[-1], ram_bytes=64 * GB)
     work = planned("seedvr2-7b", budget=budget, clip_frames=5).work
     all_there = replace(work, blocks_on_device=None)
     paged = replace(work, blocks_on_device=0, pin_bytes=0)
@@ -97,7 +98,7 @@ def test_streamed_weights_take_time_and_pinned_copies_less():
 
 
 def test_what_the_speed_test_measured_counts_on_its_own_card_alone():
-    here, other = cards()[-1], cards()[0]
+    here, other = gpu_specs()[-1], gpu_specs()[0]
     rates = Rates(cards={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})
     on_card = pretended_budget(here, ram_bytes=64 * GB)
     guessed, measured = (planned("seedvr2-3b", budget=on_card, rates=r) for r in (Rates(), rates))
@@ -129,7 +130,9 @@ def test_finished_jobs_correct_the_prediction():
 
 
 def test_a_card_learns_for_itself():
-    budgets = [pretended_budget(card, ram_bytes=64 * GB) for card in (cards()[-1], cards()[0])]
+    budgets = [
+        pretended_budget(card, ram_bytes=64 * GB) for card in (gpu_specs()[-1], gpu_specs()[0])
+    ]
     first = planned("seedvr2-3b", budget=budgets[0], frames=5000)
     times.learn(first, 2 * first.seconds)
     known = [planned("seedvr2-3b", budget=one, rates=load_rates()) for one in budgets]

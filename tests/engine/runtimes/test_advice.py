@@ -64,16 +64,16 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = lines(CARD)
-    assert (line.state, line.message) == ("ok", start.current().why)
+    assert (line.state, str(line.message)) == ("ok", start.current().why)
     folder = store.folder_of("cu999")
     used = start.TorchChoice(why="It is chosen.", folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
     (line,) = lines(CARD)
     assert line.state == "ok"
-    assert line.message == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
+    assert str(line.message) == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
     (folder / "torch/version.py").unlink()
     (line,) = lines(CARD)
-    assert (line.state, "torch/version.py" in line.message) == ("problem", True)
+    assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
 
 
 def test_the_self_test_reports_why_a_chosen_runtime_is_not_used(
@@ -82,8 +82,8 @@ def test_the_self_test_reports_why_a_chosen_runtime_is_not_used(
     broken = start.TorchChoice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
     (line,) = lines(DetectedGpu())
-    assert (line.state, line.message) == ("warning", broken.why)
-    assert "runtime install cu130" in line.hint
+    assert (line.state, str(line.message)) == ("warning", broken.why)
+    assert "runtime install cu130" in str(line.hint)
 
 
 def test_a_packaged_program_with_a_gpu_is_advised(
@@ -91,6 +91,6 @@ def test_a_packaged_program_with_a_gpu_is_advised(
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(CARD))[-1]
-    assert "suits RTX 5070 Ti" in line.message
-    assert "not in this build" in line.hint
+    assert "suits RTX 5070 Ti" in str(line.message)
+    assert "not in this build" in str(line.hint)
     assert runtime_check.advice(CARD, catalogue()).runtime == "cu130"

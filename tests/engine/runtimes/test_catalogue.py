@@ -8,7 +8,7 @@ import pytest
 
 from engine.core.errors import RuntimePackError, UnknownRuntime
 from engine.core.paths import resource
-from engine.hardware.gpu_table import cards
+from engine.hardware.gpu_table import gpu_specs
 from engine.runtimes import catalogue
 from engine.runtimes.catalogue import Wheel
 from tests.helpers import runtimes
@@ -18,7 +18,7 @@ DIGEST = "0" * 64
 
 def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
     known = catalogue.catalogue()
-    for card in cards():
+    for card in gpu_specs():
         found = catalogue.suited(known.runtimes, "999.0", card.capability)
         assert found is not None, card.name
         assert found.id == "cu130"

@@ -1,6 +1,6 @@
-"""Every line of the registry does something: each is turned over, and something else happens.
+"""Every switch does something: each is changed alone, and other operations run.
 
-That results stay the same is for the tests of the models; that it is faster for the benchmark.
+Tests of the models show that results stay the same; the benchmark shows that it is faster.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ from engine.ops.transfer.weight_streaming import WeightStream
 from engine.runtimes import environment
 from engine.settings.optimisations import (
     DitSwitches,
-    Entry,
     RunSwitches,
     VaeSwitches,
     choices,
-    switches,
+    optimisations,
 )
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
 
-CARD = torch.device("cuda", 0)
-Look = Callable[["Case"], object]
+GPU = torch.device("cuda", 0)
+Observation = Callable[["Case"], object]
 
 
 class Case:
-    """What a look may use: models that are made once, and pytest's way to put things back."""
+    """What an observation uses: models that are built once, and patches that are undone."""
 
     def __init__(self, vae: SeedVr2Vae, dit: SeedVr2Dit) -> None:
         self.vae, self.dit = vae, dit
@@ -56,7 +55,7 @@ class Case:
 
     @contextmanager
     def small_chunks(self) -> Iterator[None]:
-        """Inside, what goes in chunks does so for tiny models."""
+        """Inside, tiny models are computed in chunks too."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_resample, "_PHASE_BYTES", 1)
             patch.setattr(chunking, "_CHUNK_BYTES", {"cpu": 1})
@@ -65,7 +64,7 @@ class Case:
 
 
 class Trace(TorchDispatchMode):
-    """What operators are called, on which shapes and layouts."""
+    """The operators that are called, with shapes and layouts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,10 +76,10 @@ class Trace(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _vae_calls(**changes: Any) -> Look:
-    """What happens in the VAE on a picture, and on a clip of two slices."""
+def _vae_calls(**changes: Any) -> Observation:
+    """Operators of the VAE on a picture, and on a clip of two slices."""
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         fast = FastVae(
             case.vae.config,
             case.vae.state_dict(),
@@ -88,20 +87,20 @@ def _vae_calls(**changes: Any) -> Look:
             dtype=torch.float64,
         )
         fast.enable_slicing(4)
-        with case.small_chunks(), Trace() as trace, _kernels_asked_for(trace):
+        with case.small_chunks(), Trace() as trace, _kernels_requested(trace):
             for frames in (1, 9):
                 mean = fast.moments(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
                 fast.decode(mean)
         return trace.calls
 
-    return look
+    return observe
 
 
-def _dit_calls(**changes: Any) -> Look:
-    """What happens in the transformer on the same clip twice."""
-    dtype = torch.float32 if "onednn_products" in changes else torch.float64
+def _dit_calls(**changes: Any) -> Observation:
+    """Operators of the transformer on the same clip twice."""
+    dtype = torch.float32 if "onednn_matmul" in changes else torch.float64
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         switches = replace(DitSwitches(attention="math"), **changes)
         with case.small_chunks():
             with torch.device("meta"):
@@ -109,40 +108,40 @@ def _dit_calls(**changes: Any) -> Look:
             state = {key: x.to(dtype) for key, x in case.dit.state_dict().items()}
             fast.load_state_dict(state, assign=True)
             fast.requires_grad_(False)
-            with Trace() as trace, _kernels_asked_for(trace):
+            with Trace() as trace, _kernels_requested(trace):
                 fast.finish_loading()
                 for _ in range(2):
                     inputs = random_inputs(case.dit.config, (5, 24, 44), text=3)
                     fast(*(x.to(dtype) for x in inputs), 1000.0)
         return trace.calls
 
-    return look
+    return observe
 
 
 @contextmanager
-def _kernels_asked_for(trace: Trace) -> Iterator[None]:
-    """Whether anybody asks for kernels counts as a call; on a processor there are none."""
+def _kernels_requested(trace: Trace) -> Iterator[None]:
+    """A request for kernels counts as a call; on a processor there are none."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (group_norm, token_rows, heads):
-            patch.setattr(module, "find", lambda *_: trace.calls.append("kernel asked for"))
+            patch.setattr(module, "find", lambda *_: trace.calls.append("kernel requested"))
         yield
 
 
-def _wide_attention(chunked: bool) -> Look:
-    """What attention does off the processor, for a card whose kernels end at narrower heads."""
+def _wide_attention(chunked: bool) -> Observation:
+    """Operators of attention on a device whose kernels only take narrower heads."""
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         q = torch.empty(1, 12, 8, device="meta")
         case.patch.setattr(single_head, "_memory_efficient", lambda *_: False)
         with Trace() as trace:
             single_head.attend_single_head(q, q, q, chunked=chunked)
         return trace.calls
 
-    return look
+    return observe
 
 
-def _flags_of(switches: RunSwitches) -> Look:
-    def look(case: Case) -> object:
+def _flags_of(switches: RunSwitches) -> Observation:
+    def observe(case: Case) -> object:
         before = _flags()
         with arithmetic_of(switches):
             inside = _flags()
@@ -151,7 +150,7 @@ def _flags_of(switches: RunSwitches) -> Look:
         assert _flags() == before, "what holds for the process is put back"
         return inside
 
-    return look
+    return observe
 
 
 def _flags() -> tuple[object, ...]:
@@ -160,10 +159,10 @@ def _flags() -> tuple[object, ...]:
     return cudnn.benchmark, cudnn.allow_tf32, matmul.fp32_precision, matmul.allow_fp16_accumulation
 
 
-def _fp16_sums(model: str, on: bool) -> Look:
+def _fp16_sums(model: str, on: bool) -> Observation:
     """Whether matrix products may add up in half precision while the model works."""
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         seen: list[object] = []
 
         def note(*_: object) -> None:
@@ -183,7 +182,7 @@ def _fp16_sums(model: str, on: bool) -> Look:
         assert not torch.backends.cuda.matmul.allow_fp16_accumulation
         return set(seen)
 
-    return look
+    return observe
 
 
 class _Empty(FastForm[Flow, Any]):
@@ -195,25 +194,25 @@ class _Empty(FastForm[Flow, Any]):
         return {"encode": [], "decode": []}
 
 
-def _graphs(on: bool) -> Look:
-    def look(case: Case) -> object:
+def _graphs(on: bool) -> Observation:
+    def observe(case: Case) -> object:
         chosen = VaeSwitches(cuda_graph=on)
         return sorted(_Empty(tiny_config(), {}, device="cuda", switches=chosen)._graphs)
 
-    return look
+    return observe
 
 
-def _dit_steps(on: bool) -> Look:
-    def look(case: Case) -> object:
+def _dit_steps(on: bool) -> Observation:
+    def observe(case: Case) -> object:
         return type(FastDit(tiny_dit_config("3b"), DitSwitches(compile=on))._tools.steps)
 
-    return look
+    return observe
 
 
-def _pinned(on: bool) -> Look:
-    """What is asked of CUDA and of torch by everybody who keeps something for a card."""
+def _pinned(on: bool) -> Observation:
+    """Requests to CUDA and torch of everything that keeps data for a GPU."""
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         asked: list[object] = []
         empty = torch.empty
 
@@ -224,34 +223,34 @@ def _pinned(on: bool) -> Look:
         with pytest.MonkeyPatch.context() as patch, using(RunSwitches(pinned_transfers=on)):
             patch.setattr(pinned, "_register", lambda *_: asked.append("register"))
             patch.setattr(torch, "empty", make)
-            pinned.HostBytes(8, CARD)
+            pinned.HostBytes(8, GPU)
             tile_canvas._pinned(8)
-            asked.append(pinned.pins(CARD))
+            asked.append(pinned.pins(GPU))
             assert not pinned.pins(torch.device("cpu"))
         assert split_decode.pins is pinned.pins
         return asked
 
-    return look
+    return observe
 
 
-def _leaves(on: bool) -> Look:
-    def look(case: Case) -> object:
-        case.patch.setattr(tile_canvas, "_CopyStream", lambda *_: "beside the computing")
+def _transfers(on: bool) -> Observation:
+    def observe(case: Case) -> object:
+        case.patch.setattr(tile_canvas, "_StreamTransfer", lambda *_: "on a stream of its own")
         with using(RunSwitches(copy_stream=on)):
-            way = tile_canvas._way_from(CARD, lambda *_: None)
+            transfer = tile_canvas._transfer_from(GPU, lambda *_: None)
             assert isinstance(
-                tile_canvas._way_from(torch.device("cpu"), lambda *_: None),
-                tile_canvas._HereAlready,
+                tile_canvas._transfer_from(torch.device("cpu"), lambda *_: None),
+                tile_canvas._DirectTransfer,
             )
-        return way if isinstance(way, str) else type(way)
+        return transfer if isinstance(transfer, str) else type(transfer)
 
-    return look
+    return observe
 
 
-def _streams(on: bool) -> Look:
-    """Which buffers a stream of weights to a card takes."""
+def _streams(on: bool) -> Observation:
+    """The buffers that a stream of weights to a GPU uses."""
 
-    def look(case: Case) -> object:
+    def observe(case: Case) -> object:
         taken: list[str] = []
 
         def kind(name: str) -> Any:
@@ -264,18 +263,18 @@ def _streams(on: bool) -> Look:
         for name in ("GpuBuffers", "DirectBuffers"):
             case.patch.setattr(weight_streaming, name, kind(name))
         with using(RunSwitches(weights_stream=on)), pytest.raises(InterruptedError):
-            WeightStream([nn.Linear(2, 2)], device=CARD, resident=0)
+            WeightStream([nn.Linear(2, 2)], device=GPU, resident=0)
         return taken
 
-    return look
+    return observe
 
 
-def _variables(switches: RunSwitches) -> Look:
+def _variables(switches: RunSwitches) -> Observation:
     return lambda _: dict(environment.variables_of(switches))
 
 
-# Line of the registry -> a look with its usual value, and one with another.
-_LOOKS: dict[str, tuple[Look, Look]] = {
+# Key of a switch -> observations with its usual value and with another one.
+_OBSERVATIONS: dict[str, tuple[Observation, Observation]] = {
     "vae.fp16_accumulation": (_fp16_sums("vae", False), _fp16_sums("vae", True)),
     "vae.cuda_graph": (_graphs(False), _graphs(True)),
     "vae.convolution": (_vae_calls(convolution="2d"), _vae_calls(convolution="3d")),
@@ -284,9 +283,9 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
         _vae_calls(first_frame_fold=False, image_mode=False),
     ),
     "vae.chunked_attention": (_wide_attention(True), _wide_attention(False)),
-    "dit.onednn_products": (
-        _dit_calls(onednn_products=True),
-        _dit_calls(onednn_products=False),
+    "dit.onednn_matmul": (
+        _dit_calls(onednn_matmul=True),
+        _dit_calls(onednn_matmul=False),
     ),
     "dit.fp16_accumulation": (_fp16_sums("dit", False), _fp16_sums("dit", True)),
     "dit.compile": (_dit_steps(False), _dit_steps(True)),
@@ -296,7 +295,7 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
     ),
     "run.tf32": (_flags_of(RunSwitches()), _flags_of(RunSwitches(tf32=True))),
     "run.pinned_transfers": (_pinned(True), _pinned(False)),
-    "run.copy_stream": (_leaves(True), _leaves(False)),
+    "run.copy_stream": (_transfers(True), _transfers(False)),
     "run.weights_stream": (_streams(True), _streams(False)),
     "run.passive_threads": (
         _variables(RunSwitches()),
@@ -305,7 +304,7 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
     "run.allocator": (_variables(RunSwitches()), _variables(RunSwitches(allocator="async"))),
 }
 _MODELS = {"vae": _vae_calls, "dit": _dit_calls}
-LINES = [*switches(), *(entry for entry in choices() if not entry.setting)]
+ENTRIES = [*optimisations(), *(entry for entry in choices() if not entry.setting)]
 
 
 @pytest.fixture(scope="module")
@@ -322,22 +321,21 @@ def case(models: Case) -> Iterator[Case]:
     models.patch.undo()
 
 
-@pytest.mark.parametrize("entry", LINES, ids=lambda entry: entry.key)
-def test_turned_over_something_else_happens(entry: Entry, case: Case) -> None:
-    looks = _LOOKS.get(entry.key)
-    if looks is None:
-        calls = _MODELS[entry.group]
-        turned_over = not getattr(entry, "default", False)
-        assert calls(**{entry.name: turned_over})(case) != case.usual[entry.group]
-        return
-    usual, other = looks
-    assert other(case) != usual(case)
+def test_every_switch_changes_what_happens(case: Case) -> None:
+    for entry in ENTRIES:
+        if entry.key in _OBSERVATIONS:
+            usual, other = (observe(case) for observe in _OBSERVATIONS[entry.key])
+        else:
+            changed = {entry.name: not getattr(entry, "default", False)}
+            usual, other = case.usual[entry.group], _MODELS[entry.group](**changed)(case)
+        case.patch.undo()
+        assert other != usual, entry.key
 
 
-@pytest.mark.parametrize("calls", [_vae_calls, _dit_calls])
-def test_the_same_switches_do_the_same(calls: Callable[[], Look], case: Case) -> None:
-    """Or a difference would say nothing."""
-    assert calls()(case) == calls()(case)
+def test_the_same_switches_do_the_same(case: Case) -> None:
+    """Otherwise a difference would mean nothing."""
+    for calls in _MODELS.values():
+        assert calls()(case) == calls()(case)
 
 
 def test_switches_of_the_machine_are_put_back_after_an_error() -> None:

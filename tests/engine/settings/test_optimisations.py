@@ -1,88 +1,95 @@
+"""The table of optimisations: what its fields state, and the sets of switches made from them."""
+
 from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import fields
-from functools import partial
 
 import pytest
 
 from engine.settings.optimisations import (
-    DIT_OPTIMISATIONS,
-    VAE_OPTIMISATIONS,
+    ALL,
+    EXACT,
+    GROUPS,
     DitSwitches,
     VaeSwitches,
-    find,
-    switch_names,
+    choices,
+    model_switch_names,
+    optimisations,
 )
+from engine.settings.schema import JobSettings, about
 
-find_vae = partial(find, table=VAE_OPTIMISATIONS)
-MODELS = pytest.mark.parametrize("model", [VaeSwitches, DitSwitches])
-Model = type[VaeSwitches] | type[DitSwitches]
-
-
-@MODELS
-def test_every_switch_has_a_line_with_the_same_default(model: Model) -> None:
-    switches = [field.name for field in fields(model) if isinstance(field.default, bool)]
-    assert [entry.name for entry in model.TABLE] == switches
-    defaults = model()
-    assert all(entry.default is getattr(defaults, entry.name) for entry in model.TABLE)
+ENTRIES = (*optimisations(), *choices())
 
 
-@MODELS
-def test_what_changes_results_is_off_unless_asked_for(model: Model) -> None:
-    assert all(entry.exactness == "exact" for entry in model.TABLE if entry.default)
+def test_names_in_settings_and_environment_are_unique() -> None:
+    assert len({entry.key for entry in ENTRIES}) == len(ENTRIES)
+    assert len({entry.variable for entry in ENTRIES}) == len(ENTRIES)
+    assert all(entry.key.partition(".")[0] == entry.group for entry in ENTRIES)
 
 
-@MODELS
-def test_lines_are_for_people(model: Model) -> None:
-    assert len({entry.title for entry in model.TABLE}) == len(model.TABLE)
-    for entry in model.TABLE:
-        assert entry.devices
-        assert entry.does.endswith(".")
-        assert entry.capability is None or entry.devices == ("cuda",)
+def test_what_changes_results_is_off_by_default() -> None:
+    assert all(entry.exactness == "exact" for entry in optimisations() if entry.default)
 
 
-def test_names_are_there_once() -> None:
-    names = switch_names()
+def test_entries_name_their_devices() -> None:
+    for entry in ENTRIES:
+        assert entry.devices, entry.key
+        assert entry.capability is None or entry.devices == ("cuda",), entry.key
+
+
+def test_choices_have_their_values_and_agree_with_the_settings_they_are() -> None:
+    for entry in choices():
+        assert entry.default in entry.values, entry.key
+        assert entry.plain in ("", *entry.values), entry.key
+        if entry.setting:
+            assert about(entry.setting).choices == entry.values
+            assert getattr(JobSettings(), entry.setting) == entry.default
+        else:
+            assert getattr(GROUPS[entry.group](), entry.name) == entry.default
+
+
+def test_names_for_the_benchmark_are_unique() -> None:
+    names = model_switch_names()
     assert len(set(names)) == len(names)
-    assert set(names) == {entry.name for entry in (*VAE_OPTIMISATIONS, *DIT_OPTIMISATIONS)}
+    both = (*VaeSwitches.optimisations(), *DitSwitches.optimisations())
+    assert set(names) == {entry.name for entry in both}
 
 
-@pytest.mark.parametrize(
-    ("model", "name", "choice"),
-    [(VaeSwitches, "in_place", "convolution"), (DitSwitches, "token_chunks", "attention")],
-)
-def test_all_off_and_one_at_a_time(model: Model, name: str, choice: str) -> None:
-    off = model.all_off()
-    assert off.names_on() == ()
-    assert getattr(off, choice) == "auto"
-    assert off.changed(name, True).names_on() == (name,)
-    assert name not in model().changed(name, False).names_on()
+def test_all_off_one_alone_and_all() -> None:
+    for group, name in ((VaeSwitches, "in_place"), (DitSwitches, "token_chunks")):
+        assert group.all_off().names_on() == ()
+        assert group.only(EXACT) == group.all_off()
+        assert group.only(name).names_on() == (name,)
+        assert name not in group().changed(name, False).names_on()
+        assert group().changed(ALL, False) == group.all_off()
+        assert len(group.only(ALL).names_on()) == len(group.optimisations())
+    assert VaeSwitches.all_off().convolution == DitSwitches.all_off().attention == "auto"
 
 
-def test_a_model_knows_its_own_switches() -> None:
-    assert VaeSwitches.known(("token_chunks", "kernels", "in_place")) == ("kernels", "in_place")
-    assert DitSwitches.known(("token_chunks", "attention")) == ("token_chunks",)
+def test_a_group_knows_its_own_names_with_and_without_prefix() -> None:
+    names = ("token_chunks", "kernels", "vae.in_place", "dit.all", "all", "exact", "fly")
+    assert VaeSwitches.known(names) == ("kernels", "in_place", "all", "exact")
+    assert DitSwitches.known(names) == ("token_chunks", "kernels", "all", "all", "exact")
 
 
 def test_where_an_optimisation_works() -> None:
-    assert find_vae("in_place").works_on("cpu")
-    assert find_vae("in_place").works_on("cuda", (6, 1))
-    assert not find_vae("kernels").works_on("cpu")
-    assert not find_vae("kernels").works_on("cuda", (7, 0))
-    assert find_vae("kernels").works_on("cuda", (12, 0))
-    assert not find_vae("kernels").works_on("cuda")
-    assert find_vae("cuda_graph").works_on("cuda")
+    find = VaeSwitches.find
+    assert find("in_place").works_on("cpu")
+    assert find("in_place").works_on("cuda", (6, 1))
+    assert not find("kernels").works_on("cpu")
+    assert not find("kernels").works_on("cuda", (7, 0))
+    assert find("kernels").works_on("cuda", (12, 0))
+    assert not find("kernels").works_on("cuda")
+    assert find("cuda_graph").works_on("cuda")
 
 
-@pytest.mark.parametrize("name", ["fly", "convolution", "attention"])
-def test_an_unknown_name_is_a_mistake_of_the_caller(name: str) -> None:
-    with pytest.raises(KeyError):
-        find_vae(name)
-    for switches in (VaeSwitches(), DitSwitches()):
+def test_an_unknown_name_is_an_error_of_the_caller() -> None:
+    for name in ("fly", "convolution", "attention"):
         with pytest.raises(KeyError):
-            switches.changed(name, True)
+            VaeSwitches.find(name)
+        with pytest.raises(KeyError):
+            DitSwitches().changed(name, True)
 
 
 def test_the_table_loads_without_torch() -> None:

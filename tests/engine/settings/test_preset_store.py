@@ -20,7 +20,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data" / "presets"
 
 
-def test_what_is_saved_comes_back() -> None:
+def test_a_saved_preset_comes_back() -> None:
     made = preset_store.save("  Anime, 4K ", CHOSEN)
     assert (made.name, made.title, made.is_own) == ("anime-4k", "Anime, 4K", True)
     found, failures = preset_store.load_all()
@@ -29,7 +29,7 @@ def test_what_is_saved_comes_back() -> None:
     assert matching(found, CHOSEN) == made
 
 
-def test_nothing_of_one_film_and_no_path_is_kept(own_folder: Path) -> None:
+def test_settings_of_one_film_and_paths_are_left_out(own_folder: Path) -> None:
     settings = JobSettings(
         start="1:00", stop="2:00", overwrite=True, accept_damaged=True, dit="/home/me/x.gguf"
     )
@@ -47,10 +47,10 @@ def test_nothing_is_replaced_silently() -> None:
     assert kept.changes["crf"] == 20
 
 
-@pytest.mark.parametrize("title", ["Best", "fast", "Balanced."])
-def test_names_of_the_programs_own_are_taken(title: str) -> None:
-    with pytest.raises(SettingsError, match="already"):
-        preset_store.save(title, CHOSEN)
+def test_names_of_the_programs_own_presets_are_refused() -> None:
+    for title in ("Best", "fast", "Balanced."):
+        with pytest.raises(SettingsError, match="already"):
+            preset_store.save(title, CHOSEN)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
-def test_a_bad_file_is_left_out_and_told(text: str, own_folder: Path) -> None:
+def test_a_bad_file_is_left_out_and_reported(text: str, own_folder: Path) -> None:
     good = preset_store.save("Good", CHOSEN)
     (own_folder / "bad.toml").write_text(text, encoding="utf-8")
     found, failures = preset_store.load_all()
@@ -133,8 +133,8 @@ def test_a_file_that_is_not_there_cannot_be_taken(tmp_path: Path) -> None:
         preset_store.take(tmp_path / "gone.toml")
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="rights are others' there")
-def test_a_folder_that_cannot_be_written_is_said(own_folder: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="permissions differ there")
+def test_a_folder_that_cannot_be_written_is_an_error(own_folder: Path) -> None:
     own_folder.mkdir(parents=True)
     own_folder.chmod(0o500)
     with pytest.raises(OutputUnwritable):
@@ -142,9 +142,7 @@ def test_a_folder_that_cannot_be_written_is_said(own_folder: Path) -> None:
     own_folder.chmod(0o700)
 
 
-def test_a_disk_that_refuses_is_said_and_leaves_nothing(
-    own_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_nothing(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

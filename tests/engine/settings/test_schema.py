@@ -1,15 +1,43 @@
+from __future__ import annotations
+
 import pytest
 
 from engine.core.errors import SettingsError
-from engine.settings.schema import ATTENTION, EngineSettings, JobSettings, describe, with_text
+from engine.core.messages import LANGUAGES, read_entries
+from engine.settings.assignments import known, renamed, with_text
+from engine.settings.optimisations import GROUPS, choices, optimisations
+from engine.settings.schema import ATTENTION, EngineSettings, JobSettings, describe
 
 
-def test_every_setting_is_described():
-    for kind in (JobSettings, EngineSettings):
-        assert all(about.description.endswith(".") for about in describe(kind).values())
+def test_every_setting_and_choice_has_a_name_in_every_language() -> None:
+    for language in LANGUAGES:
+        entries = read_entries(language)
+        for kind in (JobSettings, EngineSettings):
+            for name, about in describe(kind).items():
+                assert entries[f"setting.{name}"].keys() >= {"title", "text"}, name
+                assert about.group == "main" or entries[f"setting-group.{about.group}"]["title"]
+                for value in about.choices:
+                    assert entries[f"choice.{name}.{value}"]["text"], (name, value)
 
 
-def test_text_sets_values_of_every_type():
+def test_the_catalogue_has_no_setting_choice_or_switch_that_is_gone() -> None:
+    fields = {**describe(JobSettings), **describe(EngineSettings)}
+    values = {f"{name}.{value}" for name, about in fields.items() for value in about.choices}
+    for code in read_entries("en"):
+        kind, _, name = code.partition(".")
+        assert kind != "setting" or name in fields, code
+        assert kind != "choice" or name in values, code
+
+
+def test_every_optimisation_has_a_name_in_every_language() -> None:
+    for language in LANGUAGES:
+        entries = read_entries(language)
+        assert all(f"switch.{group}" in entries for group in GROUPS)
+        for entry in (*optimisations(), *choices()):
+            assert entries[f"switch.{entry.key}"].keys() >= {"title", "text", "hint"}, entry.key
+
+
+def test_text_sets_values_of_every_type() -> None:
     settings = with_text(
         JobSettings(), ["crf=20", "overwrite=yes", "segment-seconds=2.5", "codec=hevc"]
     )
@@ -25,21 +53,22 @@ def test_text_sets_values_of_every_type():
     ("text", "hint"),
     [
         ("crff=20", "Did you mean crf?"),
+        ("beauty=20", "Known: model"),
         ("crf=99", "from 0 to 51"),
-        ("crf=good", "must be a int"),
+        ("crf=good", "must be a whole number"),
         ("codec=vp6", "h264"),
         ("overwrite=perhaps", "yes or no"),
         ("crf", "crf=18"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_hint(text, hint):
+def test_an_impossible_assignment_is_refused_with_a_hint(text: str, hint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         with_text(JobSettings(), [text])
     assert hint in caught.value.hint
 
 
-def test_wrong_types_in_code_are_refused():
-    with pytest.raises(SettingsError):
+def test_wrong_types_in_code_are_refused() -> None:
+    with pytest.raises(SettingsError, match="crf must be a whole number, not True"):
         JobSettings(crf=True)
     with pytest.raises(SettingsError):
         JobSettings(scale="2")
@@ -49,3 +78,22 @@ def test_attention_can_be_any_backend_there_is() -> None:
     from engine.ops.attention.backends import BACKENDS
 
     assert ("auto", *BACKENDS) == ATTENTION
+
+
+def test_old_names_are_understood_and_new_ones_count_more() -> None:
+    assert with_text(JobSettings(), ["form=restore", "products=int8"]) == JobSettings(
+        treatment="restore", matmul="int8"
+    )
+    table = {"treatment": "faithful", "form": "restore", "beauty": 1}
+    assert renamed(JobSettings, table) == {"treatment": "faithful", "beauty": 1}
+    assert known(JobSettings, table) == {"treatment": "faithful"}
+
+
+def test_no_name_has_two_meanings() -> None:
+    for kind in (JobSettings, EngineSettings):
+        names = [
+            name
+            for field in kind.__dataclass_fields__.values()
+            for name in (field.name, *field.metadata["old_names"])
+        ]
+        assert len(set(names)) == len(names)

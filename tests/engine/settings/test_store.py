@@ -74,7 +74,7 @@ def test_bad_files_are_named_in_the_error(tmp_path: Path, text: str) -> None:
     assert str(path) in caught.value.hint
 
 
-def test_a_damaged_file_is_moved_aside_not_lost(tmp_path: Path) -> None:
+def test_a_damaged_file_is_renamed(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("[engine")
     store.save_engine_settings(EngineSettings(threads=1), path)

@@ -1,25 +1,23 @@
-"""The registry as users reach it: by a text, by environment, and by the defaults of a device."""
+"""The switches as users reach them: by a text, by environment, and by the defaults of a device."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.serialization import from_plain, to_plain
+from engine.settings.assignments import with_environment, with_text
 from engine.settings.optimisations import (
-    CLAIMS,
-    GROUPS,
-    Choice,
     DitSwitches,
     RunSwitches,
+    SwitchChoice,
     VaeSwitches,
     choices,
-    switches,
+    optimisations,
 )
-from engine.settings.schema import ATTENTION, JobSettings, describe, with_environment, with_text
+from engine.settings.schema import ATTENTION, JobSettings
 from engine.settings.switches import (
     Switches,
     changes_of,
@@ -31,55 +29,23 @@ from engine.settings.switches import (
     without_effect,
 )
 
-PLACES = [("cpu", None), ("cuda", (7, 5)), ("cuda", (8, 6)), ("cuda", (8, 9)), ("cuda", (12, 0))]
-EVERY_PLACE = pytest.mark.parametrize(("device", "capability"), PLACES)
-LINES = (*switches(), *choices())
+PLACES = [("cpu", None), ("cuda", (7, 5)), ("cuda", (8, 6)), ("cuda", (12, 0))]
+WORD = {True: "on", False: "off"}
 
 
-def test_names_in_settings_and_environment_are_there_once() -> None:
-    assert len({entry.key for entry in LINES}) == len(LINES)
-    assert len({entry.variable for entry in LINES}) == len(LINES)
-    assert all(entry.key.partition(".")[0] == entry.group for entry in LINES)
-
-
-def test_lines_say_why_and_where() -> None:
-    for entry in LINES:
-        assert entry.reason.endswith("."), entry.key
-        assert entry.does.endswith("."), entry.key
-        assert entry.group in GROUPS
-
-
-def test_choices_are_fields_or_settings() -> None:
-    for entry in choices():
-        assert entry.default in entry.values
-        if entry.setting:
-            about = describe(JobSettings)[entry.setting]
-            assert about.choices == entry.values
-            assert getattr(JobSettings(), entry.setting) == entry.default
-        else:
-            assert getattr(GROUPS[entry.group](), entry.name) == entry.default
-
-
-def test_claims_name_lines_or_say_why_there_is_none() -> None:
-    keys = {entry.key for entry in LINES}
-    for claim in CLAIMS:
-        assert bool(claim.keys) != bool(claim.why_not), claim.title
-        assert set(claim.keys) <= keys, claim.title
-
-
-@EVERY_PLACE
-def test_defaults_never_change_results(device: str, capability: tuple[int, int] | None) -> None:
-    found = default_switches(device, capability)
-    for entry in switches():
-        if getattr(getattr(found, entry.group), entry.name):
-            assert entry.exactness == "exact"
-            assert entry.works_on(device, capability)
+def test_defaults_never_change_results() -> None:
+    for place in PLACES:
+        found = default_switches(*place)
+        for entry in optimisations():
+            if getattr(getattr(found, entry.group), entry.name):
+                assert entry.exactness == "exact"
+                assert entry.works_on(*place)
 
 
 def test_defaults_follow_the_device() -> None:
     cpu, turing = default_switches("cpu"), default_switches("cuda", (7, 5))
-    assert cpu.dit.onednn_products
-    assert not turing.dit.onednn_products
+    assert cpu.dit.onednn_matmul
+    assert not turing.dit.onednn_matmul
     assert not cpu.vae.kernels
     assert turing.vae.kernels
     assert not default_switches("cuda", (7, 0)).vae.kernels
@@ -89,20 +55,64 @@ def test_defaults_follow_the_device() -> None:
     assert turing.run.passive_threads
 
 
-@EVERY_PLACE
-@pytest.mark.parametrize("entry", switches(), ids=lambda entry: entry.key)
-def test_each_line_by_text_and_by_environment(
-    entry: Any, device: str, capability: tuple[int, int] | None
-) -> None:
-    """Whatever a user says is done, and nothing else changes; the text has the last word."""
-    usual = switches_of("", device, capability, {})
-    before = bool(getattr(getattr(usual, entry.group), entry.name))
-    word = {True: "on", False: "off"}
-    by_text = switches_of(f"{entry.key}={word[not before]}", device, capability, {})
-    assert by_text.changes_from(usual) == {entry.key: not before}
-    environ = {entry.variable: word[not before]}
-    assert switches_of("", device, capability, environ) == by_text
-    assert switches_of(f"{entry.key}={word[before]}", device, capability, environ) == usual
+def test_each_switch_alone_by_text_and_by_environment() -> None:
+    """Nothing else changes, and the text counts more than the environment."""
+    for place in PLACES:
+        usual = switches_of("", *place, {})
+        for entry in optimisations():
+            before = bool(getattr(getattr(usual, entry.group), entry.name))
+            by_text = switches_of(f"{entry.key}={WORD[not before]}", *place, {})
+            assert by_text.changes_from(usual) == {entry.key: not before}
+            environ = {entry.variable: WORD[not before]}
+            assert switches_of("", *place, environ) == by_text
+            assert switches_of(f"{entry.key}={WORD[before]}", *place, environ) == usual
+
+
+def test_a_group_is_all_of_its_switches() -> None:
+    for place in PLACES:
+        usual = default_switches(*place)
+        found = switches_of("vae.all=off", *place, {})
+        assert (found.vae, found.dit, found.run) == (VaeSwitches.all_off(), usual.dit, usual.run)
+        assert switches_of("", *place, {"UPREEL_VAE_ALL": "off"}) == found
+        none = switches_of("all=off", *place, {})
+        assert none == switches_of("vae.all=off,dit.all=off,run.all=off", *place, {})
+        assert switches_of("", *place, {"UPREEL_ALL": "off"}) == none
+        for group in (none.vae, none.dit, none.run):
+            assert group.names_on() == ()
+
+
+def test_a_group_turns_on_what_works_on_the_device() -> None:
+    for place in PLACES:
+        found = switches_of("all=on", *place, {})
+        for entry in optimisations():
+            assert getattr(getattr(found, entry.group), entry.name) == entry.works_on(*place)
+
+
+def test_the_last_part_of_a_text_counts() -> None:
+    assert switches_of("vae.all=off,vae.in_place=on", "cpu", None, {}).vae.names_on() == (
+        "in_place",
+    )
+    assert switches_of("vae.in_place=on,vae.all=off", "cpu", None, {}).vae.names_on() == ()
+
+
+def test_in_the_environment_a_switch_counts_more_than_its_group() -> None:
+    environ = {"UPREEL_VAE_IN_PLACE": "on", "UPREEL_VAE_ALL": "off", "UPREEL_ALL": "on"}
+    found = switches_of("", "cpu", None, environ)
+    assert found.vae.names_on() == ("in_place",)
+    assert found.dit.compile
+
+
+def test_exact_computes_as_the_plain_variants_do() -> None:
+    for place in PLACES:
+        found = switches_of("exact", *place, {})
+        assert found.vae == VaeSwitches(**{**to_plain(VaeSwitches.all_off()), "convolution": "3d"})
+        assert found.dit == DitSwitches.all_off()
+        assert found.run.names_on() == ("passive_threads",)  # no arithmetic
+    assert settings_of("exact", {}) == {"attention": "sdpa"}
+    assert with_environment(JobSettings(switches="exact")).attention == "sdpa"
+    assert with_environment(JobSettings(switches="exact", attention="math")).attention == "math"
+    assert switches_of("exact,vae.in_place=on", "cpu", None, {}).vae.names_on() == ("in_place",)
+    assert without_effect("exact", "cpu") == ()
 
 
 def test_a_text_comes_back_from_its_changes() -> None:
@@ -112,6 +122,16 @@ def test_a_text_comes_back_from_its_changes() -> None:
     assert changes_of("") == {}
 
 
+def test_old_names_of_switches_are_understood() -> None:
+    assert changes_of("dit.onednn_products=off") == {"dit.onednn_matmul": False}
+    assert settings_of("dit.products=fp8", {}) == {"matmul": "fp8"}
+    assert environment_changes({"UPREEL_DIT_ONEDNN_PRODUCTS": "off"}) == {
+        "dit.onednn_matmul": False
+    }
+    plain = {"onednn_products": False, "compile": True}
+    assert from_plain(DitSwitches, plain) == DitSwitches(onednn_matmul=False, compile=True)
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
@@ -119,11 +139,15 @@ def test_a_text_comes_back_from_its_changes() -> None:
         ("dit.fused_step=on", "no switch", "dit.fused_steps"),
         ("vae.in_place", "not name=value", "vae.temporal_winograd=on"),
         ("vae.in_place=perhaps", "vae.in_place cannot be 'perhaps'", "on, off"),
+        ("vae.all=perhaps", "vae.all cannot be 'perhaps'", "on, off"),
         ("vae.convolution=4d", "vae.convolution cannot be '4d'", "auto, 2d, 3d"),
         ("in_place=on", "no switch 'in_place'", ""),
+        ("exact=on", "no switch 'exact'", ""),
     ],
 )
-def test_what_cannot_be_read_is_told_with_the_nearest(text: str, message: str, hint: str) -> None:
+def test_an_unreadable_text_is_refused_with_the_nearest_name(
+    text: str, message: str, hint: str
+) -> None:
     for read in (changes_of, lambda text: JobSettings(switches=text)):
         with pytest.raises(SettingsError, match=message) as caught:
             read(text)
@@ -139,7 +163,7 @@ def test_the_environment_is_checked_too() -> None:
         environment_changes({"UPREEL_RUN_TF32": "maybe"})
 
 
-def test_set_takes_names_of_switches() -> None:
+def test_set_takes_names_of_switches_and_groups() -> None:
     found = with_text(
         JobSettings(switches="run.tf32=on"),
         ["vae.temporal-winograd=on", "crf=18", "dit.compile = yes"],
@@ -152,19 +176,20 @@ def test_set_takes_names_of_switches() -> None:
     }
     again = with_text(found, ["switches=", "vae.in_place=off"])
     assert changes_of(again.switches) == {"vae.in_place": False}
+    assert with_text(JobSettings(), ["switches=exact", "all=off"]).switches == "exact,all=off"
     with pytest.raises(SettingsError, match=r"no switch 'vae\.fly'"):
         with_text(JobSettings(), ["vae.fly=on"])
 
 
-def test_attention_and_products_are_settings_under_another_name(
+def test_attention_and_matmul_are_settings_under_another_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert settings_of("dit.attention=math,vae.in_place=off", {}) == {"attention": "math"}
-    said = with_environment(JobSettings(switches="dit.attention=math"))
-    assert (said.attention, said.products) == ("math", "none")
-    monkeypatch.setenv("UPREEL_DIT_PRODUCTS", "fp8")
+    found = with_environment(JobSettings(switches="dit.attention=math"))
+    assert (found.attention, found.matmul) == ("math", "none")
+    monkeypatch.setenv("UPREEL_DIT_MATMUL", "fp8")
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "sdpa")
-    assert with_environment(JobSettings()).products == "fp8"
+    assert with_environment(JobSettings()).matmul == "fp8"
     assert with_environment(JobSettings(attention="math")).attention == "math"
     assert switches_of("dit.attention=math", "cpu", None, {}).dit == DitSwitches.default_on("cpu")
     assert "auto" in ATTENTION
@@ -172,7 +197,7 @@ def test_attention_and_products_are_settings_under_another_name(
 
 def test_what_another_system_lacks_is_refused() -> None:
     allocator = next(entry for entry in choices() if entry.key == "run.allocator")
-    assert isinstance(allocator, Choice)
+    assert isinstance(allocator, SwitchChoice)
     assert allocator.has("expandable", "linux")
     assert not allocator.has("expandable", "win32")
     assert allocator.has("async", "win32")
@@ -187,6 +212,8 @@ def test_what_does_nothing_here_is_named() -> None:
     assert without_effect(text, "cpu") == ("run.tf32", "vae.cuda_graph")
     assert without_effect(text, "cuda", (7, 5)) == ("run.tf32",)
     assert without_effect(text, "cuda", (8, 6)) == ()
+    assert without_effect("run.tf32=on,run.all=off", "cpu") == ()
+    assert without_effect("all=on", "cpu") == ()
 
 
 def test_a_plan_keeps_them() -> None:

@@ -102,7 +102,7 @@ class Tools:
 
     def by_onednn(self, x: Tensor) -> bool:
         """Whether plain products go through oneDNN, activation included."""
-        return self.switches.onednn_products and onednn_serves(x)
+        return self.switches.onednn_matmul and onednn_serves(x)
 
 
 class FastBlock:

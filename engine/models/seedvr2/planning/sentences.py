@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.core.units import memory_text
-from engine.hardware import features
+from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.models.planning import words
 from engine.models.planning.words import chosen
@@ -86,14 +86,14 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[str]:
 def notices(plan: SeedVr2Plan, title: str, budget: Budget) -> Iterator[Notice]:
     """What the user should know before the start."""
     yield from words.shot_notices(title, plan)
-    offered = features.products(budget.capability)
+    offered = devices.matmul_dtypes(budget.capability)
     if plan.device == "cuda" and plan.products not in ("none", *offered):
         nearest = offered[0] if offered else "none"
         yield Notice(
             code="feature-missing",
             severity="refusal",
             message=f"This card cannot multiply {plan.products} numbers.",
-            hint=f"Choose products={nearest}.",
+            hint=f"Choose matmul={nearest}.",
             params={"feature": plan.products, "nearest": nearest},
         )
     if plan.decodes_whole_tiles:

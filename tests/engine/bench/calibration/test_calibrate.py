@@ -9,8 +9,7 @@ import torch
 
 from engine.bench.calibration import calibrate
 from engine.bench.calibration import models as calibrate_models
-from engine.bench.calibration.calibrate import figures, keep
-from engine.bench.timing.unit_costs import cost_of
+from engine.bench.calibration.calibrate import figure_rows, figures, keep
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.planner import rates as kept
@@ -21,7 +20,7 @@ from engine.planner.rates import (
     load_rates,
 )
 
-CARD = "RTX 5090, 32 GB"
+GPU = "RTX 5090, 32 GB"
 KIND = "lite-x2-cpu-libx264"
 
 
@@ -36,7 +35,7 @@ def _two_steps(monkeypatch):
         yield "reading", lambda: {"read": 0.5}
         yield "writing", lambda: {"libx264": 0.25, "decode-libx264": 0.125}
 
-    monkeypatch.setattr(calibrate, "_on_processor", steps)
+    monkeypatch.setattr(calibrate, "_cpu_steps", steps)
 
 
 @pytest.mark.usefixtures("_two_steps")
@@ -59,49 +58,49 @@ def test_it_stops_between_steps_and_leaves_the_threads_as_they_were():
 
 @pytest.mark.usefixtures("_two_steps")
 def test_a_slow_machine_leaves_out_what_there_is_no_time_for(monkeypatch):
-    monkeypatch.setattr(calibrate, "_MOST_S", -1.0)
+    monkeypatch.setattr(calibrate, "_LIMIT_S", -1.0)
     told = []
     assert calibrate.calibrate(lambda *step: told.append(step)) == Rates()
     assert told == [(2, 2, "")]
 
 
 def test_what_is_kept_replaces_what_jobs_taught_about_the_same_device():
-    jobs = {KIND: Learned(factor=2.0), f"wan-2x-x2-cuda-libx264 on {CARD}": Learned(factor=3.0)}
+    jobs = {KIND: Learned(factor=2.0), f"wan-2x-x2-cuda-libx264 on {GPU}": Learned(factor=3.0)}
     kept.keep(Rates(jobs=jobs, costs={"read": 1.0, "png": 2.0}, cards={"other": {"a": 1.0}}))
     keep(Rates(costs={"read": 0.5}))
     found = load_rates()
-    assert dict(found.jobs) == {f"wan-2x-x2-cuda-libx264 on {CARD}": Learned(factor=3.0)}
+    assert dict(found.jobs) == {f"wan-2x-x2-cuda-libx264 on {GPU}": Learned(factor=3.0)}
     assert found.costs == {"read": 0.5, "png": 2.0}
-    keep(Rates(costs={"read": 0.5}, cards={CARD: {"vae-float16": 0.1}}))
+    keep(Rates(costs={"read": 0.5}, cards={GPU: {"vae-float16": 0.1}}))
     found = load_rates()
     assert found.jobs == {}
-    assert found.cards == {"other": {"a": 1.0}, CARD: {"vae-float16": 0.1}}
+    assert found.cards == {"other": {"a": 1.0}, GPU: {"vae-float16": 0.1}}
 
 
 def test_figures_have_units():
-    found = dict(
-        figures(
-            Rates(
-                costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0},
-                cards={CARD: {"vae-float16": 0.01}},
-            )
-        )
+    rates = Rates(
+        costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0},
+        cards={GPU: {"vae-float16": 0.01}},
     )
-    assert found == {
+    assert {row["what"]: row["figure"] for row in figure_rows(rates)} == {
         "read": "50 million pixels a second of the CPU",
         "start": "0.05 s a job",
         "vae-float32": "100 billion operations a second of the CPU",
-        f"vae-float16, {CARD}": "1e+05 billion operations a second of the card",
+        f"vae-float16, {GPU}": "1e+05 billion operations a second of the card",
     }
+    found = [(one.title.code, one.value.code) for one in figures(rates)]
+    assert found == [
+        ("bench.cost.read", "bench.value.megapixels"),
+        ("bench.cost.start", "bench.value.seconds"),
+        ("bench.cost.vae", "bench.value.gflops"),
+        ("bench.cost.on-gpu", "bench.value.gflops"),
+    ]
 
 
-def test_slow_work_is_done_twice_and_quick_work_until_it_is_enough():
-    done = []
-    cost_of(lambda: done.append(1), 1, runs=5)
-    assert len(done) == 6  # one that does not count
-    done.clear()
-    cost_of(lambda: done.append(1), 1, runs=1)
-    assert len(done) == 1
+def test_every_cost_has_a_title():
+    for figure in figures(Rates(costs=COSTS, cards={GPU: COSTS})):
+        assert str(figure.title)
+        assert str(figure.value)
 
 
 def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
@@ -111,7 +110,7 @@ def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
     monkeypatch.setattr(calibrate_film, "_MANY", 12)
     found = {}
     with torch.inference_mode():
-        for _, work in calibrate_film.steps(calibrate_film.Film(tmp_path)):
+        for _, work in calibrate_film.steps(tmp_path):
             found |= work()
     assert set(found) - set(COSTS) == {"open-libx264", "open-prores_ks", "open-ffv1"}
     missing = set(COSTS) - set(found)
@@ -125,7 +124,7 @@ def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_models_give_costs_that_plans_use(monkeypatch):
-    monkeypatch.setattr(calibrate_models, "_VAE_ON_CPU", Size(64, 64))
+    monkeypatch.setitem(calibrate_models._VAE_SIZE, "cpu", Size(64, 64))
     found = {}
     for _, work in calibrate_models.steps("cpu"):
         found |= work()
@@ -140,7 +139,7 @@ def test_lite_is_measured_in_operations():
 
 
 @pytest.mark.gpu
-def test_models_are_measured_on_a_card():
+def test_models_are_measured_on_a_gpu():
     found = {}
     for _, work in calibrate_models.steps("cuda", torch.cuda.get_device_capability()):
         found |= work()

@@ -3,22 +3,30 @@ from __future__ import annotations
 import pytest
 
 from engine.bench.cases import kernels
-from engine.bench.cases.kernels import measure_bandwidth
-from engine.bench.timing.peak_rates import Clocked
+from engine.bench.cases.kernels import attention_rows, kernel_rows
+from engine.bench.options import BenchOptions
+from engine.bench.timing.clock import Timing
 
 FRAMES = ["moments", "normalise", "both", "positions"]
 TOKENS = ["rms_modulate", "add_gated", "swiglu", "gather_qk"]
+QUICK = BenchOptions(device="cpu", quick=True)
 
 
-def test_each_step_has_its_share_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[object] = []
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Work that takes half a second without running."""
+    found: list[object] = []
 
-    def clocked(work: object, device: str, **_: int) -> Clocked:
-        steps.append(work)
-        return Clocked(seconds=0.5, wall_s=1.0)
+    def measured(work: object, device: str, **_: int) -> Timing:
+        found.append(work)
+        return Timing(seconds=0.5, wall_s=1.0)
 
-    monkeypatch.setattr(kernels, "clocked", clocked)
-    rows = list(measure_bandwidth("cpu", quick=True))
+    monkeypatch.setattr(kernels, "measure", measured)
+    return found
+
+
+def test_each_step_has_its_share_of_a_copy(works: list[object]) -> None:
+    rows = list(kernel_rows(QUICK))
     assert [row["step"] for row in rows] == ["copy", *FRAMES, "copy", *TOKENS]
     assert [row["of_copy"] for row in rows[:5]] == pytest.approx([1.0, 0.5, 1.0, 1.5, 1.0])
     assert [row["of_copy"] for row in rows[5:8]] == pytest.approx([1.0, 1.0, 1.5])
@@ -27,18 +35,33 @@ def test_each_step_has_its_share_of_a_copy(monkeypatch: pytest.MonkeyPatch) -> N
     assert rows[0]["gb_a_second"] == 2 * 5 * 128 * 64 * 64 * 4 / 0.5 / 1e9
     assert rows[5]["gb_a_second"] == 2 * 405 * 2560 * 4 / 0.5 / 1e9
     assert {row["form"] for row in rows} == {"torch"}
-    assert len(steps) == 10
+    assert len(works) == 10
 
 
 def test_each_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_WINDOW", 4)
-    rows = list(measure_bandwidth("cpu", quick=True))
-    assert all(row["gb_a_second"] > 0 for row in rows)
+    assert all(row["gb_a_second"] > 0 for row in kernel_rows(QUICK))
+
+
+@pytest.mark.usefixtures("works")
+def test_each_attention_backend_has_its_speed_and_its_error() -> None:
+    rows = {row["backend"]: row for row in attention_rows(QUICK)}
+    assert {"sdpa", "math"} <= set(rows)
+    for row in rows.values():
+        assert row["tflops"] == pytest.approx(4 * 2 * 463**2 * 128 / 0.5 / 1e12)
+        assert row["error"] < 1e-5
+        assert row["exact"] == "yes"
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_several_attention_backends() -> None:
+    rows = list(attention_rows(BenchOptions(device="cuda", quick=True)))
+    assert {"sdpa", "efficient", "math"} <= {row["backend"] for row in rows}
 
 
 @pytest.mark.gpu
 def test_kernels_reach_most_of_the_bandwidth_of_a_copy() -> None:
-    rows = [row for row in measure_bandwidth("cuda") if row["form"] == "kernels"]
+    rows = [row for row in kernel_rows(BenchOptions(device="cuda")) if row["form"] == "kernels"]
     assert len(rows) == 3 * (2 * len(FRAMES) + len(TOKENS))
     slow = [row for row in rows if row["of_copy"] < 0.7]
     assert not slow

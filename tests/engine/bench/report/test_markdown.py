@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from engine.bench.report.machine import machine_row
-from engine.bench.report.markdown import machine_of, markdown, switch_lines
-from engine.bench.report.svg_chart import check_picture, svg_of, write_picture
-from engine.bench.report.switch_table import about, answers, measured
+from engine.bench.report.machine import machine_of, machine_row
+from engine.bench.report.markdown import markdown, switch_lines
+from engine.bench.report.svg_chart import check_chart, svg_of, write_chart
+from engine.bench.report.switch_table import CLAIMS, about, claim_results, measured
 from engine.core.errors import OutputUnwritable, SettingsError
-from engine.settings.optimisations import CLAIMS
+from engine.core.messages import read_entries
 
 ROWS: list[dict[str, Any]] = [
     {"case": "machine", "processor": "A processor", "torch": "2.13", "system": "Linux"},
@@ -43,23 +43,24 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_row_becomes_a_line_with_what_the_registry_knows() -> None:
+def test_a_row_becomes_a_line_with_what_the_table_states() -> None:
     lines = {line.name: line for line in measured(ROWS)}
     assert about(ROWS) == ("VAE, small",)
     assert list(lines) == [row["switch"] for row in ROWS if "switch" in row][1:]
     line = lines["vae.channels_last"]
-    assert (line.title, line.exactness, line.is_default) == ("channels last", "exact", True)
+    assert (str(line.title), line.exactness, line.is_default) == ("channels last", "exact", True)
     assert (line.time, line.scatter, line.memory) == (0.8, 0.02, 0.5)
     assert (line.error, line.error_without) == (2e-6, 3e-6)
-    assert "5-15 %" in line.claim
+    assert str(line.claim) == "channels last: 5-15 % faster"
     choice = lines["vae.convolution=3d"]
-    assert (choice.title, choice.is_default) == ("form of convolutions over time: 3d", False)
-    assert lines["vae.all"].title == "all of the VAE together"
+    assert str(choice.title) == "variant of convolutions over time: 3d"
+    assert not choice.is_default
+    assert str(lines["vae.all"].title) == "all of the VAE together"
 
 
 def test_every_claim_has_a_number_or_a_reason() -> None:
-    found = {answer.title: answer.found for answer in answers(measured(ROWS))}
-    assert len(found) == len(CLAIMS) == 14
+    found = {title: figures for title, _, figures in claim_results(measured(ROWS))}
+    assert len(found) == len(CLAIMS)
     assert found["channels last"] == (
         "vae.channels_last: 0.80 ± 0.02 of the time, 0.50 of the memory"
     )
@@ -68,6 +69,13 @@ def test_every_claim_has_a_number_or_a_reason() -> None:
     )
     assert found["tiled and sliced"].startswith("plan.tiles: 1.80 of the time")
     assert found["torch.compile"] == "not measured: bench optimisations does"
+
+
+def test_claims_are_answered_by_rows_of_the_benchmark_and_have_texts() -> None:
+    rows = [row for rows in CLAIMS.values() for row in rows]
+    assert len(measured({"switch": row} for row in rows)) == len(rows)
+    texts = {code for code in read_entries("en") if code.startswith("claim.")}
+    assert texts == {f"claim.{claim}" for claim in CLAIMS}
 
 
 def test_the_page_has_a_table_and_the_answers() -> None:
@@ -110,7 +118,7 @@ def test_nothing_tells_whose_machine_it_is() -> None:
 
 def test_bars_are_an_svg(tmp_path: Path) -> None:
     path = tmp_path / "bars.svg"
-    write_picture(path, ROWS)
+    write_chart(path, ROWS)
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "vae.channels_last" in texts
@@ -131,9 +139,9 @@ def test_speeds_are_bars_too() -> None:
         svg_of(ROWS[:1])
 
 
-def test_other_pictures_are_refused_with_a_way_out(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"not as \.png") as caught:
-        check_picture(tmp_path / "bars.png")
-    assert ".svg" in caught.value.hint
+def test_other_formats_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"bars\.png does not end in \.svg") as caught:
+        check_chart(tmp_path / "bars.png")
+    assert "SVG" in caught.value.hint
     with pytest.raises(OutputUnwritable):
-        write_picture(tmp_path / "none" / "bars.svg", ROWS)
+        write_chart(tmp_path / "none" / "bars.svg", ROWS)

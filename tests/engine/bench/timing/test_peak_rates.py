@@ -1,48 +1,32 @@
 from __future__ import annotations
 
-import time
+from typing import Any
 
 import pytest
 import torch
 
 from engine.bench.timing import peak_rates
-from engine.bench.timing.peak_rates import Clocked, clocked
-
-
-def test_a_processor_counts_work_and_not_waiting() -> None:
-    timing = clocked(lambda: time.sleep(0.05), "cpu", runs=3, warm_ups=1)
-    assert timing.wall_s >= 0.05
-    assert timing.seconds < 0.04
-
-
-def test_medians_leave_warm_ups_and_outliers_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([5.0, 1.0, 2.0])
-    monkeypatch.setattr(
-        peak_rates, "_on_processor", lambda work: Clocked(seconds=next(seconds), wall_s=1.0)
-    )
-    calls = []
-    assert clocked(lambda: calls.append(1), "cpu", runs=3, warm_ups=2).seconds == 2.0
-    assert len(calls) == 2
+from engine.bench.timing.clock import Timing
+from engine.bench.timing.peak_rates import MatmulReplay
 
 
 def test_a_ceiling_is_operations_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        peak_rates, "clocked", lambda *args, **kwargs: Clocked(seconds=0.5, wall_s=9.0)
-    )
+    timing = Timing(seconds=0.5, wall_s=9.0)
+    monkeypatch.setattr(peak_rates, "measure", lambda *args, **options: timing)
     found = peak_rates.matrix_ceiling("cpu", torch.float32, quick=True)
     assert found == 2 * 512**3 / 0.5
 
 
-def test_the_calibration_takes_two_threads_and_puts_them_back(
+def test_the_calibration_takes_two_threads_and_restores_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[tuple[int, tuple[int, ...]]] = []
+    seen: list[tuple[int, tuple[int, int]]] = []
 
-    def fake(work: object, device: str, *, runs: int, warm_ups: int) -> Clocked:
+    def measured(work: object, *, runs: int, warm_ups: int) -> Timing:
         seen.append((torch.get_num_threads(), (runs, warm_ups)))
-        return Clocked(seconds=0.7, wall_s=0.4)
+        return Timing(seconds=0.7, wall_s=0.4)
 
-    monkeypatch.setattr(peak_rates, "clocked", fake)
+    monkeypatch.setattr(peak_rates, "measure", measured)
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
@@ -51,3 +35,37 @@ def test_the_calibration_takes_two_threads_and_puts_them_back(
     finally:
         torch.set_num_threads(before)
     assert seen == [(2, (15, 3))]
+
+
+def test_a_replay_has_the_matrix_products_and_attention_only() -> None:
+    weight, bias = torch.randn(6, 8), torch.randn(6)
+    x = torch.randn(2, 3, 4, 8)
+    with MatmulReplay([weight]) as replay:
+        y = torch.nn.functional.linear(x[0, 0], weight, bias).relu()
+        torch.mm(y, torch.ones(6, 5))
+        torch.nn.functional.scaled_dot_product_attention(x, x[:, :, :2], x[:, :, :2])
+    products = 2 * 4 * 6 * 8 + 2 * 4 * 5 * 6
+    assert replay.flops == products + 4 * (2 * 3) * 4 * 2 * 8
+    assert replay.attention_calls == 1
+    with MatmulReplay([]) as again:
+        replay.run()
+    assert again.flops == replay.flops
+
+
+def test_a_replay_reads_the_weights_themselves() -> None:
+    weight = torch.zeros(6, 8)
+    with MatmulReplay([weight]) as replay:
+        torch.nn.functional.linear(torch.randn(4, 8), weight)
+    weight.fill_(float("nan"))
+    results: list[torch.Tensor] = []
+
+    class Results(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            results.append(func(*args, **(kwargs or {})))
+            return results[-1]
+
+    with Results():
+        replay.run()
+    assert bool(results[0].isnan().all())

@@ -7,8 +7,8 @@ import torch
 
 from engine.core.control import Control
 from engine.core.geometry import Size
-from engine.hardware.out_of_memory import give_back
-from engine.hardware.vram_limit import within
+from engine.hardware.out_of_memory import free_memory
+from engine.hardware.torch_memory import within
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
 from engine.pipeline.context import Context
@@ -57,12 +57,12 @@ def enlarged(frames: torch.Tensor) -> tuple[torch.Tensor, list[PlanDowngraded]]:
 
 def test_what_a_card_refuses_is_done_in_smaller_pieces_with_the_same_result() -> None:
     frames = torch.rand(16, 3, FRAME.height, FRAME.width)
-    give_back()
+    free_memory()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     whole, changes = enlarged(frames)
     assert not changes
-    give_back()
+    free_memory()
     assert torch.cuda.memory_allocated() == before, "something of the job is still there"
     needed = torch.cuda.max_memory_allocated() - before
     results = frames.nbytes * 5  # of the source and of what is made of it

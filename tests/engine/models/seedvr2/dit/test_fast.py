@@ -22,7 +22,7 @@ CHANGED = {"all off": DitSwitches.all_off()} | {
     f"{'without' if entry.default else 'with'} {entry.name}": DitSwitches().changed(
         entry.name, not entry.default
     )
-    for entry in DitSwitches.TABLE
+    for entry in DitSwitches.optimisations()
     if entry.name != "compile"  # takes a minute: test_dit_compiled.py
 }
 
@@ -148,7 +148,7 @@ def test_float32_is_as_exact_as_the_plain_form(kind: str, onednn: bool) -> None:
     """On a processor its products may come from another library, which sums in another order."""
     exact = random_dit(tiny_dit_config(kind, dim=64, mlp_hidden=192)).float().double()
     plain = random_dit(exact.config).float()
-    fast = fast_of(plain, DitSwitches(onednn_products=onednn))
+    fast = fast_of(plain, DitSwitches(onednn_matmul=onednn))
     latent, text = random_inputs(exact.config, (2, 24, 44), text=6, dtype=torch.float32)
     truth = exact(latent.double(), text.double(), T)
     errors = [(form(latent, text, T) - truth).square().mean() for form in (plain, fast)]

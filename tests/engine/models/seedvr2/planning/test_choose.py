@@ -118,7 +118,7 @@ def test_products_that_a_card_lacks_are_refused_with_another(
     capability: tuple[int, int], product: str, refused: bool
 ) -> None:
     budget = a_budget(cuda=True, vram_bytes=16 * GIB, capability=capability)
-    wanted = JobSettings(model="seedvr2-3b", products=product)
+    wanted = JobSettings(model="seedvr2-3b", matmul=product)
     plan = plan_job(Request(media=a_media(size=HD), settings=wanted), budget, Rates())
     found = [notice for notice in plan.notices if notice.code == "feature-missing"]
     assert bool(found) == refused

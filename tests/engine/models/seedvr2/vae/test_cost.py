@@ -29,7 +29,6 @@ from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import (
     CPU,
-    VAE_OPTIMISATIONS,
     Convolution,
     VaeSwitches,
 )
@@ -46,7 +45,7 @@ MIB = 2**20
 LENGTHS = {"image": (1, None), "five": (5, None), "sliced": (13, 4)}
 CHANGED = {"all off": VaeSwitches.all_off()} | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VAE_OPTIMISATIONS
+    for entry in VaeSwitches.optimisations()
     if CPU in entry.devices
 }
 

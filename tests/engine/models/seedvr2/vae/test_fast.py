@@ -15,7 +15,7 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
-from engine.settings.optimisations import VAE_OPTIMISATIONS, VaeSwitches
+from engine.settings.optimisations import VaeSwitches
 from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
 
 EXACT = 1e-10  # of the range of the result, in float64
@@ -29,7 +29,7 @@ CHANGED = {
     "winograd in 3d": VaeSwitches(convolution="3d", temporal_winograd=True),
 } | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VAE_OPTIMISATIONS
+    for entry in VaeSwitches.optimisations()
 }
 
 

@@ -33,7 +33,7 @@ from engine.models.wan.vae.cost import (
 )
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
-from engine.settings.optimisations import CPU, VAE_OPTIMISATIONS, VaeSwitches
+from engine.settings.optimisations import CPU, VaeSwitches
 from tests.helpers.allocations import Allocations
 from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
 
@@ -48,7 +48,7 @@ SIZES = {"2.1": Size(96, 80), "2.2": Size(224, 192), "2x": Size(96, 80)}
 LENGTHS = {"image": (1, None), "five": (5, None), "sliced": (13, 4)}
 CHANGED = {"all off": VaeSwitches.all_off()} | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VAE_OPTIMISATIONS
+    for entry in VaeSwitches.optimisations()
     if CPU in entry.devices
 }
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]

@@ -15,7 +15,7 @@ from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
-from engine.settings.optimisations import VAE_OPTIMISATIONS, VaeSwitches
+from engine.settings.optimisations import VaeSwitches
 from tests.helpers.tiny import random_frames
 from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
 
@@ -32,7 +32,7 @@ CHANGED = {
     "no fold, no image mode": VaeSwitches(first_frame_fold=False, image_mode=False),
 } | {
     f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VAE_OPTIMISATIONS
+    for entry in VaeSwitches.optimisations()
 }
 
 

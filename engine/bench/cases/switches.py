@@ -1,0 +1,273 @@
+"""Cases `optimisations-vae`, `-dit` and `-around`: what each switch does, one by one.
+
+`-around` is what documents promise and no switch of a model does: switches of the machine, slices,
+tiles, the attention of the VAE, the steps of sampling, matrix products in narrow formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.bench.accuracy import relative_error
+from engine.bench.cases.matmul_formats import matmul_error, matmul_speed
+from engine.bench.cases.runs import build_vae, capability_of, device_of, vae_input
+from engine.bench.cases.switch_models import (
+    BuiltModel,
+    MeasuredDit,
+    MeasuredModel,
+    MeasuredTiles,
+    MeasuredVae,
+)
+from engine.bench.options import BenchOptions
+from engine.bench.report.machine import Row
+from engine.bench.report.switch_table import USUAL
+from engine.bench.timing.clock import Effort, Ratio, compare
+from engine.bench.timing.profiler import peak_bytes
+from engine.core.errors import FeatureMissing
+from engine.core.geometry import Box, Size
+from engine.core.messages import message
+from engine.models.seedvr2.sampler import condition, sample
+from engine.ops.attention import attention
+from engine.ops.attention.single_head import attend_single_head
+from engine.ops.linear.formats import PRODUCTS, working
+from engine.settings.optimisations import ALL, Optimisation, RunSwitches
+from engine.tiling.blend import Blender
+
+Work = Callable[[], object]
+
+_OF_IMAGES = ("image_mode",)  # no effect on a clip
+_EFFORT = Effort(least=3, most=7)
+_QUICK_ROUNDS = 3
+_POSITIONS, _CHANNELS = {"cpu": 2048, "cuda": 14400}, 512  # of the VAE's attention; cuda: 720p
+_TILE_FRAMES = 5
+
+
+def vae_switch_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each switch of the VAE; those without effect on this device have a note.
+
+    Each is compared with the defaults, in alternation: a switch that is on is turned off, one that
+    is off is turned on. `time` is the time with the switch over the time without it: below 1 it
+    helps; `scatter` its standard error, from `turns` rounds. `memory` is the same ratio of the peak
+    of all tensors above the loaded model. `error` is the relative error (RMS) with the switch
+    against the plain variant in float64, `error_without` the same without the switch.
+    """
+    comparison = SwitchComparison(MeasuredVae(options), options)
+    yield from comparison.rows()
+    for value in ("2d", "3d"):
+        yield comparison.choice("convolution", value)
+
+
+def dit_switch_rows(options: BenchOptions) -> Iterator[Row]:
+    """The same for the transformer: some layers of the 3B kind, one forward pass."""
+    model = MeasuredDit(options)
+    comparison = SwitchComparison(model, options)
+    yield from comparison.rows()
+    run = model.run
+    for name in attention.working(run.device, run.torch_dtype, run.config.head_dim):
+        yield comparison.choice("attention", name)
+
+
+def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
+    """The same for what is no switch of a model."""
+    yield from _machine_rows(options)
+    vae = MeasuredVae(options)
+    yield {"switch": "plan.slices", **_slices(vae, options)}
+    yield {"switch": "plan.tiles", **_tiles(vae, options)}
+    yield {"switch": "vae.attention", **_vae_attention(options)}
+    yield {"switch": "dit.sampling", **_sampling(MeasuredDit(options), options)}
+    for name in PRODUCTS:
+        yield {"switch": f"dit.matmul={name}", **_matmul(name, options)}
+
+
+def effort_of(options: BenchOptions) -> Effort:
+    """How many rounds are timed."""
+    if options.runs or options.quick:
+        return Effort.exactly(options.runs or _QUICK_ROUNDS)
+    return _EFFORT
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A model with some switches, its peak and its error."""
+
+    model: BuiltModel
+    clip_peak: int
+    error: float
+
+
+class SwitchComparison:
+    """Compares a model with the default switches to the same with others."""
+
+    def __init__(self, model: MeasuredModel, options: BenchOptions) -> None:
+        self._model = model
+        self._effort = effort_of(options)
+        self._is_quick = options.quick
+        model.built(model.default).clip()  # allocates what torch and this program keep
+        self._default = self._measured(model.default)
+
+    def rows(self) -> Iterator[Row]:
+        """What is measured, all switches together, then each."""
+        model = self._model
+        yield {**self._name(USUAL), "about": model.description, "error": self._default.error}
+        yield {**self._name(ALL), **self._compare(model.default.all_off(), is_added=False)}
+        for entry in model.default.optimisations():
+            yield {**self._name(entry.name), **self._row(entry)}
+
+    def choice(self, name: str, value: str) -> Row:
+        """A value of a choice that is not the default."""
+        switches = replace(self._model.default, **{name: value})
+        return {**self._name(f"{name}={value}"), **self._compare(switches, is_added=True)}
+
+    def _name(self, name: str) -> Row:
+        return {"switch": f"{self._model.name}.{name}"}
+
+    def _row(self, entry: Optimisation) -> Row:
+        device = self._model.device
+        if not entry.works_on(device, capability_of(device)):
+            return {"note": message(f"bench.no-effect.{device}")}
+        if entry.at_start:
+            return {"note": message("bench.at-start", variable=entry.variable)}
+        if entry.name == "compile" and self._is_quick:
+            return {"note": message("bench.compile-not-quick")}
+        is_on = bool(getattr(self._model.default, entry.name))
+        switches = self._model.default.changed(entry.name, not is_on)
+        try:
+            return self._compare(switches, is_added=not is_on, of_images=entry.name in _OF_IMAGES)
+        except torch.OutOfMemoryError:
+            return {"note": message("bench.out-of-memory")}
+        except FeatureMissing as err:
+            return {"note": err.message}
+
+    def _compare(self, switches: Any, *, is_added: bool, of_images: bool = False) -> Row:
+        """Figures with something over those without it; `is_added`: the default is without it."""
+        other, default = self._measured(switches), self._default
+        with_it, without_it = (other, default) if is_added else (default, other)
+        row = _time(self._ratio(with_it.model, without_it.model, of_images=of_images))
+        if of_images:
+            row["note"] = message("bench.one-frame")
+        else:
+            row["memory"] = with_it.clip_peak / without_it.clip_peak
+        return row | {"error": with_it.error, "error_without": without_it.error}
+
+    def _ratio(self, first: BuiltModel, second: BuiltModel, *, of_images: bool) -> Ratio:
+        pair = (first.image, second.image) if of_images else (first.clip, second.clip)
+        if of_images:  # the first image makes tables for images; the clip has run already
+            for work in pair:
+                work()
+        return compare(*pair, self._model.device, self._effort)
+
+    def _measured(self, switches: Any) -> _Measured:
+        """Build and warm up; buffers that stay count in the peak of the first run."""
+        model = self._model.built(switches)
+        peak = peak_bytes(model.clip, self._model.device)
+        return _Measured(model, peak, self._model.error(model))
+
+
+def _machine_rows(options: BenchOptions) -> Iterator[Row]:
+    """Switches of the machine: on a processor none can be compared within one process."""
+    if device_of(options) == "cuda":
+        rows = SwitchComparison(MeasuredTiles(options), options).rows()
+        yield from (row for row in rows if row["switch"] != f"run.{ALL}")
+        return
+    for entry in RunSwitches.optimisations():
+        at_start = message("bench.at-start", variable=entry.variable)
+        note = at_start if "cpu" in entry.devices else message("bench.needs-gpu")
+        yield {"switch": entry.key, "note": note}
+
+
+def _slices(vae: MeasuredVae, options: BenchOptions) -> Row:
+    """A clip decoded slice by slice over the same at once."""
+    sliced, whole = (build_vae(vae.run, vae.weights) for _ in range(2))
+    whole.disable_slicing()
+    run = replace(vae.run, side="decode", frames=2 * vae.frames - 1)
+    latent = vae_input(run)
+    row = _ratios(partial(sliced.decode, latent), partial(whole.decode, latent), options)
+    return row | {"note": message("bench.slices", frames=run.frames, slice=run.slice_frames)}
+
+
+def _tiles(vae: MeasuredVae, options: BenchOptions) -> Row:
+    """A frame decoded in four blended tiles over the same at once."""
+    side, factor = vae.run.size.width, vae.run.config.spatial_factor
+    run = replace(vae.run, side="decode", frames=_TILE_FRAMES, size=Size(2 * side, 2 * side))
+    tiled, whole = (build_vae(run, vae.weights) for _ in range(2))
+    latent, overlap = vae_input(run), side // 4 // factor * factor
+    spans = ((0, side + overlap), (side, side))  # start and length of the tiles of a side
+
+    def tiles() -> Tensor:
+        blender = Blender(run.size, margin=0)
+        for y, height in spans:
+            rows = latent[..., y // factor : (y + height) // factor, :]
+            for x, width in spans:
+                part = tiled.decode(rows[..., x // factor : (x + width) // factor])[0]
+                blender.add(part.transpose(0, 1).float(), Box(x, y, width, height), overlap)
+        return blender.result().transpose(0, 1)[None]
+
+    at_once = partial(whole.decode, latent)
+    row = _ratios(tiles, at_once, options)
+    note = message("bench.tiles", size=run.size, tile=side + overlap)
+    return row | {"error": relative_error(tiles(), at_once()), "note": note}
+
+
+def _vae_attention(options: BenchOptions) -> Row:
+    """Attention of one wide head block by block over that with a matrix of all scores."""
+    device = device_of(options)
+    q, k, v = torch.randn(3, 1, _POSITIONS[device], _CHANNELS, device=device)
+    blocks, scores = partial(attend_single_head, q, k, v), partial(_by_scores, q, k, v)
+    exact = _by_scores(q.double(), k.double(), v.double())
+    return _ratios(blocks, scores, options) | {
+        "error": relative_error(blocks(), exact),
+        "error_without": relative_error(scores(), exact),
+        "note": message("bench.wide-head", channels=_CHANNELS, positions=q.shape[1]),
+    }
+
+
+def _by_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The formula: [B, L, C], with a matrix of all scores."""
+    scores = torch.matmul(q, k.transpose(1, 2)) * _CHANNELS**-0.5
+    return torch.matmul(torch.softmax(scores, dim=-1), v)
+
+
+def _sampling(dit: MeasuredDit, options: BenchOptions) -> Row:
+    """Upper bound of what fused sampling saves: a forward pass over one with the sums."""
+    run = dit.run
+    forward = dit.built(dit.default).clip
+    latent = torch.randn(*run.latent_shape, 16, device=run.device).to(run.torch_dtype)
+    known, text = condition(latent), latent[0]
+
+    def sums() -> Tensor:
+        return sample(lambda latent, text, time: latent[..., :16], latent, known, text)
+
+    forward()
+    sums()
+    share = compare(sums, forward, run.device, effort_of(options))
+    best = replace(share, value=1 / (1 + share.value))
+    return _time(best) | {"note": message("bench.sampling", share=f"{share.value:.2%}")}
+
+
+def _matmul(name: str, options: BenchOptions) -> Row:
+    """One large matrix product in a narrow format over one in the device's dtype."""
+    device = torch.device(device_of(options))
+    if name not in working(device):
+        return {"note": message("bench.no-matmul")}
+    found = matmul_speed(name, device, options)
+    note = message("bench.one-matmul", work=found["work"])
+    return {"time": found["of_float"], "error": matmul_error(name, device), "note": note}
+
+
+def _ratios(work: Work, other: Work, options: BenchOptions) -> Row:
+    """Time and memory of the first over those of the second, both run for the first time."""
+    device = device_of(options)
+    peaks = [peak_bytes(one, device) for one in (work, other)]
+    ratio = compare(work, other, device, effort_of(options))
+    return _time(ratio) | {"memory": peaks[0] / peaks[1]}
+
+
+def _time(ratio: Ratio) -> Row:
+    row: Row = {"time": ratio.value, "turns": ratio.rounds}
+    return row if ratio.scatter is None else row | {"scatter": ratio.scatter}

@@ -1,0 +1,346 @@
+"""Every optimisation in one place: default, exactness, devices; one field each.
+
+A switch is a field of the dataclass of its group; the benchmark turns each one on or off alone and
+measures it on the machine at hand. A choice has more than two values. Titles, what they do and why
+the defaults are as they are: `switch.<group>.<name>` in the message catalogue (title, text, hint).
+All can be set by the setting `switches`, by `--set` and by environment: `engine.settings.switches`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Literal, Self
+
+Exactness = Literal["exact", "rounding", "inexact"]
+Group = Literal["vae", "dit", "run"]
+Convolution = Literal["auto", "2d", "3d"]
+Allocator = Literal["native", "expandable", "async"]
+
+ALL = "all"  # every optimisation of a group, or of all groups
+EXACT = "exact"  # none: the arithmetic of the plain variants
+CPU, CUDA = "cpu", "cuda"
+_BOTH, _GPU = (CPU, CUDA), (CUDA,)
+
+ATTENTION = (
+    *("auto", "sdpa", "cudnn", "flash", "efficient", "math", "flash3", "flash2", "xformers"),
+    *("sage2", "sage2-fp16", "sage2-fp8", "sage3-fp4", "sage3-fp4-fast"),
+)
+MATMUL = ("none", "fp8", "int8", "nvfp4")
+WEIGHTS_FILES = ("auto", "fp16", "fp8", "q8", "q4")
+VAE_DTYPES = ("auto", "float16", "bfloat16", "float32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchEntry:
+    """What is known of a switch or a choice.
+
+    Attributes:
+        group: "vae" and "dit" are of those models, "run" of the machine around them.
+        name: Field of the switches of its group.
+        exactness: "exact": equal but for rounding; "rounding": some more rounding; "inexact":
+            the result is another one.
+        devices: Kinds of torch devices that it does something on.
+        capability: Least CUDA capability; None: any.
+        at_start: Only counts when it is chosen before torch is loaded.
+        old_names: Its names in earlier versions, without the group.
+    """
+
+    group: Group
+    name: str
+    exactness: Exactness = "exact"
+    devices: tuple[str, ...] = _BOTH
+    capability: tuple[int, int] | None = None
+    at_start: bool = False
+    old_names: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its name in settings: "vae.upsampler_fold"."""
+        return f"{self.group}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment: "UPREEL_VAE_UPSAMPLER_FOLD"."""
+        return variable_of(self.key)
+
+    @property
+    def code(self) -> str:
+        """Its table in the message catalogue."""
+        return f"switch.{self.key}"
+
+    def works_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
+        """Whether it does something on a kind of device, a GPU of this capability."""
+        if device not in self.devices:
+            return False
+        return (
+            device != CUDA or self.capability is None or (capability or (0, 0)) >= self.capability
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimisation(SwitchEntry):
+    """One optimisation that can be switched on and off by itself.
+
+    Attributes:
+        default: Whether it is on where it works.
+    """
+
+    default: bool
+
+    def default_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
+        """Whether it is on by default on a kind of device, a GPU of this capability."""
+        return self.default and self.works_on(device, capability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchChoice(SwitchEntry):
+    """One of several variants.
+
+    Attributes:
+        values: That can be chosen.
+        default: One of them.
+        plain: The value that computes as the plain variant of a model does; "" where none does.
+        systems: Values that only some systems have: value -> names as of `sys.platform`.
+        setting: The job's setting that it is; "" where it is chosen as switches are.
+    """
+
+    values: tuple[str, ...]
+    default: str
+    plain: str = ""
+    systems: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    setting: str = ""
+
+    def has(self, value: str, system: str = sys.platform) -> bool:
+        """Whether a value can be chosen on a system."""
+        return value in self.values and system in dict(self.systems).get(value, (system,))
+
+
+def _switch(default: bool = True, exactness: Exactness = "exact", **about: Any) -> Any:
+    """A field that is an optimisation; `about` holds fields of SwitchEntry."""
+    return field(default=default, metadata=_about(Optimisation, exactness=exactness, **about))
+
+
+def _about(kind: type[SwitchEntry], **about: Any) -> dict[str, Any]:
+    return {"kind": kind, "about": about, "old_names": about.get("old_names", ())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchSet:
+    """The switches of a group."""
+
+    GROUP: ClassVar[Group]
+
+    @classmethod
+    def entries(cls) -> tuple[SwitchEntry, ...]:
+        """Every field as an entry, in order."""
+        return _entries(cls.GROUP)
+
+    @classmethod
+    def optimisations(cls) -> tuple[Optimisation, ...]:
+        """The fields that are on or off."""
+        return tuple(entry for entry in cls.entries() if isinstance(entry, Optimisation))
+
+    @classmethod
+    def all_off(cls) -> Self:
+        """No optimisation at all; choices keep their defaults."""
+        return cls(**{entry.name: False for entry in cls.optimisations()})
+
+    @classmethod
+    def default_on(cls, device: str, capability: tuple[int, int] | None = None) -> Self:
+        """The defaults on a kind of device, a GPU of this capability; what does nothing is off."""
+        return cls(
+            **{entry.name: entry.default_on(device, capability) for entry in cls.optimisations()}
+        )
+
+    def changed(self, name: str, on: bool) -> Self:
+        """The same with one optimisation, or with "all", on or off.
+
+        Raises:
+            KeyError: There is no such optimisation.
+        """
+        found = self.optimisations() if name == ALL else (self.find(name),)
+        changes: dict[str, Any] = {entry.name: on for entry in found}
+        return replace(self, **changes)
+
+    @classmethod
+    def only(cls, name: str) -> Self:
+        """One optimisation alone, "all" of them, or with "exact" none.
+
+        Raises:
+            KeyError: There is no such optimisation.
+        """
+        off = cls.all_off()
+        return off if name == EXACT else off.changed(name, True)
+
+    @classmethod
+    def find(cls, name: str) -> Optimisation:
+        """One optimisation.
+
+        Raises:
+            KeyError: There is no such optimisation.
+        """
+        for entry in cls.optimisations():
+            if entry.name == name:
+                return entry
+        raise KeyError(name)
+
+    @classmethod
+    def known(cls, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of some names that are of this group, without its prefix: "in_place", "all"."""
+        mine = {ALL, EXACT, *(entry.name for entry in cls.optimisations())}
+        bare = (name.removeprefix(f"{cls.GROUP}.") for name in names)
+        return tuple(name for name in bare if name in mine)
+
+    def names_on(self) -> tuple[str, ...]:
+        """Names of the optimisations that are on, in order."""
+        return tuple(entry.name for entry in self.optimisations() if getattr(self, entry.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeSwitches(SwitchSet):
+    """Optimisations of the fast variant of a video VAE; the defaults are those of users."""
+
+    GROUP: ClassVar[Group] = "vae"
+
+    upsampler_fold: bool = _switch()
+    first_frame_fold: bool = _switch()
+    image_mode: bool = _switch()
+    ring_buffers: bool = _switch()
+    channels_last: bool = _switch()
+    fused_norm: bool = _switch()
+    in_place: bool = _switch()
+    kernels: bool = _switch(devices=_GPU, capability=(7, 5))
+    chunked_attention: bool = _switch(devices=_GPU)
+    chunked_upsampling: bool = _switch()
+    planned_buffers: bool = _switch()
+    temporal_winograd: bool = _switch(False, "rounding")
+    fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))
+    cuda_graph: bool = _switch(False, devices=_GPU)
+    convolution: Convolution = field(
+        default="auto", metadata=_about(SwitchChoice, values=("auto", "2d", "3d"), plain="3d")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DitSwitches(SwitchSet):
+    """Optimisations of the fast variant of the SeedVR2 transformer.
+
+    Attributes:
+        attention: A backend of `engine.ops.attention`; "auto" takes the fastest exact one.
+    """
+
+    GROUP: ClassVar[Group] = "dit"
+
+    grouped_windows: bool = _switch()
+    cached_layout: bool = _switch()
+    constant_modulation: bool = _switch()
+    folded_modulation: bool = _switch(False, "rounding")
+    constant_text: bool = _switch()
+    unread_text: bool = _switch()
+    fused_steps: bool = _switch()
+    kernels: bool = _switch(devices=_GPU, capability=(7, 5))
+    in_place_residual: bool = _switch()
+    token_chunks: bool = _switch()
+    planned_buffers: bool = _switch()
+    onednn_matmul: bool = _switch(devices=(CPU,), old_names=("onednn_products",))
+    fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))
+    compile: bool = _switch(False, "rounding")
+    attention: str = field(
+        default="auto",
+        metadata=_about(SwitchChoice, values=ATTENTION, plain="sdpa", setting="attention"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSwitches(SwitchSet):
+    """Optimisations of the machine around the models: transfers, memory, libraries."""
+
+    GROUP: ClassVar[Group] = "run"
+
+    cudnn_benchmark: bool = _switch(devices=_GPU)
+    tf32: bool = _switch(False, "inexact", devices=_GPU, capability=(8, 0))
+    pinned_transfers: bool = _switch(devices=_GPU)
+    copy_stream: bool = _switch(devices=_GPU)
+    weights_stream: bool = _switch(devices=_GPU)
+    passive_threads: bool = _switch(at_start=True)
+    allocator: Allocator = field(
+        default="native",
+        metadata=_about(
+            SwitchChoice,
+            values=("native", "expandable", "async"),
+            devices=_GPU,
+            at_start=True,
+            systems=(("expandable", ("linux",)),),
+        ),
+    )
+
+
+GROUPS: dict[Group, type[SwitchSet]] = {
+    "vae": VaeSwitches,
+    "dit": DitSwitches,
+    "run": RunSwitches,
+}
+
+# Choices that are settings of a job and fields of no group.
+_SETTINGS = (
+    SwitchChoice(
+        group="vae",
+        name="precision",
+        exactness="inexact",
+        values=VAE_DTYPES,
+        default="auto",
+        setting="vae_precision",
+    ),
+    SwitchChoice(
+        group="dit",
+        name="matmul",
+        exactness="inexact",
+        values=MATMUL,
+        default="none",
+        setting="matmul",
+        old_names=("products",),
+    ),
+    SwitchChoice(
+        group="dit",
+        name="precision",
+        exactness="inexact",
+        values=WEIGHTS_FILES,
+        default="auto",
+        setting="precision",
+    ),
+)
+
+
+def optimisations() -> tuple[Optimisation, ...]:
+    """Everything that is on or off, of all groups."""
+    return tuple(entry for group in GROUPS.values() for entry in group.optimisations())
+
+
+def choices() -> tuple[SwitchChoice, ...]:
+    """Everything with more than two values, of all groups."""
+    found = (entry for group in GROUPS.values() for entry in group.entries())
+    return (*(entry for entry in found if isinstance(entry, SwitchChoice)), *_SETTINGS)
+
+
+def model_switch_names() -> tuple[str, ...]:
+    """What can be switched on and off in any model, each name once, without the group."""
+    entries = (*VaeSwitches.optimisations(), *DitSwitches.optimisations())
+    return tuple(dict.fromkeys(entry.name for entry in entries))
+
+
+def variable_of(key: str) -> str:
+    """Environment variable of a switch or group: "UPREEL_VAE_ALL" of "vae.all"."""
+    return f"UPREEL_{key.replace('.', '_')}".upper()
+
+
+@cache
+def _entries(group: Group) -> tuple[SwitchEntry, ...]:
+    return tuple(
+        one.metadata["kind"](
+            group=group, name=one.name, default=one.default, **one.metadata["about"]
+        )
+        for one in fields(GROUPS[group])
+    )

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from engine.bench.cases import switches
+from engine.bench.cases.switch_models import (
+    BuiltModel,
+    MeasuredModel,
+    MeasuredTiles,
+    MeasuredVae,
+)
+from engine.bench.cases.switches import (
+    SwitchComparison,
+    dit_switch_rows,
+    other_switch_rows,
+    vae_switch_rows,
+)
+from engine.bench.options import BenchOptions
+from engine.bench.timing.clock import Ratio
+from engine.core.errors import FeatureMissing
+from engine.core.geometry import Size
+from engine.core.messages import Message, message
+from engine.models.seedvr2.vae.config import VAE
+from engine.models.wan.vae.config import WAN22
+from engine.ops import torch_flags
+from engine.ops.transfer.tile_canvas import TileSink
+from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
+from tests.helpers.tiny import tiny_config
+from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.tiny_wan import tiny_wan_config
+
+OPTIONS = BenchOptions(
+    config=tiny_config(), size=Size(16, 16), frames=(9,), quick=True, device="cpu", runs=2
+)
+WAN = replace(OPTIONS, model="wan21-vae", config=tiny_wan_config())
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("options", [OPTIONS, WAN], ids=["seedvr2", "wan"])
+def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
+    rows = {row["switch"]: row for row in vae_switch_rows(options)}
+    keys = [entry.key for entry in VaeSwitches.optimisations()]
+    choices = ["vae.convolution=2d", "vae.convolution=3d"]
+    assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
+    for entry in VaeSwitches.optimisations():
+        row = rows[entry.key]
+        if "cpu" not in entry.devices:
+            assert row == {"switch": entry.key, "note": message("bench.no-effect.cpu")}
+            continue
+        assert row["time"] > 0
+        assert row["turns"] == 2
+        assert 0 < row["error"] < 1e-5
+        assert 0 < row["error_without"] < 1e-5
+        assert ("memory" in row) != (entry.key == "vae.image_mode")
+    winograd = rows["vae.temporal_winograd"]
+    assert winograd["error"] != winograd["error_without"]  # it really was on
+
+
+def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> None:
+        raise FeatureMissing("torch.compile does not work here.", feature="compile")
+
+    monkeypatch.setattr("engine.bench.cases.switch_models.require_compiler", refuse)
+    options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64), quick=False)
+    rows = {row["switch"]: row for row in dit_switch_rows(options)}
+    keys = [entry.key for entry in DitSwitches.optimisations()]
+    assert list(rows)[: 2 + len(keys)] == ["dit.usual", "dit.all", *keys]
+    assert {"dit.attention=sdpa", "dit.attention=math"} <= set(rows)
+    assert rows.pop("dit.compile")["note"] == "torch.compile does not work here."
+    for entry in DitSwitches.optimisations():
+        row = rows.get(entry.key)
+        if row is not None and "cpu" in entry.devices:
+            assert row["time"] > 0
+            assert 0 < row["error"] < 1e-5
+
+
+def test_compiling_takes_too_long_for_a_quick_table() -> None:
+    options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64))
+    rows = {row["switch"]: row for row in dit_switch_rows(options)}
+    assert rows["dit.compile"]["note"] == message("bench.compile-not-quick")
+
+
+def test_what_documents_promise_besides_has_lines() -> None:
+    options = replace(OPTIONS, dit=tiny_dit_config())
+    rows = {row["switch"]: row for row in other_switch_rows(options)}
+    assert rows["run.cudnn_benchmark"]["note"] == message("bench.needs-gpu")
+    assert "UPREEL_RUN_PASSIVE_THREADS" in str(rows["run.passive_threads"]["note"])
+    assert {entry.key for entry in RunSwitches.optimisations()} < set(rows)
+    assert rows["plan.slices"]["memory"] > 0
+    assert rows["plan.tiles"]["memory"] < 1
+    assert rows["vae.attention"]["error"] < 1e-5
+    assert 0.5 < rows["dit.sampling"]["time"] < 1
+    assert rows["dit.matmul=fp8"]["error"] > rows["dit.matmul=int8"]["error"] > 1e-3
+    assert rows["dit.matmul=nvfp4"]["note"] == message("bench.no-matmul")
+
+
+def test_two_tiles_leave_under_the_switches_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    real = TileSink.add
+
+    def add(self: TileSink, *args: Any) -> None:
+        seen.append(torch_flags.current().copy_stream)
+        real(self, *args)
+
+    monkeypatch.setattr(TileSink, "add", add)
+    model = MeasuredTiles(OPTIONS)
+    rows = SwitchComparison(model, OPTIONS).rows()
+    assert [row["switch"] for row in rows][:2] == ["run.usual", "run.all"]
+    (frames,) = model.built(model.default).clip()
+    assert frames.shape == (9, 32, 16, 3)
+    assert torch.equal(frames[:, :16], frames[:, 16:])
+    seen.clear()
+    model.built(replace(model.default, copy_stream=True)).clip()
+    model.built(replace(model.default, copy_stream=False)).clip()
+    assert seen == [True, True, False, False]
+
+
+class _FakeModel(MeasuredModel):
+    """Takes 4 s without `in_place` and 1 s with it; Winograd makes half of that."""
+
+    name, device, default = "vae", "cpu", VaeSwitches()
+
+    @property
+    def description(self) -> Message:
+        return message("bench.model.vae-whole", frames=1, size="1x1", dtype="float32")
+
+    def built(self, switches: VaeSwitches) -> BuiltModel:
+        seconds = (1.0 if switches.in_place else 4.0) * (0.5 if switches.temporal_winograd else 1.0)
+
+        def work() -> list[torch.Tensor]:
+            return [torch.tensor([1.0, seconds])]
+
+        return BuiltModel(clip=work, image=work, check=work)
+
+    def _exact_model(self) -> BuiltModel:
+        return self.built(VaeSwitches())
+
+
+def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(work: Any, other: Any, device: str, effort: Any) -> Ratio:
+        return Ratio.of([float(work()[0][1] / other()[0][1])])
+
+    monkeypatch.setattr(switches, "compare", compare)
+    monkeypatch.setattr(switches, "peak_bytes", lambda work, _: work()[0][1].item())
+    rows = {row["switch"]: row for row in SwitchComparison(_FakeModel(), OPTIONS).rows()}
+    saved = rows["vae.in_place"]
+    assert (saved["time"], saved["memory"], saved["error"]) == (0.25, 0.25, 0.0)
+    assert saved["error_without"] == pytest.approx(3 / 2**0.5)
+    added = rows["vae.temporal_winograd"]
+    assert (added["time"], added["memory"], added["error_without"]) == (0.5, 0.5, 0.0)
+    assert rows["vae.upsampler_fold"]["time"] == 1.0
+    assert rows["vae.all"]["time"] == 0.25
+
+
+def test_narrower_models_are_of_the_same_kind() -> None:
+    assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
+    assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
+    assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [vae_switch_rows, dit_switch_rows, other_switch_rows])
+def test_the_same_lines_on_a_gpu(rows: Any) -> None:
+    options = replace(OPTIONS, device="cuda", dit=tiny_dit_config(), size=Size(64, 64))
+    found = {row["switch"]: row for row in rows(options)}
+    assert not [row for row in found.values() if row.get("note") == message("bench.needs-gpu")]
+    for row in found.values():
+        if "time" in row:
+            assert row["time"] > 0
+            assert row.get("memory", 1.0) > 0

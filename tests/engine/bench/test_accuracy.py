@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from skimage.metrics import structural_similarity
+
+from engine.bench import accuracy
+
+
+def noisy(strength: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    first = rng.integers(40, 216, (40, 48, 3)).astype(np.uint8)
+    change = rng.normal(0, strength, first.shape)
+    return first, np.clip(first + change, 0, 255).astype(np.uint8)
+
+
+def test_luma_of_white_and_black_is_limited_range() -> None:
+    ends = np.array([[[0, 0, 0], [255, 255, 255]]], np.uint8)
+    np.testing.assert_allclose(accuracy.luma(ends), [[16, 235]], atol=0.01)
+
+
+def test_psnr_of_a_known_difference() -> None:
+    first = np.full((20, 20, 3), 100, np.uint8)
+    luma_step = 219 / 255  # one step of grey in limited-range luma
+    wanted = 20 * np.log10(255 / luma_step)
+    assert accuracy.psnr(first, first + 1) == pytest.approx(wanted, abs=0.01)
+    assert accuracy.psnr(first, first) == float("inf")
+
+
+def test_border_does_not_count() -> None:
+    first, _ = noisy(0)
+    second = first.copy()
+    second[:4] = 0
+    second[:, -4:] = 0
+    assert accuracy.psnr(first, second) == float("inf")
+    assert accuracy.psnr(first, second, border=3) < 60
+
+
+def test_ssim_equals_the_published_definition() -> None:
+    first, second = noisy(20)
+    a, b = (accuracy.luma(p)[4:-4, 4:-4] for p in (first, second))
+    # Full Gaussian window, as here; scikit-image then averages without the 5 px border.
+    wanted = structural_similarity(
+        a, b, data_range=255, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
+    )
+    assert accuracy.ssim(first, second) == pytest.approx(wanted, abs=2e-3)
+    assert accuracy.ssim(first, first) == pytest.approx(1)
+
+
+def test_pictures_of_different_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in shape"):
+        accuracy.psnr(np.zeros((9, 9, 3), np.uint8), np.zeros((9, 8, 3), np.uint8))
+
+
+def test_relative_errors_are_of_all_values_together() -> None:
+    exact = torch.tensor([3.0, 4.0])
+    assert accuracy.relative_error(exact + torch.tensor([0.0, 0.5]), exact) == pytest.approx(0.1)

@@ -1,0 +1,66 @@
+"""Files written before settings and switches were renamed are still read.
+
+`form` became `treatment`, `products` became `matmul`, `dit.onednn_products` `dit.onednn_matmul`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from engine.core.serialization import from_plain
+from engine.jobs.job_store import JobStore
+from engine.settings import preset_store, store
+from engine.settings.assignments import known, with_environment
+from engine.settings.presets import applied
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.settings.switches import Switches, changes_of
+
+FILES = Path(__file__).parent / "before_renames"
+
+
+def test_a_job(tmp_path: Path) -> None:
+    folder = tmp_path / "20260101-120000-abcdef"
+    folder.mkdir()
+    shutil.copy(FILES / "job.json", folder)
+    data = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    (folder / "job.json").write_text(json.dumps(data | {"id": folder.name}), encoding="utf-8")
+    settings = JobStore(tmp_path).load(folder.name).settings
+    assert settings == JobSettings(
+        treatment="restore",
+        matmul="int8",
+        switches="dit.onednn_products=off,dit.products=fp8",
+        overlap=24,
+        segment_seconds=0.5,
+    )
+    assert changes_of(settings.switches) == {"dit.onednn_matmul": False, "dit.matmul": "fp8"}
+    planned = from_plain(Switches, data["plan"]["model"]["switches"])
+    assert not planned.dit.onednn_matmul
+
+
+def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
+    (tmp_path / "presets").mkdir()
+    shutil.copy(FILES / "old-tapes.toml", tmp_path / "presets")
+    (preset,), failures = preset_store.load_all()
+    assert failures == ()
+    found = applied(preset, JobSettings())
+    assert (found.treatment, found.matmul, found.height) == ("restore", "int8", 1080)
+    again = with_environment(applied(preset, JobSettings(matmul="none")))
+    assert again.matmul == "int8"
+
+
+def test_settings_of_the_machine() -> None:
+    found = store.load_engine_settings(FILES / "settings.toml")
+    assert found == EngineSettings(threads=3, memory_share=0.5, preserve_vram=True)
+
+
+def test_choices_of_the_window() -> None:
+    text = (FILES / "window.ini").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("choices="))
+    kept = json.loads(json.loads(line.removeprefix("choices=")))
+    found = JobSettings(**known(JobSettings, kept))
+    assert (found.treatment, found.matmul, found.crf) == ("restore", "int8", 20)
