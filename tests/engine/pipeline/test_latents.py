@@ -148,18 +148,18 @@ def test_a_job_that_ended_while_decoding_begins_that_again(
 ) -> None:
     """Cancelled in the middle: a whole film would be kept. Its end waits for a file that closes."""
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
-    cancelled, write, discard = threading.Event(), LosslessWriter.write, LosslessWriter._discard
+    cancelled, write, abort = threading.Event(), LosslessWriter.write, LosslessWriter.abort
 
     def write_later(writer: LosslessWriter, planes: Any) -> None:
         assert cancelled.wait(60)
         write(writer, planes)
 
-    def discard_slowly(writer: LosslessWriter) -> None:
+    def abort_slowly(writer: LosslessWriter) -> None:
         time.sleep(0.3)
-        discard(writer)
+        abort(writer)
 
     monkeypatch.setattr(LosslessWriter, "write", write_later)
-    monkeypatch.setattr(LosslessWriter, "_discard", discard_slowly)
+    monkeypatch.setattr(LosslessWriter, "abort", abort_slowly)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
         engine.send(a_job(tmp_path / "a.latent", vaes[16]))

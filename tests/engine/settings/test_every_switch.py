@@ -234,16 +234,16 @@ def _pinned(on: bool) -> Look:
     return look
 
 
-def _leaves(on: bool) -> Look:
+def _transfers(on: bool) -> Look:
     def look(case: Case) -> object:
-        case.patch.setattr(tile_canvas, "_CopyStream", lambda *_: "beside the computing")
+        case.patch.setattr(tile_canvas, "_StreamTransfer", lambda *_: "on a stream of its own")
         with using(RunSwitches(copy_stream=on)):
-            way = tile_canvas._way_from(CARD, lambda *_: None)
+            transfer = tile_canvas._transfer_from(CARD, lambda *_: None)
             assert isinstance(
-                tile_canvas._way_from(torch.device("cpu"), lambda *_: None),
-                tile_canvas._HereAlready,
+                tile_canvas._transfer_from(torch.device("cpu"), lambda *_: None),
+                tile_canvas._DirectTransfer,
             )
-        return way if isinstance(way, str) else type(way)
+        return transfer if isinstance(transfer, str) else type(transfer)
 
     return look
 
@@ -296,7 +296,7 @@ _LOOKS: dict[str, tuple[Look, Look]] = {
     ),
     "run.tf32": (_flags_of(RunSwitches()), _flags_of(RunSwitches(tf32=True))),
     "run.pinned_transfers": (_pinned(True), _pinned(False)),
-    "run.copy_stream": (_leaves(True), _leaves(False)),
+    "run.copy_stream": (_transfers(True), _transfers(False)),
     "run.weights_stream": (_streams(True), _streams(False)),
     "run.passive_threads": (
         _variables(RunSwitches()),
