@@ -92,9 +92,9 @@ class Gauges(QWidget):
         self._show()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
+        """Follow the language, and the style sheet's fonts in the widths."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
             self.retranslate_ui()
 
     def _show(self) -> None:
