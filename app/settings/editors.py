@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QValidator, QWheelEvent
@@ -168,7 +168,7 @@ class NumberEditor(Editor):
 def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     """The editor that fits the type of a setting of jobs or of the program."""
     told = about(name)
-    kind = {**get_type_hints(schema.EngineSettings), **get_type_hints(schema.JobSettings)}[name]
+    kind = (schema.types_of(schema.EngineSettings) | schema.types_of(schema.JobSettings))[name]
     if told.choices:
         return ChoiceEditor(name, parent)
     if kind is bool:

@@ -92,13 +92,12 @@ def starts_of_programs(path: Path) -> list[ast.Call]:
 
 
 def test_no_console_flashes_up_behind_the_window() -> None:
-    not_shipped = {"tools/screenshots/render.py", "tools/loop_benchmark.py"}
     not_on_windows = {"engine/hardware/power.py"}
     found = 0
     for room in ("engine", "app"):
         for path in sorted((ROOT / room).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if name in not_shipped | not_on_windows:
+            if name in not_on_windows:
                 continue
             for call in starts_of_programs(path):
                 found += 1
