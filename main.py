@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 
@@ -18,6 +19,7 @@ def main() -> int:
         from app.smoke_test import main as smoke_test
 
         return smoke_test(arguments[1:])
+    gc.disable()  # until the first paint: nothing of the start is garbage
     from app.application import run
 
     return run(sys.argv)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import logging
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QStandardPaths
+from PySide6.QtCore import QObject, QStandardPaths, Signal
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop
@@ -54,6 +57,37 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
 
 
+class EngineImport(QObject):
+    """Imports `engine.api` in a thread of its own, 0.2 s in which the window already answers."""
+
+    _ended = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._thread = threading.Thread(target=self._run, name="engine import", daemon=True)
+        self._then: Callable[[], None] = lambda: None
+        self._ended.connect(self._finish)
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Begin; `then` follows in the window's thread, where its own import raises what failed."""
+        self._then = then
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the thread has ended, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            importlib.import_module("engine.api")
+        finally:
+            self._ended.emit()  # queued: Qt changes the thread
+
+    def _finish(self) -> None:
+        self._then()
+
+
 class Program(QObject):
     """Everything that belongs to one window and its engine."""
 
@@ -63,7 +97,7 @@ class Program(QObject):
         self.ui_state = ui_state or UiState()
         self.languages = Languages(app)
         self.languages.use(self.ui_state.language or system_language())
-        self.bridge = EngineBridge(self)
+        self.bridge, self.engine_import = EngineBridge(self), EngineImport(self)
         self.engine: Engine | None = None
         hub = self.bridge  # models subscribe first: they know an event before the controllers
         self.queue, self.telemetry = QueueModel(hub, self), TelemetryModel(hub, self)
@@ -76,10 +110,11 @@ class Program(QObject):
         self.controller = QueueController(hub, self.queue, self)
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
-        self._dress(self.ui_state.theme)
+        tokens.use(self.ui_state.theme)
         self.window = MainWindow(
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
+        self._dress(self.ui_state.theme)  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.stage, hub, self)
         self._desktop = DesktopController(self.window, self.queue, self)
         self.models = ModelsController(
@@ -119,6 +154,7 @@ class Program(QObject):
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
+        self.engine_import.wait()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
 
@@ -264,6 +300,12 @@ def free_name(path: Path) -> Path:
 
 def begin_work(program: Program, options: argparse.Namespace) -> None:
     """After the first paint: only now may heavy libraries be loaded."""
+    gc.freeze()  # the window lives as long as the process
+    gc.enable()
+    program.engine_import.start(lambda: _attach_engine(program, options))
+
+
+def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     from engine.api import Engine, pretended, unfinished
 
     card = pretended(options.pretend_gpu, options.pretend_vram)

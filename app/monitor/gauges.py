@@ -9,7 +9,7 @@ from app.i18n import tr
 from app.monitor.video_memory import VideoMemory, about_card
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.meters import ShareBar
-from app.widgets.translation import Translated
+from app.widgets.translation import Themed
 
 _MB_PER_GB = 1024
 _APART, _NEAR = 20, 12  # px between gauges
@@ -57,7 +57,7 @@ class Gauge(QWidget):
         self.setAccessibleDescription(explanation)
 
 
-class Gauges(Translated, QWidget):
+class Gauges(Themed, QWidget):
     """All gauges in a row, fed by the telemetry model."""
 
     def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:

@@ -18,6 +18,6 @@ class Translated:
 
 
 class Themed(Translated):
-    """The same, with icons or colours of the theme that are set with the texts."""
+    """The same, with icons, colours or widths of the theme that are set with the texts."""
 
     _EVENTS = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)

@@ -94,13 +94,10 @@ def starts_of_programs(path: Path) -> list[ast.Call]:
 
 
 def test_started_programs_open_no_console() -> None:
-    not_shipped = {"tools/screenshots/render.py", "tools/loop_benchmark.py"}
     found = 0
     for room in ("engine", "app"):
         for path in sorted((ROOT / room).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if name in not_shipped:
-                continue
             for call in starts_of_programs(path):
                 found += 1
                 assert "creationflags" in {word.arg for word in call.keywords}, (name, call.lineno)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.errors import EngineError
 from engine.hardware import budget, devices
-from engine.hardware.gpu_table import pretended
+from engine.hardware.gpu_table import named
 from engine.jobs.services import PresetService
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -22,7 +22,7 @@ def _own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def service() -> PresetService:
-    return PresetService(pretended("RTX 5070 Ti"))
+    return PresetService(named("RTX 5070 Ti"))
 
 
 def titles(event: e.Event) -> list[str]:

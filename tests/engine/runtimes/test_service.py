@@ -183,7 +183,10 @@ def test_the_list_says_what_suits_the_card(
 # --- the trial itself
 
 
-def test_a_trial_runs_the_programs_own_command_line(store: RuntimeStore, wheel: Path) -> None:
+def test_a_trial_runs_the_programs_own_command_line(
+    store: RuntimeStore, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # both texts have one size and one second
     store.install(*store.recognise([wheel], Tells()), Tells())
     folder = store.folder_of("cu999")
     found = trial.try_runtime(folder, Control())

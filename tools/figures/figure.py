@@ -1,0 +1,95 @@
+"""Every figure that has a limit: its name, unit, limit and how far it may move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One benchmark with a limit.
+
+    Attributes:
+        name: Group and figure, as "start.help".
+        unit: Of the value. "s" and "ms" are those of the reference machine (see `calibration`).
+        limit: Worst value that is allowed.
+        tolerance: Share by which it may be worse than the baseline; more than the figure's own
+            spread. None: the figure spreads too much to be compared, only its limit counts.
+        more_is_better: For quality.
+        about: What is measured, for people.
+    """
+
+    name: str
+    unit: str
+    limit: float
+    about: str
+    tolerance: float | None = 0.10
+    more_is_better: bool = False
+
+    @property
+    def group(self) -> str:
+        """What is measured together, in one process or in turns."""
+        return self.name.partition(".")[0]
+
+    def is_past_limit(self, value: float) -> bool:
+        """Whether the limit forbids a value."""
+        return value < self.limit if self.more_is_better else value > self.limit
+
+    def is_worse(self, value: float, baseline: float) -> bool:
+        """Whether a value is worse than the baseline by more than the tolerance."""
+        if self.tolerance is None:
+            return False
+        if self.more_is_better:
+            return value < baseline * (1 - self.tolerance)
+        return value > baseline * (1 + self.tolerance)
+
+
+FIGURES = (
+    Figure(name="start.window_import", unit="s", limit=0.35, about="CPU, import app.application"),
+    Figure(name="start.engine_import", unit="s", limit=0.35, about="CPU, import engine.api"),
+    Figure(name="start.help", unit="s", limit=0.30, about="CPU, command line's --help"),
+    Figure(name="window.first_paint", unit="s", limit=0.60, about="process start to first paint"),
+    Figure(name="window.first_paint_cpu", unit="s", limit=0.60, about="CPU until first paint"),
+    Figure(name="window.loading_gap", unit="ms", limit=600, about="event loop while torch loads"),
+    Figure(name="window.largest_gap", unit="ms", limit=50, about="event loop during a Lite job"),
+    Figure(name="planning.lite", unit="ms", limit=50, about="CPU, first plan of Lite"),
+    Figure(name="planning.seedvr2_first", unit="ms", limit=2000, about="CPU, first plan"),
+    Figure(name="planning.seedvr2_size", unit="ms", limit=1000, about="CPU, another frame size"),
+    Figure(name="planning.seedvr2_again", unit="ms", limit=100, about="CPU, the same again"),
+    Figure(name="models.lite_2x", unit="s", limit=1, about="CPU, 2 frames 240x136, float32"),
+    Figure(name="models.lite_4x", unit="s", limit=1, about="CPU, 2 frames 240x136, float32"),
+    Figure(name="models.lite_2x_bfloat16", unit="s", limit=1, about="CPU, as lite_2x"),
+    Figure(name="models.seedvr2_vae_encode", unit="s", limit=1, about="CPU, half width, 5x64x64"),
+    Figure(name="models.seedvr2_vae_decode", unit="s", limit=1, about="CPU, half width, 5x64x64"),
+    Figure(name="models.wan_vae_encode", unit="s", limit=1, about="CPU, Wan 2.1, 5x64x64"),
+    Figure(name="models.wan_2x_decode", unit="s", limit=1, about="CPU, Wan 2x, 5x64x64"),
+    Figure(name="models.transformer", unit="s", limit=1, about="CPU, 512 wide, 5x320x192"),
+    Figure(name="models.transformer_bfloat16", unit="s", limit=1, about="CPU, as transformer"),
+    Figure(name="models.passes", unit="s", limit=1, about="CPU, norms and passes over tokens"),
+    Figure(name="quality.lite_2x_psnr", unit="dB", limit=1, about="", more_is_better=True),
+    Figure(name="quality.lite_2x_ssim", unit="", limit=1, about="", more_is_better=True),
+    Figure(name="quality.lite_4x_psnr", unit="dB", limit=1, about="", more_is_better=True),
+    Figure(name="quality.lite_4x_ssim", unit="", limit=1, about="", more_is_better=True),
+    Figure(name="jobs.lite_cpu", unit="s", limit=10, about="CPU, sample clip, 2x"),
+    Figure(name="jobs.lite_peak", unit="MB", limit=600, about="main memory of the process"),
+    Figure(name="jobs.seedvr2_cpu", unit="s", limit=30, about="CPU, 9 frames 96x64, half width"),
+    Figure(name="jobs.seedvr2_peak", unit="MB", limit=2000, about="main memory of the process"),
+    Figure(name="package.size", unit="MB", limit=1000, about="dist/upreel"),
+)
+GROUPS = tuple(dict.fromkeys(figure.group for figure in FIGURES))
+
+
+def named(names: list[str]) -> tuple[Figure, ...]:
+    """The figures of some names or groups; all without a name.
+
+    Raises:
+        ValueError: There is no such figure.
+    """
+    unknown = [name for name in names if name not in GROUPS and name not in _NAMES]
+    if unknown:
+        raise ValueError(f"There is no figure {unknown[0]!r}; known: {', '.join(_NAMES)}.")
+    chosen = [f for f in FIGURES if not names or f.name in names or f.group in names]
+    return tuple(chosen)
+
+
+_NAMES = tuple(figure.name for figure in FIGURES)

@@ -1,0 +1,87 @@
+"""Two small jobs from file to verified file by the command line: processor time and main memory.
+
+`python -m tools.figures.jobs write FOLDER` writes the models and the film of the SeedVR2 job,
+`python -m tools.figures.jobs upscale ...` is the command line, which then calibrates itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools.figures.calibration import CONVOLUTION_S, convolution, cpu_seconds
+from tools.figures.child import Children, FigureFailed, report
+
+_TURNS = {"lite": 5, "seedvr2": 3}
+_MB = 1e6
+_REJECTED = 1  # exit status: random weights make no likeness of the source
+_CALIBRATIONS = 15
+
+
+def measure(children: Children) -> dict[str, float]:
+    """Medians over fresh processes; CPU seconds are those of the reference machine."""
+    settings = children.figures("-m", "tools.figures.jobs", "write", str(children.folder))
+    film = children.folder / "film.mp4"
+    sample = Path("resources", "samples", "upreel_sample.mp4")
+    lite = {"model": "lite", "scale": 2}
+    jobs = {"lite": (sample, lite), "seedvr2": (film, settings)}
+    found: dict[str, list[float]] = {}
+    for name in (name for name, turns in _TURNS.items() for _ in range(turns)):
+        cpu, peak = _run(children, *jobs[name])
+        found.setdefault(f"jobs.{name}_cpu", []).append(cpu)
+        found.setdefault(f"jobs.{name}_peak", []).append(peak / _MB)
+    return {name: statistics.median(turns) for name, turns in found.items()}
+
+
+def _run(children: Children, source: Path, settings: dict[str, Any]) -> tuple[float, float]:
+    """CPU seconds and most bytes of a job.
+
+    Raises:
+        FigureFailed: It did not come to its end.
+    """
+    output = children.folder / "result.mp4"
+    words = [f"--set={name}={value}" for name, value in {**settings, "overwrite": "yes"}.items()]
+    command = ("-m", "tools.figures.jobs", "upscale", str(source), "-o", str(output), "--json")
+    lines = children.run(*command, *words, accepts=(0, _REJECTED))
+    reports = [line for line in lines if line.get("event") == "Report"]
+    if not reports or "cpu" not in lines[-1]:
+        raise FigureFailed(f"The job of {source.name} made no result.")
+    return lines[-1]["cpu"], reports[-1]["peak_bytes"]
+
+
+def _upscale(words: list[str]) -> int:
+    """The command line; then the processor time of all of it, with both threads of the jobs."""
+    from engine.cli.main import main
+
+    status = main(words)
+    spent = sum(os.times()[:2])
+    import torch
+
+    work = convolution()
+    with torch.inference_mode():
+        work()
+        seconds = statistics.median(cpu_seconds(work) for _ in range(_CALIBRATIONS))
+    report({"cpu": spent * CONVOLUTION_S["float32"] / seconds})
+    return status
+
+
+def _write(folder: Path) -> None:
+    from engine.bench.clips import make_clip
+    from engine.core.geometry import Size
+    from tools.reports.random_model_files import write_seedvr2
+
+    settings = write_seedvr2(folder, codec="h264")
+    make_clip(folder / "film.mp4", Size(96, 64), 9)
+    kept = ("model", "scale", "codec", "vae", "dit", "text_embedding")
+    sys.stdout.write(json.dumps({name: getattr(settings, name) for name in kept}) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        _write(Path(sys.argv[2]))
+    else:
+        sys.exit(_upscale(sys.argv[1:]))
