@@ -7,7 +7,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app import labels
-from app.engine_messages import choice_text, said
+from app.engine_messages import choice_text, text
 from app.i18n import mark, tr
 from app.latents.latent_labels import READINGS
 from app.theme import tokens
@@ -81,7 +81,7 @@ def phrase_of(part: Notice) -> str:
         return choice_text("treatment", part.params["value"])
     if part.code in _PHRASES:
         return tr(_PHRASES[part.code], **part.params)
-    return said(part.message)
+    return text(part)
 
 
 def latent_words(plan: LatentPlan) -> list[str]:

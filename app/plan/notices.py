@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -54,8 +52,10 @@ class PlanNotices(QWidget):
         found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
         found.sort(key=_rank)
         shown = _worth_a_line(found)
-        for notice in _hinted_once(shown):
-            self._lines.addWidget(_line(notice))
+        hints = [hint(notice) for notice in shown]
+        for at, notice in enumerate(shown):
+            is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
+            self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
         self._say_rest(found[len(shown) :])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
         if refusal is not None:
@@ -97,15 +97,6 @@ def _worth_a_line(found: list[Notice]) -> list[Notice]:
     return [notice for notice in shown if not is_refused or notice.severity != "info"]
 
 
-def _hinted_once(notices: list[Notice]) -> list[Notice]:
-    """The same hint below two lines in a row is said below the second alone."""
-    below = [notice.hint for notice in notices[1:]]
-    return [
-        replace(notice, hint="") if notice.hint in below[at : at + 1] else notice
-        for at, notice in enumerate(notices)
-    ]
-
-
 def _rank(notice: Notice) -> tuple[int, bool]:
     """Refusals first, and of those what does not fit: no use in fetching a model for that."""
     return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
@@ -127,10 +118,10 @@ def _change(downgrade: Downgrade) -> str:
     return text(downgrade.notice or message(f"reason.downgrade.{downgrade.why}"))
 
 
-def _line(notice: Notice) -> NoticeLine:
+def _line(notice: Notice, hint: str) -> NoticeLine:
     """A notice; names of missing files are only a tool tip, the button below fetches them."""
     if notice.code != WeightsMissing.code:
-        return NoticeLine(notice.severity, text(notice), hint(notice))
+        return NoticeLine(notice.severity, text(notice), hint)
     line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
     line.setToolTip(text(notice))
     return line

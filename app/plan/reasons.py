@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import hint, shown, text
 from app.i18n import tr
 from app.theme.icons import icon
 from engine.core.units import memory_text
@@ -77,7 +77,7 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
     column = QVBoxLayout(body)
     column.setContentsMargins(0, 0, 10, 0)
     column.setSpacing(4)
-    column.addWidget(_wrapped(said(reasons.message)))
+    column.addWidget(_wrapped(shown(reasons.message)))
     if reasons.alternatives:
         column.addSpacing(4)
         column.addWidget(_heading(tr("One step away")))
@@ -86,8 +86,8 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
         column.addSpacing(4)
         column.addWidget(_heading(tr("What was chosen")))
     for choice in reasons.choices:
-        line = _wrapped(said(choice.message), "secondary")
-        line.setToolTip(said(choice.hint))
+        line = _wrapped(text(choice), "secondary")
+        line.setToolTip(hint(choice))
         column.addWidget(line)
     column.addStretch(1)
     return body
@@ -99,7 +99,7 @@ def _steps(plan: Plan, alternatives: tuple[Alternative, ...]) -> QGridLayout:
     grid.setVerticalSpacing(6)
     grid.setColumnStretch(0, 1)
     for at, step in enumerate(alternatives):
-        grid.addWidget(_wrapped(said(step.message), "secondary"), at, 0)
+        grid.addWidget(_wrapped(shown(step.message), "secondary"), at, 0)
         figures = QLabel(_figures(plan, step))
         figures.setProperty("kind", "small" if step.fits else "secondary")
         figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app.engine_messages import text
 from app.i18n import tr
 from app.runtimes import runtime_labels, runtime_page_labels
 from app.runtimes.runtime_row import GAP, RuntimeRow
@@ -127,12 +127,12 @@ class RuntimeView(Themed, QDialog):
         about = find(model.listed, task.subject) if task is not None else None
         is_without = model.standing.situation is Situation.NOT_IN_BUILD
         has_own_line = is_without or (task is not None and about is None)
-        self._trouble.setVisible(has_own_line or bool(model.done))
+        self._trouble.setVisible(has_own_line or model.done is not None)
         if has_own_line:
             message = runtime_labels.message(model)
             self._trouble.say(message.severity, message.title, message.text)
-        elif model.done:
-            self._trouble.say("good", said(model.done))
+        elif model.done is not None:
+            self._trouble.say("good", text(model.done))
 
     def _task_of(self, state: RuntimeState) -> TaskState | None:
         task = self._model.task

@@ -130,6 +130,6 @@ def test_good_news_is_kept_until_the_next_request() -> None:
     known = Known()
     notice = Notice(code="runtime-changed", severity="info", message="It is chosen.")
     model = known.say(about(events.TaskDone, phase="use", notice=notice))
-    assert model.done == "It is chosen."
+    assert model.done == notice
     model.request("use", "")
-    assert model.done == ""
+    assert model.done is None
