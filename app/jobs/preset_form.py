@@ -11,9 +11,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayo
 from app.engine_messages import hint, shown, text
 from app.i18n import mark, tr
 from app.theme.icons import icon
-from app.widgets.controls import ChoiceBox, ElidedLabel
+from app.widgets.controls import ChoiceBox, ElidedLabel, Themed
 from app.widgets.notice_line import NoticeLine
-from app.widgets.translation import Themed
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings

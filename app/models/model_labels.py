@@ -5,7 +5,7 @@ from __future__ import annotations
 from app import labels
 from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
-from app.state.model_file_row import MB, Package, Standing, size_of
+from app.state.model_files_model import MB, Package, Standing, size_of
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import help_of
 from engine.core.errors import ErrorInfo

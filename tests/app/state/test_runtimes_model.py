@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.bridge.engine_bridge import EventHub
-from app.state.runtime_status import Situation, can_import, standing_of
-from app.state.runtimes_model import RuntimesModel
+from app.state.runtimes_model import RuntimesModel, Situation, can_import, standing_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import events
 from engine.protocol.plan import Notice
