@@ -6,8 +6,8 @@ from pathlib import Path
 from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.plan.fallbacks import offers_of
 from app.plan.memory_bars import rows_of
+from app.plan.notices import offers_of
 from app.plan.plan_card import PlanCard
 from app.state.job_row import Downgrade, JobRow, JobState
 from engine.protocol import commands, events
