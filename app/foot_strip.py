@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QPlainTextEdit, 
 
 from app import labels
 from app.engine_messages import choice_text, text
-from app.i18n import mark, tr
+from app.i18n import tr
 from app.latents.readings_form import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
@@ -35,15 +35,6 @@ class LogDock(Translated, QDockWidget):
         """Title in the current language."""
         self.setWindowTitle(tr("Log"))
         self._text.setAccessibleName(tr("Log"))
-
-
-_PHRASES = {  # of a plan's summary
-    "tiles": mark("{count} tiles of {size}, overlap {overlap}"),
-    "clips": mark("clips of {count} frames"),
-    "encode-tiles": mark("encoded in tiles of {size}"),
-    "decode-tiles": mark("decoded in tiles of {size}"),
-    "strength": mark("strength {percent} %"),
-}
 
 
 class FootStrip(Translated, QWidget):
@@ -101,8 +92,6 @@ def phrase_of(part: Notice) -> str:
     """A part of a plan's summary in the current language."""
     if part.code == "value":
         return choice_text("treatment", part.params["value"])
-    if part.code in _PHRASES:
-        return tr(_PHRASES[part.code], **part.params)
     return text(part)
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Literal
 
 from engine.core.errors import OutOfMemory
+from engine.core.messages import Message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.words import tiles_change
+from engine.models.planning.notices import tiles_change
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, Plan, StagePlan, WorkPlan
@@ -84,7 +85,7 @@ def notice_of(
     )
 
 
-def change_of(before: Plan, after: Plan) -> str:
+def change_of(before: Plan, after: Plan) -> str | Message:
     """What is different, the most telling thing alone: "clips of 9 instead of 21 frames"."""
     return next(_changes(before, after), "smaller pieces")
 
@@ -123,7 +124,7 @@ def holder_words(holders: Sequence[GpuProcess]) -> str:
     return f"{first.name} holds {memory_text(first.mb * _MIB)} of the card's memory."
 
 
-def _changes(before: Plan, after: Plan) -> Iterator[str]:
+def _changes(before: Plan, after: Plan) -> Iterator[str | Message]:
     old, new = before.work, after.work
     if old.dtype != new.dtype:
         yield f"numbers of {new.dtype} instead of {old.dtype}"

@@ -200,7 +200,7 @@ class Alternative:
     """One step away from a plan, and what it would change."""
 
     code: str  # e.g. "longer-clips", "larger-decode-tiles", "more-blocks-on-card", "smaller-file"
-    message: str
+    message: str | Message
     device_bytes: int
     ram_bytes: int
     seconds: float
