@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import hint, said, text
 from app.i18n import tr
 from app.theme.icons import icon
 from engine.core.units import memory_text
@@ -77,7 +77,7 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
     column = QVBoxLayout(body)
     column.setContentsMargins(0, 0, 10, 0)
     column.setSpacing(4)
-    column.addWidget(_wrapped(said(reasons.message)))
+    column.addWidget(_wrapped(text(reasons.as_message)))
     if reasons.alternatives:
         column.addSpacing(4)
         column.addWidget(_heading(tr("One step away")))
@@ -86,8 +86,8 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
         column.addSpacing(4)
         column.addWidget(_heading(tr("What was chosen")))
     for choice in reasons.choices:
-        line = _wrapped(said(choice.message), "secondary")
-        line.setToolTip(said(choice.hint))
+        line = _wrapped(text(choice), "secondary")
+        line.setToolTip(hint(choice))
         column.addWidget(line)
     column.addStretch(1)
     return body
@@ -117,14 +117,14 @@ def _figures(plan: Plan, step: Alternative) -> str:
     return f"{size}\n{labels.difference(step.seconds - plan.seconds)}"
 
 
-def _heading(text: str) -> QLabel:
-    label = QLabel(text)
+def _heading(title: str) -> QLabel:
+    label = QLabel(title)
     label.setProperty("kind", "section")
     return label
 
 
-def _wrapped(text: str, kind: str = "small") -> QLabel:
-    label = QLabel(text)
+def _wrapped(line: str, kind: str = "small") -> QLabel:
+    label = QLabel(line)
     label.setProperty("kind", kind)
     label.setWordWrap(True)
     return label

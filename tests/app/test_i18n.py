@@ -61,7 +61,7 @@ def test_sentences_of_the_engine_are_said_by_the_engine() -> None:
         for sentence in sentences
         if max(PLACE.split(sentence)[::2], key=len).strip(" .,;:()") not in joined
     ]
-    assert len(stale) <= len(sentences) / 20, stale
+    assert len(stale) <= 25, stale  # composed of parts in the plans of models
 
 
 def test_a_sentence_of_the_engine_keeps_its_figures(qapp: QApplication) -> None:
@@ -71,11 +71,11 @@ def test_a_sentence_of_the_engine_keeps_its_figures(qapp: QApplication) -> None:
         assert text(message("check.frame-count.equal", before=96, after=95)) == (
             "输入 96 帧，输出 95 帧。"
         )
-        assert said("a b.mp4 is already there.") == "a b.mp4 已存在。"
-        assert said("Nobody has translated this.") == "Nobody has translated this."
+        assert said("Every frame by itself.") == "逐帧单独处理。"
+        assert said("This is not translated.") == "This is not translated."
     finally:
         languages.use("en")
-    assert said("a b.mp4 is already there.") == "a b.mp4 is already there."
+    assert said("Every frame by itself.") == "Every frame by itself."
 
 
 def test_a_pattern_takes_any_value_and_nothing_else() -> None:

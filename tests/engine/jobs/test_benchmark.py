@@ -25,11 +25,13 @@ REPORT = BenchReport(machine={"processor": "A processor"}, markdown="# Measured"
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """A benchmark that says one step, then waits for the gate or for being stopped."""
+    """A benchmark that reports one step, then waits for the gate or for being stopped."""
     opened = threading.Event()
 
-    def examine(*, quick: bool, tell: Callable[..., None], stop: Callable[[], bool]) -> BenchReport:
-        tell(0, 2, "quick" if quick else "all")
+    def examine(
+        *, quick: bool, report: Callable[..., None], stop: Callable[[], bool]
+    ) -> BenchReport:
+        report(0, 2, "quick" if quick else "all")
         while not opened.wait(0.01):
             if stop():
                 raise Cancelled
