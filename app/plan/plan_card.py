@@ -91,7 +91,7 @@ def _body(plan: Plan, reasons: Reasons) -> QWidget:
     column = QVBoxLayout(body)
     column.setContentsMargins(0, 0, 10, 0)
     column.setSpacing(4)
-    column.addWidget(_wrapped(shown(reasons.message)))
+    column.addWidget(_wrapped(text(reasons.as_message)))
     if reasons.alternatives:
         column.addSpacing(4)
         column.addWidget(_heading(tr("One step away")))

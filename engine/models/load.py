@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 
@@ -142,10 +143,7 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
         missing=len(missing),
         extra=len(extra),
         misshapen=len(misshapen),
-        differences=tuple(
-            message(f"difference.{word}", count=len(names), names=_some(names))
-            for _, word, names in wrong
-        ),
+        differences=reduce(_clauses, (_difference(word, names) for _, word, names in wrong)),
     )
 
 
@@ -187,6 +185,14 @@ def check_filled(module: nn.Module) -> None:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(str(side) for side in shape) or "scalar"
+
+
+def _difference(word: str, names: list[str]) -> Message:
+    return message(f"difference.{word}", count=len(names), names=_some(names))
+
+
+def _clauses(first: Message, second: Message) -> Message:
+    return message("list.clauses", first=first, next=second)
 
 
 def _some(names: list[str]) -> tuple[str | Message, ...]:

@@ -189,7 +189,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     def use_of(self, content: str) -> FileUse | None:
         """Transformers, the VAE and text embeddings."""
         every = tuple(self.models)
-        if content.startswith("a SeedVR2 transformer"):
+        if content in SEEDVR2_TRANSFORMERS:
             is_small = content == SEEDVR2_TRANSFORMERS[0]
             return FileUse(kind="dit", models=every[:1] if is_small else every[1:])
         if content == SEEDVR2_VAE:

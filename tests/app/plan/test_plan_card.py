@@ -122,7 +122,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench: Bench) -> None:
     bench.button("whyThisPlan").click()
     bench.hear()
     shown = texts(bench)
-    assert "longer clips would not fit" in shown
+    assert "The GPU's memory decides: 15.0 GB may be used" in shown
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown

@@ -50,7 +50,7 @@ def _blocks(plan: SeedVr2Plan) -> Iterator[Notice]:
 def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
     """What differs between two plans, the main thing first."""
     if old.vae_dtype != new.vae_dtype:
-        yield message("change.vae-dtype", before=old.vae_dtype, after=new.vae_dtype)
+        yield message("change.dtype", before=old.vae_dtype, after=new.vae_dtype)
     if old.clip != new.clip:
         yield message("change.clips", before=old.frames, after=new.frames)
     yield from shared.tiles_change("decoding", old.decode_tile, new.decode_tile)
