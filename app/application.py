@@ -42,8 +42,7 @@ from app.state.tasks_model import TasksModel
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
-from app.theme.palette import palette_of
-from app.theme.qss import style_sheet
+from app.theme.qss import palette_of, style_sheet
 from app.ui_state import UiState
 from engine.core import paths, windows_paths
 from engine.core.errors import EngineError

@@ -29,9 +29,9 @@ def text(item: Message | ErrorInfo | Notice) -> str:
 
 def hint(item: ErrorInfo | Notice) -> str:
     """What to do next; "" where there is nothing to do."""
-    if item.hint and not catalogue("en").has_text(item.as_message.code):
-        return said(item.hint)
-    return catalogue(_language()).hint(item.as_message) if item.hint else ""
+    if catalogue("en").has_text(item.as_message.code):
+        return catalogue(_language()).hint(item.as_message)
+    return said(item.hint)
 
 
 def shown(item: Message | str) -> str:

@@ -1,27 +1,40 @@
-"""The strip at the bottom: the honest sentence, the plan in one line, the log."""
+"""The strip at the bottom (a sentence, the plan in one line) and the log above it."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QPlainTextEdit, QToolButton, QWidget
 
 from app import labels
-from app.engine_messages import choice_text, said
-from app.i18n import mark, tr
-from app.latents.latent_labels import READINGS
+from app.engine_messages import choice_text, text
+from app.i18n import tr
+from app.latents.readings_form import READINGS
+from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
-from app.widgets.controls import ElidedLabel
-from app.widgets.translation import Translated
+from app.widgets.controls import ElidedLabel, Translated
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
-_PHRASES = {  # of a plan's summary
-    "tiles": mark("{count} tiles of {size}, overlap {overlap}"),
-    "clips": mark("clips of {count} frames"),
-    "encode-tiles": mark("encoded in tiles of {size}"),
-    "decode-tiles": mark("decoded in tiles of {size}"),
-    "strength": mark("strength {percent} %"),
-}
+
+class LogDock(Translated, QDockWidget):
+    """Shows the lines of the log model; new ones come at the end."""
+
+    def __init__(self, model: LogModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("logDock")
+        self._text = QPlainTextEdit()
+        self._text.setReadOnly(True)
+        self._text.setMaximumBlockCount(KEPT_LINES)
+        self._text.setMinimumHeight(96)
+        self._text.setPlainText("\n".join(model.lines))
+        self.setWidget(self._text)
+        model.line_added.connect(self._text.appendPlainText)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """Title in the current language."""
+        self.setWindowTitle(tr("Log"))
+        self._text.setAccessibleName(tr("Log"))
 
 
 class FootStrip(Translated, QWidget):
@@ -79,9 +92,7 @@ def phrase_of(part: Notice) -> str:
     """A part of a plan's summary in the current language."""
     if part.code == "value":
         return choice_text("treatment", part.params["value"])
-    if part.code in _PHRASES:
-        return tr(_PHRASES[part.code], **part.params)
-    return said(part.message)
+    return text(part)
 
 
 def latent_words(plan: LatentPlan) -> list[str]:

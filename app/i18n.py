@@ -27,7 +27,7 @@ def mark(source: str) -> str:
 
 
 class Catalogue(QTranslator):
-    """Translations of one language from `resources/i18n/<language>*.json`."""
+    """Translations of one language from `resources/i18n/<language>.json`."""
 
     def __init__(self, language: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -46,7 +46,7 @@ class Catalogue(QTranslator):
 
 def read_catalogue(language: str) -> dict[str, str]:
     """English text to translated text; empty for English, which needs none."""
-    return _read(f"{language}*.json")
+    return _read(f"{language}.json")
 
 
 def read_engine_sentences(language: str) -> dict[str, str]:

@@ -25,14 +25,13 @@ from PySide6.QtWidgets import (
 from app import desktop
 from app.actions import SPECS, Actions
 from app.controllers.queue import QueueController
-from app.foot_strip import FootStrip
+from app.foot_strip import FootStrip, LogDock
 from app.i18n import tr
 from app.jobs.add_files import Intake
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
-from app.monitor.log_view import LogDock
 from app.preview.preview_view import StageView
 from app.state.job_row import JobRow, JobState
 from app.state.log_model import LogModel
@@ -41,8 +40,8 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.top_strip import TopStrip
 from app.ui_state import UiState
-from app.widgets.drop_overlay import DropOverlay
-from app.widgets.question import is_confirmed
+from app.widgets.controls import is_confirmed
+from app.widgets.drop import DropOverlay
 from engine.core import paths
 
 _LOG_HEIGHT = 160

@@ -7,14 +7,11 @@ from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResize
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.i18n import LANGUAGES, tr
-from app.monitor.gauges import Gauges
-from app.monitor.video_memory import about_card
+from app.monitor.gauges import Gauges, about_card
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel
-from app.widgets.segmented import SegmentedControl
-from app.widgets.translation import Themed
+from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
 from engine.core import paths
 
 _NARROW = 1400  # px

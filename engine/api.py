@@ -83,7 +83,7 @@ class Engine:
             EngineStopped: The engine has ended.
         """
         if not self._thread.is_alive():
-            raise EngineStopped("The engine is not running.", hint="Start Upreel again.")
+            raise EngineStopped()
         self._thread.send(command)
 
     def close(self, timeout_s: float = 20.0) -> bool:

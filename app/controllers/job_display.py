@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app import desktop
 from app.bridge.engine_bridge import EventHub
-from app.desktop.taskbar import Progress
+from app.desktop.windows_rules import Progress
 from app.preview.preview_view import StageView
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel

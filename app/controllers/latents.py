@@ -11,10 +11,9 @@ from PySide6.QtCore import QObject
 from app.bridge.engine_bridge import EventHub
 from app.controllers.models import ModelsController
 from app.controllers.queue import QueueController
-from app.latents.latent_sheet import Decision, LatentSheet
-from app.latents.trouble_card import is_missing
+from app.latents.latent_sheet import Decision, LatentSheet, is_missing
 from app.main_window import MainWindow
-from app.state.model_file_row import Package
+from app.state.model_files_model import Package
 from app.state.queue_model import QueueModel
 from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind

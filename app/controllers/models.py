@@ -13,8 +13,7 @@ from app.main_window import MainWindow
 from app.models import model_labels
 from app.models.models_page import ModelsPage
 from app.state.job_row import JobRow
-from app.state.model_file_row import Package
-from app.state.model_files_model import ModelFilesModel
+from app.state.model_files_model import ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.controls import bring_up
 from engine.core.errors import WeightsMissing

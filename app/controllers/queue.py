@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
+from app.engine_messages import text
 from app.jobs.found_files import FileFinder, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
@@ -32,7 +33,7 @@ class QueueController(QObject):
     files_added = Signal()
     latents_found = Signal(list)  # list[Path]: the user has to say how they are meant
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
-    command_failed = Signal(str)  # message
+    command_failed = Signal(str)  # why, in the current language
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class QueueController(QObject):
             self._engine.send(command)
         except EngineError as err:
             _log.warning("%s was not taken: %s", type(command).__name__, err.message)
-            self.command_failed.emit(err.message)
+            self.command_failed.emit(text(err.info()))
 
     # Adding
 

@@ -14,14 +14,12 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.i18n import tr
 from app.main_window import MainWindow
-from app.runtimes import runtime_page_labels
+from app.runtimes import runtime_labels
 from app.runtimes.offer_bar import OfferBar
 from app.runtimes.runtime_view import RuntimeLine, RuntimeView
-from app.state.runtime_status import find
-from app.state.runtimes_model import RuntimesModel
+from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
-from app.widgets.controls import bring_up
-from app.widgets.question import is_confirmed
+from app.widgets.controls import bring_up, is_confirmed
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
 from engine.protocol.runtime_state import RuntimeState
@@ -131,7 +129,7 @@ class RuntimesController(QObject):
 
     def confirm_remove(self, state: RuntimeState) -> bool:
         """Ask before gigabytes have to be fetched again."""
-        question = tr("Remove the NVIDIA runtime {name}?", name=runtime_page_labels.title_of(state))
+        question = tr("Remove the NVIDIA runtime {name}?", name=runtime_labels.title_of(state))
         freed = bytes_text(state.done_bytes)
         details = tr("This frees {size}. It can be fetched again.", size=freed)
         return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))

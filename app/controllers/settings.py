@@ -15,8 +15,7 @@ from app.main_window import MainWindow
 from app.settings.dialog import SettingsDialog
 from app.state.listings import PresetsModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up
-from app.widgets.question import is_confirmed
+from app.widgets.controls import bring_up, is_confirmed
 from engine.protocol import commands
 from engine.settings.presets import Preset
 from engine.settings.schema import EngineSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from app.desktop.taskbar import Progress
+from app.desktop.windows_rules import Progress
 from engine.core import windows_paths
 
 if sys.platform == "win32":

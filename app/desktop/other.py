@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
-from app.desktop.taskbar import Progress
+from app.desktop.windows_rules import Progress
 
 
 def show_in_folder(path: Path) -> bool:

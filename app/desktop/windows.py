@@ -15,9 +15,7 @@ import sys
 import winreg
 from pathlib import Path, PureWindowsPath
 
-from app.desktop.explorer import command_for
-from app.desktop.graphics_choice import prefer_card
-from app.desktop.taskbar import Progress, Taskbar
+from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_card
 from engine.core import windows_paths
 
 _log = logging.getLogger(__name__)

@@ -1,30 +1,95 @@
-"""All choices for one job, from the most important to the folded ones."""
+"""Choices of a job: preset, model, size, output and what is folded away."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.engine_messages import choice_hint, choice_text, setting_title
 from app.i18n import mark, tr
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
-from app.jobs.output_form import OutputForm
+from app.jobs.output_form import OutputForm, TargetForm
 from app.jobs.preset_form import PresetForm
-from app.jobs.seedvr2_form import SeedVr2Form
-from app.jobs.target_form import TargetForm
 from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
-from app.widgets.controls import ElidedLabel
-from app.widgets.segmented import SegmentedControl
-from app.widgets.translation import Translated
+from app.widgets.controls import ElidedLabel, SegmentedControl, Translated, WheellessSlider
 from engine.core.errors import SettingsError
 from engine.protocol.plan import Plan
+from engine.settings import schema
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings, about, model_family
+
+_STEP = 5  # percent, by the arrow keys
+
+
+class SeedVr2Form(Translated, QWidget):
+    """Edits the strength; only shown where SeedVR2 is chosen."""
+
+    changed = Signal(dict)  # name -> value
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        about = schema.about("strength")
+        self._label, self._words = QLabel(), QLabel()
+        self._slider = WheellessSlider(Qt.Orientation.Horizontal)
+        self._slider.setObjectName("setting-strength")
+        self._slider.setRange(int(about.low or 0), int(about.high or 100))
+        self._slider.setSingleStep(_STEP)
+        self._slider.setPageStep(4 * _STEP)
+        self._label.setBuddy(self._slider)
+        head = QHBoxLayout()
+        head.addWidget(self._label)
+        head.addStretch()
+        head.addWidget(self._words)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addLayout(head)
+        column.addWidget(self._slider)
+        self._slider.valueChanged.connect(self._say_strength)
+        self._slider.valueChanged.connect(lambda value: self.changed.emit({"strength": value}))
+        self.retranslate_ui()
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job without saying that they changed."""
+        self._slider.blockSignals(True)
+        self._slider.setValue(settings.strength)
+        self._slider.blockSignals(False)
+        self._say_strength()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self._label.setText(setting_title("strength"))
+        self._slider.setAccessibleName(setting_title("strength"))
+        explanation = tr(
+            "Lower keeps more of the source. What the model redraws may never have been there."
+        )
+        for part in (self._label, self._words, self._slider):
+            part.setToolTip(explanation)
+        self._slider.setAccessibleDescription(explanation)
+        self._say_strength()
+
+    def _say_strength(self) -> None:
+        percent = self._slider.value()
+        self._words.setText(f"{strength_of(percent)} · {percent} %")
+
+
+def strength_of(percent: int) -> str:
+    """What a strength does, in words."""
+    if percent == 0:
+        return tr("Only resized")
+    if percent <= 40:
+        return tr("Close to the source")
+    if percent <= 75:
+        return tr("Half and half")
+    if percent < 100:
+        return tr("Mostly redrawn")
+    return tr("All redrawn")
+
 
 _WAIT_MS = 200  # after the last change, before the engine plans anew
 _FIXED = mark("Choices are fixed once a film was started.")

@@ -9,7 +9,7 @@ from app.engine_messages import setting_title, title
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
 from app.theme.icons import icon
-from app.widgets.translation import Themed
+from app.widgets.controls import Themed
 from engine.settings import schema
 
 _EDITOR_WIDTH = 160

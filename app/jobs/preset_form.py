@@ -8,12 +8,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
 
-from app.engine_messages import hint, said, text
+from app.engine_messages import hint, shown, text
 from app.i18n import mark, tr
 from app.theme.icons import icon
-from app.widgets.controls import ChoiceBox, ElidedLabel
+from app.widgets.controls import ChoiceBox, ElidedLabel, Themed
 from app.widgets.notice_line import NoticeLine
-from app.widgets.translation import Themed
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
@@ -118,15 +117,15 @@ class PresetForm(Themed, QWidget):
                 self._box.insertSeparator(self._box.count())
             is_own = preset.is_own
             self._box.addItem(title_of(preset), preset.name)
-            tip = said(preset.description)
+            tip = shown(preset.description)
             self._box.setItemData(self._box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
 
-    def _explain(self, shown: Preset | None) -> None:
-        tip = said(shown.description) if shown is not None else ""
+    def _explain(self, current: Preset | None) -> None:
+        tip = shown(current.description) if current is not None else ""
         self._box.setToolTip(tip)
         self._box.setAccessibleDescription(tip)
-        self._actions["export"].setEnabled(shown is not None)
-        self._actions["remove"].setEnabled(shown is not None and shown.is_own)
+        self._actions["export"].setEnabled(current is not None)
+        self._actions["remove"].setEnabled(current is not None and current.is_own)
 
     def _choose(self, at: int) -> None:
         name = self._box.itemData(at)

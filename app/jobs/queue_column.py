@@ -18,8 +18,8 @@ from app.jobs.queue_view import QueueView
 from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import icon
-from app.widgets.drop_zone import DropZone
-from app.widgets.translation import Themed
+from app.widgets.controls import Themed
+from app.widgets.drop import DropZone
 
 
 class QueueColumn(Themed, QWidget):

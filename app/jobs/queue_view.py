@@ -1,15 +1,225 @@
-"""The list of cards, and the column around it: heading, unfinished jobs, drop zone."""
+"""The queue as a list of job cards, and the delegate that draws them."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QItemSelectionModel, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QMenu, QSizePolicy, QWidget
+from dataclasses import dataclass
 
+from PySide6.QtCore import (
+    QEvent,
+    QItemSelectionModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QAction,
+    QColor,
+    QFont,
+    QFontMetrics,
+    QImage,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPen,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QListView,
+    QMenu,
+    QSizePolicy,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from app import labels
 from app.i18n import tr
-from app.jobs.job_card import JobCard
-from app.state.job_row import JobRow
+from app.state.job_row import JobRow, JobState
 from app.state.queue_model import JOB_ROLE, QueueModel
+from app.theme import tokens
+from app.theme.fonts import interface_font
+from app.theme.icons import pixmap
+
+GAP = 8  # px between cards
+PADDING = 10
+THUMBNAIL = QSize(84, 48)
+_LINE = 18
+_BAR = 4
+Index = QModelIndex | QPersistentModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    colour: str
+    icon: str
+
+
+class JobCard(QStyledItemDelegate):
+    """The delegate of the queue."""
+
+    open_wanted = Signal(str)  # job_id; its link was clicked
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        """Height of a card and the gap below it."""
+        row: JobRow = index.data(JOB_ROLE)
+        height = 2 * PADDING + THUMBNAIL.height() + 8 + _LINE
+        return QSize(200, height + (_BAR + 8 if _has_bar(row) else 0) + GAP)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """Draw the card."""
+        row: JobRow = index.data(JOB_ROLE)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        card = option.rect.adjusted(1, 1, -1, -GAP - 1)
+        _paint_frame(painter, card, option)
+        inner = card.adjusted(PADDING, PADDING, -PADDING, -PADDING)
+        _paint_thumbnail(painter, QRect(inner.topLeft(), THUMBNAIL), row)
+        _paint_title(painter, inner.adjusted(THUMBNAIL.width() + 10, 0, 0, 0), row)
+        if _has_bar(row):
+            _paint_bar(painter, QRect(inner.left(), inner.top() + 56, inner.width(), _BAR), row)
+        self._paint_state(painter, _state_line(inner), row)
+        painter.restore()
+
+    def editorEvent(
+        self, event: QEvent, model: object, option: QStyleOptionViewItem, index: Index
+    ) -> bool:
+        """A click on "Open" of a finished card."""
+        if event.type() == QEvent.Type.MouseButtonRelease and isinstance(event, QMouseEvent):
+            row: JobRow = index.data(JOB_ROLE)
+            if row.result is not None and self._link(option).contains(event.position().toPoint()):
+                self.open_wanted.emit(row.job_id)
+                return True
+        return False
+
+    def _link(self, option: QStyleOptionViewItem) -> QRect:
+        line = _state_line(option.rect.adjusted(1, 1, -1, -GAP - 1).adjusted(10, 10, -10, -10))
+        width = QFontMetrics(interface_font(tokens.SMALL_PX)).horizontalAdvance(tr("Open"))
+        return QRect(line.right() - width - 6, line.top() - 4, width + 12, line.height() + 8)
+
+    def _paint_state(self, painter: QPainter, line: QRect, row: JobRow) -> None:
+        theme = tokens.current()
+        look = _look(row)
+        painter.setFont(interface_font(tokens.SMALL_PX))
+        metrics = painter.fontMetrics()
+        right = tr("Open") if row.result is not None else labels.remaining(row)
+        right_width = metrics.horizontalAdvance(right) + 8 if right else 0
+        left = line
+        if look.icon:
+            top = line.top() + (line.height() - 14) // 2
+            painter.drawPixmap(line.left(), top, pixmap(look.icon, look.colour, 14))
+            left = line.adjusted(19, 0, 0, 0)
+        left = left.adjusted(0, 0, -right_width, 0)
+        painter.setPen(QColor(look.colour))
+        elide = Qt.TextElideMode.ElideRight
+        words = metrics.elidedText(labels.state(row), elide, left.width())
+        painter.drawText(left, int(Qt.AlignmentFlag.AlignVCenter), words)
+        painter.setPen(QColor(theme.text_1 if row.result is not None else theme.text_2))
+        flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        painter.drawText(line, int(flags), right)
+
+
+def _look(row: JobRow) -> _Look:
+    theme = tokens.current()
+    match row.state:
+        case JobState.RUNNING:
+            return _Look(theme.accent, "")
+        case JobState.PAUSED:
+            return _Look(theme.warning, "pause")
+        case JobState.DONE:
+            if row.report is not None and not row.report.passed:
+                return _Look(theme.warning, "warning")
+            return _Look(theme.accent, "check")
+        case JobState.FAILED | JobState.REJECTED:
+            return _Look(theme.error, "error")
+        case JobState.WAITING if row.plan is not None and not row.plan.fits:
+            return _Look(theme.warning, "warning")
+        case JobState.WAITING:
+            return _Look(theme.information, "")
+    return _Look(theme.text_2, "")
+
+
+def _has_bar(row: JobRow) -> bool:
+    return row.state.is_active or (row.state is JobState.CANCELLED and row.done > 0)
+
+
+def _state_line(inner: QRect) -> QRect:
+    return QRect(inner.left(), inner.bottom() - _LINE + 1, inner.width(), _LINE)
+
+
+def _paint_frame(painter: QPainter, card: QRect, option: QStyleOptionViewItem) -> None:
+    theme = tokens.current()
+    selected = bool(option.state & QStyle.StateFlag.State_Selected)
+    hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
+    focused = selected and bool(option.state & QStyle.StateFlag.State_HasFocus)
+    fill = tokens.mixed(theme.text_1, theme.surface_2, 0.04) if hovered else theme.surface_2
+    painter.setBrush(QColor(fill))
+    painter.setPen(QPen(QColor(theme.accent if selected else theme.surface_2), 2 if focused else 1))
+    radius = tokens.CARD_RADIUS - 2
+    painter.drawRoundedRect(QRectF(card).adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+
+
+def _paint_thumbnail(painter: QPainter, place: QRect, row: JobRow) -> None:
+    theme = tokens.current()
+    path = QPainterPath()
+    path.addRoundedRect(QRectF(place), 5, 5)
+    painter.save()
+    painter.setClipPath(path)
+    painter.fillRect(place, QColor(theme.surface_3))
+    if row.thumbnail is not None:
+        painter.drawImage(QRectF(place), row.thumbnail, _middle_part(row.thumbnail, place.size()))
+    else:
+        mark = pixmap("film", theme.text_2, 20)
+        painter.drawPixmap(place.center().x() - 9, place.center().y() - 9, mark)
+    painter.restore()
+
+
+def _middle_part(image: QImage, place: QSize) -> QRectF:
+    """The part of a picture that fills `place` without being squeezed."""
+    wanted = place.width() / place.height()
+    width, height = float(image.width()), float(image.height())
+    if width / height > wanted:
+        width = height * wanted
+    else:
+        height = width / wanted
+    return QRectF((image.width() - width) / 2, (image.height() - height) / 2, width, height)
+
+
+def _paint_title(painter: QPainter, place: QRect, row: JobRow) -> None:
+    theme = tokens.current()
+    painter.setFont(interface_font(tokens.BODY_PX, QFont.Weight.DemiBold))
+    painter.setPen(QColor(theme.text_1))
+    name = painter.fontMetrics().elidedText(
+        row.source.name, Qt.TextElideMode.ElideMiddle, place.width()
+    )
+    line = QRect(place.left(), place.top() + 4, place.width(), _LINE)
+    painter.drawText(line, int(Qt.AlignmentFlag.AlignVCenter), name)
+    painter.setFont(interface_font(tokens.SMALL_PX))
+    painter.setPen(QColor(theme.text_2))
+    sizes = painter.fontMetrics().elidedText(
+        labels.from_to(row), Qt.TextElideMode.ElideRight, place.width()
+    )
+    painter.drawText(line.translated(0, 20), int(Qt.AlignmentFlag.AlignVCenter), sizes)
+
+
+def _paint_bar(painter: QPainter, place: QRect, row: JobRow) -> None:
+    theme = tokens.current()
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(theme.surface_3))
+    painter.drawRoundedRect(place, 2, 2)
+    if row.share > 0:
+        filled = QRectF(place)
+        filled.setWidth(max(4.0, place.width() * row.share))
+        running = row.state is JobState.RUNNING
+        painter.setBrush(QColor(theme.accent if running else theme.text_2))
+        painter.drawRoundedRect(filled, 2, 2)
 
 
 class QueueView(QListView):

@@ -1,4 +1,4 @@
-"""How a .latent file is meant, seen before anything is decided: both readings side by side."""
+"""Choices for a .latent file before it is added: both readings side by side, rate, result."""
 
 from __future__ import annotations
 
@@ -8,28 +8,81 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
+    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QPushButton,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from app.engine_messages import setting_title
 from app.i18n import tr
-from app.latents import latent_labels
-from app.latents.rate_form import RateForm
-from app.latents.readings_form import ReadingsForm
-from app.latents.trouble_card import TroubleCard, is_missing
+from app.latents import readings_form
+from app.latents.readings_form import RateForm, ReadingsForm
+from app.models.model_labels import problem, progress, size
 from app.settings.editors import make_editor
-from app.state.model_file_row import Package
+from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
-from app.widgets.controls import ElidedLabel, Switch
-from app.widgets.translation import Themed
-from engine.core.errors import ErrorInfo
+from app.widgets.controls import ElidedLabel, Switch, Themed
+from app.widgets.notice_line import NoticeLine
+from engine.core.errors import ErrorInfo, WeightsMissing
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
+
+
+def is_missing(error: ErrorInfo | None) -> bool:
+    """Whether a file of the catalogue is all that is missing."""
+    return error is not None and error.code == WeightsMissing.code
+
+
+class TroubleCard(QFrame):
+    """The error in words, and for a missing file the button that downloads it."""
+
+    get_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("latentTrouble")
+        self._line, self._get = NoticeLine(), QPushButton()
+        self._get.setObjectName("getLatentVae")
+        self._get.setAutoDefault(False)
+        self._get.clicked.connect(self.get_wanted)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 12, 14, 12)
+        row.setSpacing(12)
+        row.addWidget(self._line, 1)
+        row.addWidget(self._get, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self.show_trouble(None, None, None)
+
+    def show_trouble(
+        self, error: ErrorInfo | None, package: Package | None, task: TaskState | None
+    ) -> None:
+        """Show what is wrong, and what is done about it.
+
+        Args:
+            error: Of the engine; None hides the card.
+            package: The missing file; None where it is not known.
+            task: What is done to that; None while it rests.
+        """
+        self.setVisible(error is not None)
+        if error is None:
+            return
+        failed = task.error if task is not None else None
+        title, text = problem(failed or error)
+        if task is not None and task.runs:
+            text = tr("Waits for its turn") if task.waits else progress(task)
+        elif package is not None and failed is None:  # the button says the rest
+            text = f"{package.main.filename} · {size(package.main)}"
+        is_ours = is_missing(error) and failed is None
+        self._line.say("warning" if is_ours else "refusal", title, text)
+        self._get.setVisible(is_missing(error) and (task is None or failed is not None))
+        self._get.setText(tr("Get the model") if failed is None else tr("Try again"))
+
 
 _WIDTH = 760
 
@@ -173,7 +226,7 @@ class LatentSheet(Themed, QDialog):
         self._count.setText(tr("{number} of {count}", number=at, count=count))
         self._count.setVisible(count > 1)
         self._facts.setText(
-            latent_labels.facts(self._read) if self._read else tr("Reading the file")
+            readings_form.facts(self._read) if self._read else tr("Reading the file")
         )
         self._facts.setVisible(is_usable)
         self._choices.setVisible(is_usable)

@@ -20,21 +20,20 @@ from PySide6.QtWidgets import (
 from app import desktop
 from app.i18n import tr
 from app.models import model_labels
-from app.models.download_row import GAP, DownloadRow
-from app.models.group_view import (
+from app.models.file_rows import (
+    GAP,
     SHARED,
     ColumnHeads,
+    DownloadRow,
     Group,
+    ImportRow,
     group_texts,
 )
-from app.models.import_row import ImportRow
-from app.state.model_file_row import MB, Package
-from app.state.model_files_model import ModelFilesModel
+from app.state.model_files_model import MB, ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
+from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
-from app.widgets.question import is_confirmed
-from app.widgets.translation import Themed
 from engine.core.units import bytes_text
 
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"

@@ -1,22 +1,80 @@
-"""What a user should know of a plan: what was made smaller, refusals with ways out, warnings."""
+"""What a user should know about a plan: changes, refusals with choices that would fit, warnings."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import hint, text
+from app.engine_messages import choice_text, hint, text
 from app.i18n import tr
-from app.plan.fallbacks import Offer, offers_of
 from app.state.job_row import Downgrade, JobRow
+from app.widgets.controls import FlowLayout
 from app.widgets.error_view import HELP
-from app.widgets.flow import FlowLayout
 from app.widgets.notice_line import NoticeLine
-from engine.core.errors import PlanDoesNotFit, PretendedGpu, WeightsMissing
+from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
+from engine.settings.assignments import with_text
+from engine.settings.schema import JobSettings, model_family
+
+PARAM = "offers"  # of a refusal: "height=1080,width=0;model=lite", the most helpful first
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way out: what the button says, and what is chosen by it."""
+
+    text: str
+    values: dict[str, Any]
+
+
+def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
+    """Buttons for a refusal; what this version does not know, or is chosen already, is left out."""
+    found = []
+    for offer in notice.params.get(PARAM, "").split(";"):
+        values = _values(offer, settings)
+        if values:
+            found.append(Offer(words_of(values, settings), values))
+    return found[:_MOST]
+
+
+def words_of(values: dict[str, Any], settings: JobSettings) -> str:
+    """What a button says that chooses values."""
+    if "model" in values and values["model"] != "auto":
+        return tr("Use {choice}", choice=_model(values["model"]))
+    if values.get("width") and values.get("height"):
+        return tr("Make it {size}", size=f"{values['width']}×{values['height']}")
+    if values.get("height"):
+        named = {2160: "4K"}.get(values["height"], f"{values['height']}p")
+        return tr("Make it {size}", size=named)
+    if "scale" in values or "height" in values:
+        return tr("Make it {size}", size=f"×{values.get('scale', settings.scale)}")
+    name, value = next(iter(values.items()))
+    if name in ("precision", "matmul"):
+        return tr("Use {choice}", choice=choice_text(name, str(value)))
+    return tr("Choose automatically")
+
+
+def _model(model: str) -> str:
+    """Its name without where it comes from."""
+    return "Lite" if model_family(model) == "lite" else choice_text("model", model)
+
+
+def _values(offer: str, settings: JobSettings) -> dict[str, Any]:
+    """The settings of one offer that are not chosen already; {} where it cannot be read."""
+    assignments = [part.strip() for part in offer.split(",") if part.strip()]
+    try:
+        wanted = with_text(settings, assignments)
+    except SettingsError:
+        return {}
+    names = [part.partition("=")[0].strip() for part in assignments]
+    values = {name: getattr(wanted, name) for name in names}
+    return values if wanted != settings else {}
+
 
 PRETENDED = PretendedGpu.code  # said by a chip
 _MOST_NOTICES = 3
@@ -54,8 +112,10 @@ class PlanNotices(QWidget):
         found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
         found.sort(key=_rank)
         shown = _worth_a_line(found)
-        for notice in _hinted_once(shown):
-            self._lines.addWidget(_line(notice))
+        hints = [hint(notice) for notice in shown]
+        for at, notice in enumerate(shown):
+            is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
+            self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
         self._say_rest(found[len(shown) :])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
         if refusal is not None:
@@ -97,15 +157,6 @@ def _worth_a_line(found: list[Notice]) -> list[Notice]:
     return [notice for notice in shown if not is_refused or notice.severity != "info"]
 
 
-def _hinted_once(notices: list[Notice]) -> list[Notice]:
-    """The same hint below two lines in a row is said below the second alone."""
-    below = [notice.hint for notice in notices[1:]]
-    return [
-        replace(notice, hint="") if notice.hint in below[at : at + 1] else notice
-        for at, notice in enumerate(notices)
-    ]
-
-
 def _rank(notice: Notice) -> tuple[int, bool]:
     """Refusals first, and of those what does not fit: no use in fetching a model for that."""
     return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
@@ -127,10 +178,10 @@ def _change(downgrade: Downgrade) -> str:
     return text(downgrade.notice or message(f"reason.downgrade.{downgrade.why}"))
 
 
-def _line(notice: Notice) -> NoticeLine:
+def _line(notice: Notice, hint: str) -> NoticeLine:
     """A notice; names of missing files are only a tool tip, the button below fetches them."""
     if notice.code != WeightsMissing.code:
-        return NoticeLine(notice.severity, text(notice), hint(notice))
+        return NoticeLine(notice.severity, text(notice), hint)
     line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
     line.setToolTip(text(notice))
     return line

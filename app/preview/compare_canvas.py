@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.i18n import tr
-from app.preview import overlays
+from app.preview import scene
 from app.preview.scene import Mode, Scene
 from app.preview.viewport import STEP
 from app.theme import tokens
@@ -182,7 +182,7 @@ class CompareCanvas(QWidget):
         painter.fillRect(event.rect(), QColor(tokens.current().background))
         self.scene.paint(painter, QRectF(self.rect()))
         if self._keyboard_focus:
-            overlays.draw_focus(painter, QRectF(self.rect()))
+            scene.draw_focus(painter, QRectF(self.rect()))
 
     # Mouse
 

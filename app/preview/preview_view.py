@@ -7,14 +7,13 @@ from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.preview import pixels
+from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
 from app.preview.figures import FiguresRow
-from app.preview.frame_clock import FilmClock
 from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
-from app.preview.timeline import Timeline
+from app.preview.timeline import FilmClock, Timeline
 from app.preview.view_bar import ViewBar
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
@@ -137,7 +136,7 @@ class StageView(QWidget):
         self.canvas.set_live(False)
         self.bar.offer_follow(False)
         self.bar.offer_tiles(False)
-        small = QImage() if picture is None else pixels.to_image(picture)
+        small = QImage() if picture is None else scene.to_image(picture)
         self._show_pictures(small, QImage())
         self._set_mode(Mode.ORIGINAL)
         self.canvas.fit()
@@ -176,7 +175,7 @@ class StageView(QWidget):
             self.timeline.set_step(self.timeline.strip.span[0] + event.frame)
 
     def _add_tile(self, event: TileDone) -> None:
-        image = None if event.picture is None else pixels.to_image(event.picture)
+        image = None if event.picture is None else scene.to_image(event.picture)
         tile_map = self.canvas.scene.tile_map
         changed = tile_map.add(event.frame, event.tile, event.tiles, event.box, event.canvas, image)
         for box in changed:
@@ -191,8 +190,8 @@ class StageView(QWidget):
             self.timeline.set_step(step)
         is_kept = self.timeline.strip.is_kept(step)
         has_result = event.result is not None and is_kept
-        result = pixels.to_image(event.result) if has_result else QImage()
-        source = QImage() if event.source is None else pixels.to_image(event.source)
+        result = scene.to_image(event.result) if has_result else QImage()
+        source = QImage() if event.source is None else scene.to_image(event.source)
         self._show_pictures(source, result)
         if source.isNull() and not self._mode_is_users:  # decoded latents have gone with the job
             self._set_mode(Mode.RESULT)

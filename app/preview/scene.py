@@ -1,17 +1,169 @@
-"""What the canvas shows and how it is painted: source, result, difference, tiles, labels."""
+"""What the preview shows and how it is painted: source, result, difference, tiles, labels."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtCore import QPointF, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPainterPath, QPen, QPolygonF
 
 from app.i18n import tr
-from app.preview import overlays, pixels
 from app.preview.tile_map import TileMap
 from app.preview.viewport import Viewport
 from app.theme import tokens
+from app.theme.fonts import interface_font
+from engine.protocol.events import Picture
+
+AMPLIFIED = 4  # times, of the difference
+
+
+def to_image(picture: Picture) -> QImage:
+    """A picture of its own memory; a null one when the bytes do not match the size."""
+    width, height = picture.size.width, picture.size.height
+    if len(picture.rgb) != width * height * 3:
+        return QImage()
+    image = QImage(picture.rgb, width, height, width * 3, QImage.Format.Format_RGB888)
+    return image.convertToFormat(QImage.Format.Format_RGB32)  # the format that paints fastest
+
+
+def difference(first: QImage, second: QImage) -> QImage:
+    """Absolute difference, `AMPLIFIED` times as bright, at the size of `second`."""
+    result = QImage(second.size(), QImage.Format.Format_RGB32)
+    if result.isNull():
+        return result
+    painter = QPainter(result)
+    painter.drawImage(0, 0, resized(first, second.size()))
+    painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Difference)
+    painter.drawImage(0, 0, second)
+    painter.end()
+    doublings = AMPLIFIED.bit_length() - 1
+    for _ in range(doublings):
+        once = result.copy()
+        painter = QPainter(result)
+        painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Plus)
+        painter.drawImage(0, 0, once)
+        painter.end()
+    return result
+
+
+def resized(image: QImage, size: QSize) -> QImage:
+    """The image at another size, averaged when it becomes smaller."""
+    if image.size() == size:
+        return image
+    return image.scaled(
+        size, Qt.AspectRatioMode.IgnoreAspectRatio, Qt.TransformationMode.SmoothTransformation
+    )
+
+
+class Layer:
+    """An image with the last reduced copy of it, so that a moving line costs no new scaling."""
+
+    def __init__(self, image: QImage | None = None) -> None:
+        self.image = image if image is not None else QImage()
+        self._reduced = QImage()
+
+    @property
+    def is_empty(self) -> bool:
+        """True while there is nothing to show."""
+        return self.image.isNull()
+
+    def for_size(self, size: QSize) -> QImage:
+        """The image to paint into `size` device pixels: itself, or an averaged smaller copy.
+
+        Painters only interpolate between neighbours: strongly reduced pictures would shimmer.
+        """
+        if self.image.width() <= size.width() * 1.2 or size.isEmpty():
+            return self.image
+        if self._reduced.size() != size:
+            self._reduced = resized(self.image, size)
+        return self._reduced
+
+
+# Over pictures everything is white on dark glass, in both themes: what lies below is unknown.
+GLASS = QColor(20, 22, 26, 205)
+INK = QColor("#ECEEF2")
+HANDLE_RADIUS = 14.0
+_INSET = 10.0
+
+
+def label_rect(area: QRectF, text: str, *, at_right: bool) -> QRectF:
+    """Where a label lies in the upper corner of an area; empty where the area is too small."""
+    metrics = QFontMetricsF(interface_font(tokens.SMALL_PX))
+    size = QSizeF(metrics.horizontalAdvance(text) + 20, 26)
+    if not text or size.width() + 2 * _INSET > area.width() or area.height() < 60:
+        return QRectF()
+    left = area.right() - _INSET - size.width() if at_right else area.left() + _INSET
+    return QRectF(QPointF(left, area.top() + _INSET), size)
+
+
+def draw_label(painter: QPainter, area: QRectF, text: str, *, at_right: bool) -> None:
+    """A label in the upper left or right corner of an area."""
+    rect = label_rect(area, text, at_right=at_right)
+    if rect.isEmpty():
+        return
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(GLASS)
+    painter.drawRoundedRect(rect, 6, 6)
+    painter.setPen(INK)
+    painter.setFont(interface_font(tokens.SMALL_PX))
+    painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def draw_message(painter: QPainter, area: QRectF, text: str) -> None:
+    """A sentence in the middle of an area, broken into lines where it is narrow."""
+    font = interface_font(tokens.BODY_PX)
+    room = QRectF(0, 0, max(40.0, min(area.width() - 48, 360.0)), 1000)
+    wrapped = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
+    needed = QFontMetricsF(font).boundingRect(room, wrapped, text).size()
+    box = QRectF(0, 0, needed.width() + 32, needed.height() + 18)
+    box.moveCenter(area.center())
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(GLASS)
+    painter.drawRoundedRect(box, tokens.RADIUS, tokens.RADIUS)
+    painter.setPen(INK)
+    painter.setFont(font)
+    painter.drawText(box.adjusted(12, 0, -12, 0), wrapped, text)
+
+
+def draw_split(painter: QPainter, area: QRectF, x: float) -> None:
+    """The line between source and result with its handle."""
+    shadow = QColor(0, 0, 0, 90)
+    painter.fillRect(QRectF(x - 2, area.top(), 4, area.height()), shadow)
+    painter.fillRect(QRectF(x - 1, area.top(), 2, area.height()), INK)
+    middle = QPointF(x, area.center().y())
+    painter.setPen(QPen(shadow, 1))
+    painter.setBrush(INK)
+    painter.drawEllipse(middle, HANDLE_RADIUS, HANDLE_RADIUS)
+    painter.setPen(
+        QPen(
+            QColor(tokens.DARK.surface_1),
+            2,
+            Qt.PenStyle.SolidLine,
+            Qt.PenCapStyle.RoundCap,
+            Qt.PenJoinStyle.RoundJoin,
+        )
+    )
+    for side in (-1, 1):
+        tip, back = middle.x() + side * 7, middle.x() + side * 3.5
+        points = [(back, -3.5), (tip, 0), (back, 3.5)]
+        painter.drawPolyline(QPolygonF([QPointF(px, middle.y() + dy) for px, dy in points]))
+
+
+def round_corners(painter: QPainter, area: QRectF, colour: QColor) -> None:
+    """Cover the corners of an area, so that the picture in it looks rounded."""
+    path = QPainterPath()
+    path.addRect(area.adjusted(-1, -1, 1, 1))
+    inner = QPainterPath()
+    inner.addRoundedRect(area, tokens.RADIUS, tokens.RADIUS)
+    painter.fillPath(path - inner, colour)
+
+
+def draw_focus(painter: QPainter, area: QRectF) -> None:
+    """The ring that shows where the keyboard is."""
+    painter.setPen(QPen(QColor(tokens.current().accent), 2))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(area.adjusted(1, 1, -1, -1), tokens.RADIUS, tokens.RADIUS)
+
 
 NEAREST_ABOVE = 2.0  # zoom from which single pixels are shown as squares
 _GAP = 8  # px between the two pictures side by side
@@ -41,12 +193,12 @@ class Scene:
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
-        self._source, self._result = pixels.Layer(), pixels.Layer()
-        self._difference: pixels.Layer | None = None
+        self._source, self._result = Layer(), Layer()
+        self._difference: Layer | None = None
 
     def set_pictures(self, source: QImage, result: QImage) -> None:
         """Another frame; null images for what there is not."""
-        self._source, self._result = pixels.Layer(source), pixels.Layer(result)
+        self._source, self._result = Layer(source), Layer(result)
         self._difference = None
 
     @property
@@ -97,24 +249,24 @@ class Scene:
             painter.setClipRect(area)
             self._paint_pane(painter, area, target, shows)
             painter.restore()
-            overlays.round_corners(painter, pane, QColor(tokens.current().background))
+            round_corners(painter, pane, QColor(tokens.current().background))
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(well)
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "source":
             self._paint_source(painter, area, target)
-            overlays.draw_label(painter, area, self.labels[0], at_right=False)
+            draw_label(painter, area, self.labels[0], at_right=False)
         elif shows == "result":
             self._paint_result(painter, area, target)
             at_right = self.mode is Mode.RESULT
-            overlays.draw_label(painter, area, self.labels[1], at_right=at_right)
+            draw_label(painter, area, self.labels[1], at_right=at_right)
         elif shows == "split":
             self._paint_split(painter, area, target)
         else:
             self._paint_difference(painter, area, target)
 
-    def _paint_layer(self, painter: QPainter, layer: pixels.Layer, target: QRectF) -> None:
+    def _paint_layer(self, painter: QPainter, layer: Layer, target: QRectF) -> None:
         if layer.is_empty:
             painter.fillRect(target, QColor(tokens.current().surface_2))
             return
@@ -127,7 +279,7 @@ class Scene:
     def _paint_source(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         self._paint_layer(painter, self._source, target)
         if self._source.is_empty and self.no_source_text:
-            overlays.draw_message(painter, area, self.no_source_text)
+            draw_message(painter, area, self.no_source_text)
 
     def _paint_result(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self.shows_tiles:
@@ -139,7 +291,7 @@ class Scene:
             return
         self._paint_layer(painter, self._source, target)
         painter.fillRect(area, _VEIL)
-        overlays.draw_message(painter, area, self.no_result_text)
+        draw_message(painter, area, self.no_result_text)
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()
@@ -152,22 +304,22 @@ class Scene:
         painter.setClipRect(right)
         self._paint_result(painter, right, target)
         painter.restore()
-        overlays.draw_label(painter, left, self.labels[0], at_right=False)
-        overlays.draw_label(painter, right, self.labels[1], at_right=True)
-        overlays.draw_split(painter, area, x)
+        draw_label(painter, left, self.labels[0], at_right=False)
+        draw_label(painter, right, self.labels[1], at_right=True)
+        draw_split(painter, area, x)
 
     def _paint_difference(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self._source.is_empty or self._result.is_empty:
             self._paint_layer(painter, self._source, target)
             painter.fillRect(area, _VEIL)
-            overlays.draw_message(painter, area, self.no_result_text)
+            draw_message(painter, area, self.no_result_text)
             return
         if self._difference is None:  # once for a pair, and only when somebody looks
-            image = pixels.difference(self._source.image, self._result.image)
-            self._difference = pixels.Layer(image)
+            image = difference(self._source.image, self._result.image)
+            self._difference = Layer(image)
         self._paint_layer(painter, self._difference, target)
-        label = tr("Difference, {factor} times as bright", factor=pixels.AMPLIFIED)
-        overlays.draw_label(painter, area, label, at_right=False)
+        label = tr("Difference, {factor} times as bright", factor=AMPLIFIED)
+        draw_label(painter, area, label, at_right=False)
 
 
 def _well() -> str:

@@ -10,8 +10,7 @@ from app.i18n import tr
 from app.preview.scene import Mode
 from app.theme.fonts import interface_font
 from app.theme.icons import icon
-from app.widgets.controls import ChoiceBox
-from app.widgets.segmented import SegmentedControl
+from app.widgets.controls import ChoiceBox, SegmentedControl
 
 
 class ViewBar(QWidget):

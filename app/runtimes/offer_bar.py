@@ -8,16 +8,16 @@ from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QW
 from app.i18n import mark, tr
 from app.runtimes import runtime_labels
 from app.runtimes.runtime_labels import Message
-from app.state.runtime_status import (
+from app.state.runtimes_model import (
+    RuntimesModel,
     Situation,
     Standing,
     is_known,
 )
-from app.state.runtimes_model import RuntimesModel
 from app.state.tasks_model import TaskState
+from app.widgets.controls import Themed
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from app.widgets.translation import Themed
 
 _BAR_WIDTH = 260  # px
 _TEXTS = {

@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
 
 from app.i18n import mark, tr
 from app.models.model_labels import progress
-from app.runtimes import runtime_labels, runtime_page_labels
-from app.state.runtime_status import is_known
+from app.runtimes import runtime_labels
+from app.state.runtimes_model import is_known
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
@@ -85,9 +85,9 @@ class RuntimeRow(QFrame):
             is_idle: Nothing is done to any runtime: a request would be taken.
         """
         self._shown = (state, task)
-        self._name.setText(runtime_page_labels.title_of(state))
-        self._about.setText(runtime_page_labels.about(state))
-        shape, severity, text = runtime_page_labels.state_of(state, task)
+        self._name.setText(runtime_labels.title_of(state))
+        self._about.setText(runtime_labels.about(state))
+        shape, severity, text = runtime_labels.state_of(state, task)
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(text)
         self._action = main_action(state, task)
@@ -96,7 +96,7 @@ class RuntimeRow(QFrame):
         if self._action:
             text = tr(_TEXTS[self._action])
             self._button.setText(text)
-            self._button.setAccessibleName(f"{text}: {runtime_page_labels.title_of(state)}")
+            self._button.setAccessibleName(f"{text}: {runtime_labels.title_of(state)}")
         self._show_menu(state, is_idle=is_idle)
         self.show_progress(task)
         self._show_problem(state, task)
@@ -114,7 +114,7 @@ class RuntimeRow(QFrame):
         """Follow the theme; texts come again from the page."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._shown is not None:
-            shape, severity, _ = runtime_page_labels.state_of(*self._shown)
+            shape, severity, _ = runtime_labels.state_of(*self._shown)
             self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
             self._more.setIcon(icon("more"))
 
@@ -127,10 +127,10 @@ class RuntimeRow(QFrame):
         for name, entry in self._entries.items():
             entry.setText(tr(_TEXTS[name]))
             entry.setEnabled(able[name])
-        self._more.setVisible(state.id != runtime_page_labels.OWN)
+        self._more.setVisible(state.id != runtime_labels.OWN)
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
-        self._more.setToolTip(tr("More for {name}", name=runtime_page_labels.title_of(state)))
+        self._more.setToolTip(tr("More for {name}", name=runtime_labels.title_of(state)))
         self._more.setAccessibleName(self._more.toolTip())
 
     def _show_problem(self, state: RuntimeState, task: TaskState | None) -> None:

@@ -14,17 +14,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app.engine_messages import text
 from app.i18n import tr
-from app.runtimes import runtime_labels, runtime_page_labels
+from app.runtimes import runtime_labels
 from app.runtimes.runtime_row import GAP, RuntimeRow
-from app.settings.page_line import PageLine
-from app.state.runtime_status import Situation, find
-from app.state.runtimes_model import RuntimesModel
+from app.state.runtimes_model import RuntimesModel, Situation, find
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
-from app.widgets.notice_line import NoticeLine
-from app.widgets.translation import Themed
+from app.widgets.controls import Themed
+from app.widgets.notice_line import NoticeLine, PageLine
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
@@ -102,7 +100,7 @@ class RuntimeView(Themed, QDialog):
         self._restart.setVisible(self._needs_restart())
         self._say_now()
         self._say_trouble()
-        shown = (runtime_page_labels.own(model), *model.runtimes) if listed is not None else ()
+        shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
         self._list.setVisible(bool(shown))
         ids = tuple(state.id for state in shown)
         if ids != self._ids:
@@ -118,7 +116,7 @@ class RuntimeView(Themed, QDialog):
         return standing.situation is Situation.READY or is_broken
 
     def _say_now(self) -> None:
-        now = runtime_page_labels.in_use(self._model)
+        now = runtime_labels.in_use(self._model)
         self._now.say(now.severity, now.title, now.text)
 
     def _say_trouble(self) -> None:
@@ -127,12 +125,12 @@ class RuntimeView(Themed, QDialog):
         about = find(model.listed, task.subject) if task is not None else None
         is_without = model.standing.situation is Situation.NOT_IN_BUILD
         has_own_line = is_without or (task is not None and about is None)
-        self._trouble.setVisible(has_own_line or bool(model.done))
+        self._trouble.setVisible(has_own_line or model.done is not None)
         if has_own_line:
             message = runtime_labels.message(model)
             self._trouble.say(message.severity, message.title, message.text)
-        elif model.done:
-            self._trouble.say("good", said(model.done))
+        elif model.done is not None:
+            self._trouble.say("good", text(model.done))
 
     def _task_of(self, state: RuntimeState) -> TaskState | None:
         task = self._model.task
@@ -219,6 +217,6 @@ class RuntimeLine(PageLine):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.name.setText(tr("NVIDIA runtime"))
-        self.words.setText(runtime_page_labels.summary(self._model))
+        self.words.setText(runtime_labels.summary(self._model))
         self.button.setText(tr("Show …"))
         self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))

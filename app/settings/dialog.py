@@ -17,9 +17,8 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
-from app.settings.editor import Editor
-from app.settings.editors import make_editor
-from app.widgets.translation import Translated
+from app.settings.editors import Editor, make_editor
+from app.widgets.controls import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 

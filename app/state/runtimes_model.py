@@ -1,17 +1,120 @@
-"""NVIDIA runtimes as the window knows them: which are here, what is done to one now."""
+"""NVIDIA runtimes as the window knows them: which are installed, and the situation to show."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
 from app.bridge.engine_bridge import EventHub
-from app.state.runtime_status import Situation, Standing, can_import, standing_of
-from app.state.tasks_model import KindModel, TasksModel
+from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
+from engine.protocol.events import RuntimesListed
+from engine.protocol.plan import Notice
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
+
+
+class Situation(enum.Enum):
+    """What there is to say, if anything."""
+
+    QUIET = "quiet"  # nothing to offer: no card, all well, or not known yet
+    OFFER = "offer"  # a card could be used after a download
+    PARTIAL = "partial"  # a part of it has come
+    BUSY = "busy"
+    FAILED = "failed"
+    READY = "ready"  # the next start uses another torch than this one
+    BROKEN = "broken"  # installed, and not used
+    OLD_DRIVER = "old-driver"
+    OLD_CARD = "old-card"
+    NOT_IN_BUILD = "not-in-build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One situation with what it is about."""
+
+    situation: Situation
+    runtime: RuntimeState | None = None  # None with READY: back to the torch of the program
+    outdated: bool = False  # OFFER: a runtime of another version of the program is chosen
+
+    @property
+    def key(self) -> str:
+        """Tells it from others that a user may have waved away."""
+        about = self.runtime
+        parts = (about.id, about.torch, about.why) if about is not None else ()
+        return ":".join((self.situation.value, *parts))
+
+
+def standing_of(listed: RuntimesListed | None, task: TaskState | None) -> Standing:
+    """The one thing to say.
+
+    Args:
+        listed: What the engine said last; None before it has answered.
+        task: What is done now, or has failed and was not waved away.
+    """
+    if task is not None:
+        situation = Situation.BUSY if task.runs else Situation.FAILED
+        return Standing(situation=situation, runtime=find(listed, task.subject))
+    if listed is None or not listed.follows_choice:
+        return Standing(situation=Situation.QUIET)
+    chosen = next((state for state in listed.runtimes if state.is_chosen), None)
+    used = next((state for state in listed.runtimes if state.is_used), None)
+    broken = next((s for s in (chosen, used) if s is not None and s.state == "broken"), None)
+    if broken is not None and (is_known(broken) or not listed.suited):
+        return Standing(situation=Situation.BROKEN, runtime=broken)
+    if broken is None and chosen is not used and (chosen is None or chosen.state == "here"):
+        return Standing(situation=Situation.READY, runtime=chosen)
+    if broken is None and used is not None:
+        return Standing(situation=Situation.QUIET)
+    return _for_the_card(listed, is_outdated=broken is not None)
+
+
+def _for_the_card(listed: RuntimesListed, *, is_outdated: bool) -> Standing:
+    """What can be done for the card while no runtime is used."""
+    suited = find(listed, listed.suited)
+    if suited is None:
+        situation = Situation.OLD_DRIVER if listed.driver_needed else Situation.OLD_CARD
+        return Standing(situation=situation if listed.card else Situation.QUIET)
+    if not suited.suits_program:
+        return Standing(situation=Situation.QUIET)
+    situations = {
+        "missing": Situation.OFFER,
+        "partial": Situation.PARTIAL,
+        "broken": Situation.BROKEN,
+        "not-in-build": Situation.NOT_IN_BUILD,
+    }
+    # "here" and not chosen is what the user wants; "busy" is another program's affair.
+    situation = situations.get(suited.state, Situation.QUIET)
+    return Standing(situation=situation, runtime=suited, outdated=is_outdated)
+
+
+def find(listed: RuntimesListed | None, runtime: str) -> RuntimeState | None:
+    """A runtime by its id."""
+    runtimes = listed.runtimes if listed is not None else ()
+    return next((state for state in runtimes if state.id == runtime), None)
+
+
+def is_known(state: RuntimeState) -> bool:
+    """True for runtimes of this build; others were installed by another version of the program."""
+    return bool(state.driver)
+
+
+def can_import(listed: RuntimesListed | None) -> bool:
+    """True where this build knows a wheel well enough to take it from a file."""
+    runtimes = listed.runtimes if listed is not None else ()
+    return any(
+        is_known(state) and state.suits_program and state.state != "not-in-build"
+        for state in runtimes
+    )
+
+
+def size_of(state: RuntimeState) -> int:
+    """Bytes to download, as pinned, else about."""
+    return state.bytes or state.about_bytes
+
 
 _KEPT = 8  # hidden situations
 
@@ -24,7 +127,7 @@ class RuntimesModel(KindModel):
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.listed: events.RuntimesListed | None = None
-        self.done = ""  # what was done last, a sentence of the engine
+        self.done: Notice | None = None  # what was done last
         self.hidden: tuple[str, ...] = ()  # keys of situations that the user has hidden
         self._quiet: set[str] = set()  # the same, until the program ends
         hub.subscribe(events.RuntimesListed, self._list)
@@ -39,20 +142,19 @@ class RuntimesModel(KindModel):
 
     def _end(self, event: events.TaskDone | events.TaskFailed) -> None:
         if event.kind is self.kind:
-            notice = event.notice if isinstance(event, events.TaskDone) else None
-            self.done = notice.message if notice is not None else ""
+            self.done = event.notice if isinstance(event, events.TaskDone) else None
             self.changed.emit()
 
     # The window's side
 
     def request(self, phase: Phase, runtime: str) -> None:
         """Remember what was requested, so that it shows before the engine answers."""
-        self.done = ""
+        self.done = None
         self.tasks.request(self.kind, phase, runtime)
 
     def dismiss(self) -> None:
         """Forget an error or good news that was read."""
-        self.done = ""
+        self.done = None
         if self.task is not None:
             self.tasks.dismiss(self.kind, self.task.subject)
         self.changed.emit()

@@ -17,12 +17,11 @@ from PySide6.QtWidgets import (
 from app.i18n import mark, tr
 from app.models.model_labels import problem
 from app.models.model_labels import progress as figures_of
-from app.settings.page_line import PageLine
 from app.state.listings import UpdateModel
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
 from app.widgets.meters import ShareBar
-from app.widgets.notice_line import NoticeLine
+from app.widgets.notice_line import NoticeLine, PageLine
 from engine import __version__
 from engine.core.units import bytes_text
 from engine.protocol.update_state import UpdateState

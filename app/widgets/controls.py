@@ -1,13 +1,214 @@
-"""Qt's own controls with a few pixels of ours: drop-down, slider, switch, elided label."""
+"""Small controls used all over the window: drop-down, slider, switch, segments, elided label."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSizePolicy, QSlider, QWidget
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QCheckBox,
+    QComboBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QLayoutItem,
+    QMessageBox,
+    QPushButton,
+    QSizePolicy,
+    QSlider,
+    QWidget,
+)
 
 from app.theme import tokens
 from app.theme.icons import pixmap
+
+
+class Translated:
+    """Calls `retranslate_ui` when the language changes; a base before the one of Qt."""
+
+    _EVENTS: tuple[QEvent.Type, ...] = (QEvent.Type.LanguageChange,)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() in self._EVENTS:
+            self.retranslate_ui()
+
+
+class Themed(Translated):
+    """The same, with icons, colours or widths of the theme that are set with the texts."""
+
+    _EVENTS = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+
+
+def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no: str) -> bool:
+    """Ask and wait.
+
+    Args:
+        parent: Window that the question belongs to.
+        text: The question.
+        details: What it would mean, smaller.
+        yes: Text of the button that does it.
+        no: Text of the button that leaves everything as it is.
+    """
+    box = QMessageBox(parent)
+    box.setIcon(QMessageBox.Icon.Question)
+    box.setWindowTitle("Upreel")
+    box.setText(text)
+    box.setInformativeText(details)
+    accept = box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
+    box.exec()
+    return box.clickedButton() is accept
+
+
+class SegmentedControl(QFrame):
+    """Exclusive buttons side by side; left and right arrow keys walk along them."""
+
+    chosen = Signal(str)  # key; only by the user, never by `set_current`
+
+    def __init__(self, keys: Sequence[str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "segments")
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._group = QButtonGroup(self)
+        self._buttons: dict[str, QPushButton] = {}
+        row = QHBoxLayout(self)
+        row.setContentsMargins(3, 3, 3, 3)
+        row.setSpacing(2)
+        for key in keys:
+            button = QPushButton(key)
+            button.setProperty("kind", "segment")
+            button.setObjectName(f"segment-{key}")
+            button.setCheckable(True)
+            button.setCursor(Qt.CursorShape.PointingHandCursor)
+            button.clicked.connect(lambda _checked=False, key=key: self.chosen.emit(key))
+            self._group.addButton(button)
+            self._buttons[key] = button
+            row.addWidget(button, 1)
+
+    @property
+    def current(self) -> str:
+        """Key of the taken choice; "" while there is none."""
+        return next((key for key, button in self._buttons.items() if button.isChecked()), "")
+
+    def set_current(self, key: str) -> None:
+        """Show a choice as taken; an unknown key leaves none taken."""
+        button = self._buttons.get(key)
+        if button is not None:
+            button.setChecked(True)
+            return
+        self._group.setExclusive(False)
+        for other in self._buttons.values():
+            other.setChecked(False)
+        self._group.setExclusive(True)
+
+    def set_labels(self, labels: dict[str, str]) -> None:
+        """New texts of the buttons, by key."""
+        for key, label in labels.items():
+            self._buttons[key].setText(label)
+
+    def set_tips(self, tips: dict[str, str]) -> None:
+        """New explanations of the buttons, by key; read out by screen readers too."""
+        for key, tip in tips.items():
+            self._buttons[key].setToolTip(tip)
+            self._buttons[key].setAccessibleDescription(tip)
+
+    def button(self, key: str) -> QPushButton:
+        """The button of a key."""
+        return self._buttons[key]
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk with the arrow keys, as radio buttons do."""
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
+        keys = list(self._buttons)
+        if step is None or not self.current:
+            super().keyPressEvent(event)
+            return
+        key = keys[(keys.index(self.current) + step) % len(keys)]
+        self._buttons[key].setFocus(Qt.FocusReason.TabFocusReason)
+        self._buttons[key].click()
+
+
+class FlowLayout(QLayout):
+    """Left to right, then the next line; each line as high as its highest widget."""
+
+    def __init__(self, parent: QWidget | None = None, *, spacing: int = 8) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setSpacing(spacing)
+
+    def clear(self) -> None:
+        """Take all widgets away."""
+        while self._items:
+            item = self.takeAt(0)
+            widget = item.widget() if item is not None else None
+            if widget is not None:
+                widget.hide()
+                widget.deleteLater()
+
+    def addItem(self, item: QLayoutItem) -> None:
+        """Qt adds a widget."""
+        self._items.append(item)
+
+    def count(self) -> int:
+        """Number of widgets."""
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        """One of them; None beyond the last."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        """Take one away."""
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def expandingDirections(self) -> Qt.Orientation:
+        """Takes no more room than it needs."""
+        return Qt.Orientation(0)
+
+    def hasHeightForWidth(self) -> bool:
+        """Narrower means more lines."""
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """Height of all lines."""
+        return self._place(QRect(0, 0, width, 0), only_measured=True)
+
+    def setGeometry(self, rect: QRect) -> None:
+        """Put the widgets where they belong."""
+        super().setGeometry(rect)
+        self._place(rect)
+
+    def sizeHint(self) -> QSize:
+        """All of them in one line."""
+        hints = [item.sizeHint() for item in self._items]
+        width = sum(hint.width() for hint in hints) + self.spacing() * max(0, len(hints) - 1)
+        return QSize(width, max((hint.height() for hint in hints), default=0))
+
+    def minimumSize(self) -> QSize:
+        """The widest of them."""
+        hints = [item.minimumSize() for item in self._items]
+        return QSize(
+            max((hint.width() for hint in hints), default=0),
+            max((hint.height() for hint in hints), default=0),
+        )
+
+    def _place(self, rect: QRect, *, only_measured: bool = False) -> int:
+        """Walk along the lines; their height altogether."""
+        x, y, line = rect.left(), rect.top(), 0
+        for item in self._items:
+            hint = item.sizeHint()
+            if x > rect.left() and x + hint.width() > rect.left() + rect.width():
+                x, y, line = rect.left(), y + line + self.spacing(), 0
+            if not only_measured:
+                item.setGeometry(QRect(QPoint(x, y), hint))
+            x, line = x + hint.width() + self.spacing(), max(line, hint.height())
+        return y + line - rect.top()
 
 
 def bring_up(window: QWidget) -> None:

@@ -155,7 +155,7 @@ class ErrorCard(QFrame):
         self._title.setText(tr(help_.title))
         self._message.setText(text(error))
         self._hint.setText(hint(error))
-        self._hint.setVisible(bool(error.hint))
+        self._hint.setVisible(bool(self._hint.text()))
         self._button.setText(tr(help_.button))
 
     def changeEvent(self, event: QEvent) -> None:

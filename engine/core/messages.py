@@ -12,7 +12,9 @@ import functools
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.core import paths
@@ -154,15 +156,33 @@ def hint_of(message: Message, language: str = _FALLBACK) -> str:
     return catalogue(language).hint(message)
 
 
-def read_entries(language: str) -> dict[str, dict[str, str]]:
-    """Code to the fields of its entry, of one language; empty where the file cannot be read."""
-    path = paths.resource("messages", f"{language}.toml")
+@contextmanager
+def added(folder: Path) -> Iterator[None]:
+    """Inside, the catalogues of another folder count too: for tests of families of models."""
+    _added.append(folder)
+    catalogue.cache_clear()
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as err:
-        logger.error("%s cannot be read: %s", path.name, err)
-        return {}
-    return dict(_entries(tables, ""))
+        yield
+    finally:
+        _added.remove(folder)
+        catalogue.cache_clear()
+
+
+_added: list[Path] = []
+
+
+def read_entries(language: str) -> dict[str, dict[str, str]]:
+    """Code to the fields of its entry, of one language; without files that cannot be read."""
+    found: dict[str, dict[str, str]] = {}
+    for folder in (paths.resource("messages"), *_added):
+        path = folder / f"{language}.toml"
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as err:
+            logger.error("%s cannot be read: %s", path.name, err)
+            continue
+        found.update(_entries(tables, ""))
+    return found
 
 
 def _entries(table: Mapping[str, Any], code: str) -> Iterator[tuple[str, dict[str, str]]]:

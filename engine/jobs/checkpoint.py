@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class Checkpoint:
     """Implements pipeline.segments.SegmentLog on disk.
 
-    A segment counts when its note is there and names the size its file has. A note is written
+    A segment counts when its record is there and names the size its file has. A record is written
     after its file was closed, so killing the program at any moment leaves whole segments only.
     """
 
@@ -46,7 +46,7 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
-        atomic_file.write_json(_note(self._folder, record.number), to_plain(record))
+        atomic_file.write_json(_record_file(self._folder, record.number), to_plain(record))
         self._records.append(record)
 
     def complete(self) -> None:
@@ -63,34 +63,22 @@ def check_unchanged(stored: StoredJob) -> None:
 
     Raises:
         SourceMissing: The source is gone.
-        CheckpointMismatch: The source or the model's numbers have changed since.
+        CheckpointMismatch: The source or the model's weights have changed since.
     """
     if not stored.media.path.is_file():
-        raise SourceMissing(
-            f"{stored.media.path} is not there any more.",
-            hint="Connect its drive or put it back, then resume.",
-            path=stored.media.path,
-        )
+        raise SourceMissing("since-start", path=stored.media.path)
     if fingerprint(stored.media.path) != stored.fingerprint:
-        raise CheckpointMismatch(
-            f"{stored.media.path.name} has changed since the job began.",
-            hint="Remove the job and start it anew.",
-            what="source",
-        )
+        raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
     if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
-        raise CheckpointMismatch(
-            "The model has changed since the job began.",
-            hint="Remove the job and start it anew.",
-            what="weights",
-        )
+        raise CheckpointMismatch("model", what="weights")
 
 
 def _whole_records(folder: Path) -> list[SegmentRecord]:
     records: list[SegmentRecord] = []
-    while _note(folder, len(records)).is_file():
+    while _record_file(folder, len(records)).is_file():
         number = len(records)
         try:
-            text = _note(folder, number).read_text(encoding="utf-8")
+            text = _record_file(folder, number).read_text(encoding="utf-8")
             record = from_plain(SegmentRecord, json.loads(text))
             if _segment(folder, number).stat().st_size != record.bytes:
                 raise ValueError("another size")
@@ -105,5 +93,5 @@ def _segment(folder: Path, number: int) -> Path:
     return folder / f"segment_{number:06d}.mkv"
 
 
-def _note(folder: Path, number: int) -> Path:
+def _record_file(folder: Path, number: int) -> Path:
     return folder / f"segment_{number:06d}.json"

@@ -21,7 +21,7 @@ from engine.jobs.task_runner import TaskRunner
 from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.plan import Notice
+from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
 from engine.runtimes.service import RuntimeService
 from engine.updates.service import UpdateService
@@ -116,5 +116,4 @@ def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e
             return e.JobRejected(job_id=job_id, source=source, error=error.info())
         case c.ChangeJob():
             return e.PlanFailed(job_id=job_id, error=error.info())
-    notice = Notice(code=error.code, severity="warning", message=error.message, hint=error.hint)
-    return e.Warned(job_id=job_id, notice=notice)
+    return e.Warned(job_id=job_id, notice=notice_of_error(error, "warning"))

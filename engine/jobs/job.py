@@ -61,11 +61,7 @@ class Job:
             JobError: That state cannot follow the present one.
         """
         if state not in _NEXT[self.state]:
-            raise JobError(
-                f"A job that is {self.state} cannot become {state}.",
-                state=self.state,
-                wanted=state,
-            )
+            raise JobError("wrong-state", state=self.state, wanted=state)
         self.state = state
 
     @property
@@ -96,7 +92,7 @@ class JobQueue:
         for job in self._jobs:
             if job.id == job_id:
                 return job
-        raise UnknownJob(f"There is no job {job_id}.", job=job_id)
+        raise UnknownJob("none", job=job_id)
 
     def remove(self, job: Job) -> None:
         """Take a job out."""

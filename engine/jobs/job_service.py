@@ -133,7 +133,7 @@ class JobService:
 
     def _enqueue(self, job: Job) -> None:
         if any(other.id == job.id for other in self._jobs):
-            raise JobError(f"The job {job.id} is in the queue already.", job=job.id)
+            raise JobError("queued-already", job=job.id)
         self._jobs.add(job)
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
@@ -157,7 +157,7 @@ class JobService:
         if any(job.id == job_id for job in self._jobs):
             self._jobs.remove(self._idle(job_id))
         elif job_id not in self._store.ids():
-            raise UnknownJob(f"There is no job {job_id}.", job=job_id)
+            raise UnknownJob("none", job=job_id)
         with self._store.held(job_id):
             pass  # refuses while another program is at it
         self._store.remove(job_id)
@@ -174,7 +174,7 @@ class JobService:
     def _idle(self, job_id: str) -> Job:
         job = self._jobs.get(job_id)
         if job.is_active:
-            raise JobError("The job is running.", hint="Cancel it first.", job=job_id)
+            raise JobError("running", job=job_id)
         return job
 
     # --- running

@@ -69,7 +69,7 @@ class JobStore:
             UnknownJob: The name could lead out of the folder.
         """
         if not job_id or Path(job_id).name != job_id or job_id in (".", ".."):
-            raise UnknownJob(f"{job_id!r} is no name of a job.", job=job_id)
+            raise UnknownJob("not-a-name", job=job_id)
         return self._root / job_id
 
     def save(self, job: Job) -> Path:
@@ -106,21 +106,11 @@ class JobStore:
             data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
             stored = from_plain(StoredJob, migrated(data), _VARIANTS)
         except FileNotFoundError as err:
-            raise UnknownJob(
-                f"There is no unfinished job {job_id}.", hint="`resume` lists them.", job=job_id
-            ) from err
+            raise UnknownJob("none-unfinished", job=job_id) from err
         except (OSError, ValueError, TypeError, KeyError) as err:
-            raise CheckpointMismatch(
-                f"The notes of job {job_id} cannot be read.",
-                hint="Start the job anew from its source.",
-                job=job_id,
-            ) from err
+            raise CheckpointMismatch("record-unreadable", job=job_id) from err
         if stored.version != VERSION:
-            raise CheckpointMismatch(
-                f"Job {job_id} was begun by another version of Upreel.",
-                hint="Start the job anew from its source.",
-                job=job_id,
-            )
+            raise CheckpointMismatch("other-version", job=job_id)
         return stored
 
     @contextlib.contextmanager
@@ -139,11 +129,7 @@ class JobStore:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except filelock.Timeout as err:
-            raise JobBusy(
-                f"Another Upreel is working on job {job_id}.",
-                hint="Wait until it has finished, or end it.",
-                job=job_id,
-            ) from err
+            raise JobBusy(job=job_id) from err
         except OSError as err:
             raise _unwritable(folder, err) from err
         try:
@@ -175,11 +161,8 @@ class JobStore:
 
 def _unwritable(folder: Path, error: OSError) -> OutputError:
     kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
-    return kind(
-        f"The job folder {folder} cannot be written: {error.strerror}.",
-        hint="Free some space on that disk or see the doctor command.",
-        path=folder,
-    )
+    reason = error.strerror or str(error)
+    return kind("job-folder", folder=folder, reason=reason, path=folder)
 
 
 def fingerprint(source: Path) -> Fingerprint:
@@ -211,6 +194,7 @@ def _from_version_1(data: Data) -> Data:
     """Version 1 had one class of plans for all families, with a part for each of two of them."""
     plan = dict(data["plan"])
     plan["work"] = _work(plan.pop("model"), plan["source_size"])
+    plan |= {"reasons": None, "notices": []}  # their messages had other values
     return {**data, "version": 2, "plan": plan}
 
 

@@ -33,13 +33,13 @@ def take(
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
         WeightsError: It is no file that a model could use.
-        WeightsBusy: Somebody is at that published file.
+        WeightsBusy: Another process uses that published file.
         DiskFull, OutputUnwritable: Our folder cannot take it.
         Cancelled: The listener's control said so.
     """
     path = path.absolute()
     if not path.is_file():
-        raise WeightsMissing(f"There is no file {path}.", hint="Choose another one.", path=path)
+        raise WeightsMissing("no-such-file", path=path)
     described = describe(path)
     if mode == "link" or store.owns(path):
         digest = sha256_of(path, listener.on_progress, listener.control)
@@ -70,8 +70,6 @@ def _noted(
     notice = Notice(
         code="own-weights",
         severity="warning",
-        message=f"{own.title} is none of the published files.",
-        hint="It is kept as a file of your own: what comes out of it is up to whoever made it.",
         params={"title": own.title, "file": own.id},
     )
     return store.standing_of(own.id), notice

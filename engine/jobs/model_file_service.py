@@ -73,12 +73,7 @@ class ModelFileService:
         for known in self._store.states():
             if known.sha256 == digest:
                 return dataclasses.replace(known, state="here", path=path)
-        raise HashMismatch(
-            f"{path.name} is none of the published files.",
-            hint="`python -m engine models import` takes it as a file of your own.",
-            path=str(path),
-            sha256=digest,
-        )
+        raise HashMismatch("none-published", name=path.name, path=path, sha256=digest)
 
     def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
         result, notice = take(command.path, command.mode, self._store, _listener(work))

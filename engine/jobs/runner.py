@@ -59,10 +59,7 @@ def run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repor
         with store.held(job.id):
             report = _run(job, store, machine, events)
     except MemoryError as err:  # outside of what can be tried again
-        raise OutOfMemory(
-            "Memory ran out.",
-            hint="Close other programs, then resume the job: finished parts are kept.",
-        ) from err
+        raise OutOfMemory("running") from err
     store.remove(job.id)
     return report
 

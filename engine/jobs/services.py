@@ -59,9 +59,7 @@ class BenchmarkService:
             JobError: A job runs.
         """
         if self._runs_job():
-            raise JobError(
-                "A job is running.", hint="Measure when it has ended, or cancel it first."
-            )
+            raise JobError("benchmark-waits")
         return Task(kind=self.kind, do=partial(_measure, command.quick))
 
 

@@ -110,7 +110,7 @@ class Step:
     """
 
     code: str
-    message: str
+    message: Message
     work: WorkPlan
     is_more: bool
     params: dict[str, str] = field(default_factory=dict)
@@ -224,8 +224,8 @@ class ModelFamily(ABC, Generic[W]):
         return iter(())
 
     @abstractmethod
-    def changes(self, old: W, new: W) -> Iterator[str]:
-        """What differs between two plans, the most telling first: "clips of 9 instead of 21"."""
+    def changes(self, old: W, new: W) -> Iterator[Message]:
+        """What differs between two plans, the main thing first: "clips of 9 instead of 21"."""
 
     def notices(self, work: W, budget: Budget) -> Iterator[Notice]:
         """What the user should know before the start."""
@@ -240,20 +240,10 @@ class ModelFamily(ABC, Generic[W]):
             size: Of the result.
         """
         if factor < 1:
-            yield Notice(
-                code="target-is-smaller",
-                severity="info",
-                message="The result is smaller than the source: it is resized, no model redraws "
-                "it.",
-            )
+            yield Notice(code="target-is-smaller", severity="info")
         elif 1 < work.scale < factor:
-            yield Notice(
-                code="beyond-model",
-                severity="info",
-                message=f"The model enlarges {work.scale} times; the rest up to {factor:.1f} times "
-                "is a plain resize.",
-                params={"factor": f"{factor:.1f}"},
-            )
+            params = {"scale": str(work.scale), "factor": f"{factor:.1f}"}
+            yield Notice(code="beyond-model", severity="info", params=params)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The precision of a smaller file of the same model; "" where there is none."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from engine.core.geometry import Size
+from engine.core.messages import Message, message
 from engine.models.contracts import ModelFamily
 from engine.models.planning.memory import Needs
 from engine.models.planning.search import Room
@@ -64,12 +65,12 @@ class FrameFamily(ModelFamily[F]):
         )
         return replace(work, tile=tile)
 
-    def changes(self, old: F, new: F) -> Iterator[str]:
+    def changes(self, old: F, new: F) -> Iterator[Message]:
         """Frames at a time, or tiles."""
         if old.clip_frames != new.clip_frames:
-            yield f"{new.clip_frames} instead of {old.clip_frames} frames at a time"
+            yield message("change.frames", before=old.clip_frames, after=new.clip_frames)
         elif old.tile != new.tile:
-            yield f"tiles of {new.tile} instead of {old.tile}"
+            yield message("change.tiles", before=old.tile, after=new.tile)
 
 
 def frame_needs(work: FramePlan, upscaling: int, weights: int) -> Needs:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from engine.core.messages import Message, message
+
 Shapes = Mapping[str, tuple[int, ...]]
 
-SEEDVR2_VAE = "a SeedVR2 VAE"
-SEEDVR2_TRANSFORMERS = ("a SeedVR2 transformer (3B)", "a SeedVR2 transformer (7B)")
-REPACKAGED = "a repackaged SeedVR2 transformer"  # under names whose meaning nobody published
-WAN21_VAE, WAN22_VAE, WAN2X_VAE = "a Wan 2.1 VAE", "a Wan 2.2 VAE", "a Wan 2x VAE"
+SEEDVR2_VAE = "seedvr2-vae"
+SEEDVR2_TRANSFORMERS = ("seedvr2-3b", "seedvr2-7b")
+REPACKAGED = "seedvr2-repackaged"  # under names whose meaning was not published
+WAN21_VAE, WAN22_VAE, WAN2X_VAE = "wan21-vae", "wan22-vae", "wan-2x-vae"
 WAN_VAES = (WAN21_VAE, WAN22_VAE, WAN2X_VAE)
-PICTURE_VAE = "a VAE for single pictures"
-TEXT_EMBEDDING = "a text embedding"
+PICTURE_VAE = "picture-vae"
+TEXT_EMBEDDING = "text-embedding"
+LITE = "lite"
 
-# What ComfyUI's model keeps beside the published tensors; nothing else of its files is known.
+# What ComfyUI's model keeps next to the published tensors; nothing else of its files is known.
 _CONDITIONING = {"positive_conditioning", "negative_conditioning"}
 _TRANSFORMER = "model.diffusion_model."  # some tools put it before the names of a transformer
 _VAE = r"^((model|vae|first_stage_model)\.)+"  # and these before the names of a VAE
@@ -23,11 +26,11 @@ _WAN_PARTS = ("encoder.downsamples.", "decoder.upsamples.")
 _DIFFUSERS_PARTS = ("encoder.down_blocks.", "decoder.up_blocks.")
 _WAN22_PART = r"(down|up)samples\.\d+\.(down|up)samples\.|\.(down|up)sampler\."
 _WAN_HEADS = ("decoder.head.2.weight", "decoder.conv_out.weight")
-_SHUFFLED = 12  # channels of a head whose result is twice as large
+_SHUFFLED = 12  # channels of a head with a 2x result
 
 
 def recognise(shapes: Shapes) -> str:
-    """What the tensors look like, in words ("a SeedVR2 VAE"); "" when nothing here knows them."""
+    """Which model the tensors are of: one of the names above; "" for an unknown one."""
     names = {name.removeprefix(_TRANSFORMER) for name in shapes}
     if any(".attn.proj_qkv." in name for name in names):
         return _seedvr2_transformer(names)
@@ -35,10 +38,15 @@ def recognise(shapes: Shapes) -> str:
     if vae:
         return vae
     if names and all(name.startswith("convolutions.") for name in names):
-        return "Lite"
+        return LITE
     if len(shapes) == 1 and all(len(shape) in (2, 3) for shape in shapes.values()):
         return TEXT_EMBEDDING
     return ""
+
+
+def content_message(content: str) -> Message:
+    """A result of `recognise` for a user: "a SeedVR2 VAE"."""
+    return message(f"content.{content or 'unknown'}")
 
 
 def _seedvr2_transformer(names: Collection[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from engine.core.errors import (
     WrongNumbers,
     WrongShapes,
 )
+from engine.core.messages import Message, message
 from engine.model_files.formats.open_weights import WeightsFile
 from engine.model_files.keymap import KeyMap
 from engine.ops.transfer.flat_storage import put_tensor
@@ -68,12 +70,7 @@ class FiniteWeights(FileWeights):
         wide = found if found.itemsize > 1 else found.half()  # torch does not ask this of 8 bits
         if not bool(wide.isfinite().all()):
             path = self._file.path
-            raise WrongNumbers(
-                f"{path.name} has numbers that are infinite or none (NaN): {name}.",
-                hint="Download the file again, or compute in a wider format.",
-                path=str(path),
-                tensor=name,
-            )
+            raise WrongNumbers("not-finite", name=path.name, path=str(path), tensor=name)
         return found
 
 
@@ -134,20 +131,19 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
     kinds: tuple[tuple[type[UnknownKeys], str, list[str]], ...] = (
         (MissingKeys, "missing", missing),
         (ExtraKeys, "unknown", extra),
-        (WrongShapes, "of another shape", misshapen),
+        (WrongShapes, "misshapen", misshapen),
     )
     wrong = [(kind, word, names) for kind, word, names in kinds if names]
     if not wrong:
         return
-    what = "; ".join(f"{len(names)} {word}: {_named(names)}" for _, word, names in wrong)
     raise wrong[0][0](
-        f"The tensors of {path.name} do not fit the model: {what}.",
-        hint="Choose the published file of this model, or download it again.",
+        "tensors",
+        name=path.name,
         path=str(path),
         missing=len(missing),
         extra=len(extra),
         misshapen=len(misshapen),
-        names=what,
+        differences=reduce(_clauses, (_difference(word, names) for _, word, names in wrong)),
     )
 
 
@@ -165,11 +161,11 @@ def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
     wrong = [f"{name} {kind}" for name, kind in file.dtypes.items() if kind not in right]
     if wrong:
         raise WrongNumbers(
-            f"{file.path.name} has {len(wrong)} tensors that are no floating-point numbers: "
-            f"{_named(wrong)}.",
-            hint="Choose a file of this model in fp16, bf16 or fp32.",
+            "not-floating-point",
+            name=file.path.name,
             path=str(file.path),
             count=len(wrong),
+            names=_some(wrong),
         )
 
 
@@ -191,6 +187,14 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(str(side) for side in shape) or "scalar"
 
 
-def _named(names: list[str]) -> str:
+def _difference(word: str, names: list[str]) -> Message:
+    return message(f"difference.{word}", count=len(names), names=_some(names))
+
+
+def _clauses(first: Message, second: Message) -> Message:
+    return message("list.clauses", first=first, next=second)
+
+
+def _some(names: list[str]) -> tuple[str | Message, ...]:
     more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return (*names[:_NAMED], *([message("list.more", count=more)] if more > 0 else []))

@@ -17,9 +17,7 @@ def named(path: Path) -> WeightsPlan:
         WeightsMissing: It is not there.
     """
     if not path.is_file():
-        raise WeightsMissing(
-            f"There is no model file {path}.", hint="Choose a file that is there.", file=str(path)
-        )
+        raise WeightsMissing("chosen", file=str(path))
     return _at(path.absolute(), "")
 
 

@@ -60,7 +60,7 @@ def family_for(settings: JobSettings) -> tuple[AnyFamily, str]:
         model = one.model_of(settings)
         if model:
             return one, model
-    raise SettingsError(f"There is no model {settings.model!r}.", setting="model")
+    raise SettingsError("unknown-model", model=settings.model, setting="model")
 
 
 def title_of(model: str) -> str:
@@ -97,12 +97,8 @@ def latent_format_of(model: str) -> LatentFormat:
     for one in latent_formats():
         if model in one.titles:
             return one
-    known = [name for one in latent_formats() for name in one.titles]
-    raise UnknownWeights(
-        f"There is no VAE of latents {model!r}.",
-        hint=f"Choose among: {', '.join(known)}.",
-        file=model,
-    )
+    known = tuple(name for one in latent_formats() for name in one.titles)
+    raise UnknownWeights("latents-vae", file=model, known=known)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from engine.core.errors import WeightsUnreadable, WrongModel
 from engine.model_files.formats.open_weights import open_weights
 from engine.models import registry
 from engine.models.contracts import FileUse
-from engine.models.identify import recognise
+from engine.models.identify import content_message, recognise
 from engine.protocol.model_file_state import PublishedState
 
 _PICKLES = (b"PK\x03\x04", b"\x80")  # as torch.save writes them, new and old
@@ -34,20 +34,18 @@ def describe(path: Path) -> PublishedState:
     """
     if _is_small_pickle(path):
         use = _first(one.use_of_pickle(path) for one in registry.families())
-        what, precision = "", "bf16"
+        content, precision = "", "bf16"
     else:
         with open_weights(path) as file:
-            what = recognise(file.shapes)
+            content = recognise(file.shapes)
             precision = _precision(file.shapes, file.dtypes)
-        use = _first(one.use_of(what) for one in registry.families())
+        use = _first(one.use_of(content) for one in registry.families())
     if use is None:
         raise WrongModel(
-            f"{path.name} is {what}, which Upreel does not take."
-            if what
-            else f"{path.name} holds no model that Upreel knows.",
-            hint="Choose a SeedVR2 transformer, its VAE, a text embedding, or a VAE of Wan.",
+            "unused" if content else "unknown",
+            name=path.name,
             path=str(path),
-            found=what,
+            content=content_message(content),
         )
     return PublishedState(
         id="own",
@@ -80,6 +78,5 @@ def _is_small_pickle(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(4).startswith(_PICKLES)
     except OSError as err:
-        raise WeightsUnreadable(
-            f"{path.name} cannot be read.", hint=err.strerror or str(err), path=str(path)
-        ) from err
+        reason = err.strerror or str(err)
+        raise WeightsUnreadable("own-file", name=path.name, path=str(path), reason=reason) from err

@@ -1,4 +1,4 @@
-"""What every stage of a job is given: the job, where to look for a stop, whom to tell."""
+"""Context of a running job: its plan, its control and its events, given to every stage."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ class GivenBack(Exception):
     """The job was paused and gives its memory back: the running try ends, finished work stays."""
 
 
-def _nobody() -> tuple[GpuProcess, ...]:
-    return ()
-
-
 class Throttle:
     """Lets something happen at most every `period` seconds."""
 
@@ -30,7 +26,7 @@ class Throttle:
         self._last = -period
 
     def __call__(self) -> bool:
-        """True when it is time again; then the clock starts anew."""
+        """True when it is time again; then the clock starts again."""
         now = time.monotonic()
         if now - self._last < self._period:
             return False
@@ -47,11 +43,11 @@ class Context:
     plan: Plan  # replaced by a smaller one when memory runs out
     control: Control
     events: EventSink
-    pictures: bool = True  # False where nobody looks: no previews are made
+    pictures: bool = True  # False: no previews are made
     teaches: bool = True  # False where its time should not change what later plans predict
     gives_back: bool = False  # a pause gives the device's memory back, and loads it again
-    guard: SpillGuard | None = None  # where a card may spill
-    holders: Callable[[], tuple[GpuProcess, ...]] = _nobody  # who else holds memory of the card
+    guard: SpillGuard | None = None  # where a GPU may spill
+    gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     began: float = field(default_factory=time.monotonic)  # s
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))
@@ -65,7 +61,7 @@ class Context:
         Raises:
             Cancelled: The job was cancelled.
             GivenBack: It was paused, and is to give its memory back.
-            Spilled: The card's memory does not suffice any more.
+            Spilled: The GPU's memory does not suffice any more.
         """
         if self.gives_back and self.control.is_paused:
             raise GivenBack

@@ -34,7 +34,7 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
     if on_card:
         context.gives_back = preserve_vram
         context.guard = _guard(context)
-        context.holders = gpu_reading.other_programs
+        context.gpu_users = gpu_reading.other_programs
     try:
         with within(context.plan.device_budget_bytes if on_card else 0):
             yield

@@ -26,7 +26,5 @@ def _too_late(name: str) -> Notice:
     return Notice(
         code="switch-too-late",
         severity="warning",
-        message=f"The switch run.{name} only counts when Upreel is started with it.",
-        hint=f"Start Upreel with UPREEL_RUN_{name.upper()} in the environment.",
         params={"switch": f"run.{name}", "variable": f"UPREEL_RUN_{name.upper()}"},
     )

@@ -26,17 +26,10 @@ def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> W
     latents = registry.latent_format_of(model)
     vae = latents.weights(model, own)
     if not vae.is_here:
-        name, file = vae.path.name, vae.published
-        raise WeightsMissing(
-            f"The VAE of {latents.titles[model]} is not on this machine yet: {name}.",
-            hint=f"Get it with `models download {file}`, or in the list of models.",
-            file=file,
-            name=name,
-        )
+        title = latents.titles[model]
+        raise WeightsMissing("vae", model=title, names=vae.path.name, file=vae.published)
     if vae.published:
         path = Store().ready(vae.published, control=control)
         if path != vae.path or is_changed(vae):
-            raise CheckpointMismatch(
-                "The model file was changed just now.", hint="Try again.", what="weights"
-            )
+            raise CheckpointMismatch("just-now", what="weights")
     return vae

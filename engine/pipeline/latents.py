@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.core.errors import DiskFull, OutOfMemory
 from engine.core.geometry import Box, Size
+from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.models import registry
 from engine.models.latents import LatentDecoder
@@ -58,7 +59,7 @@ def film_of(context: Context, folder: Path) -> MediaInfo:
     if found is not None:
         return found
     _clear(folder)
-    twice(context, "checking the model's files", lambda: check_weights(context))
+    twice(message("activity.checking-files"), lambda: check_weights(context))
     context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))
     film = film_path(media, plan, folder)
     _check_disk(media, folder)
@@ -77,12 +78,8 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
     needed = choice.film_bytes(media.video) + _SPARE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise DiskFull(
-            f"The decoded film needs up to {bytes_text(needed)} on the disk of {folder}, "
-            f"which has {bytes_text(free)}.",
-            hint="Free some space there, then start the job again.",
-            path=folder,
-        )
+        size, space = bytes_text(needed), bytes_text(free)
+        raise DiskFull("decoded-film", size=size, folder=folder, free=space, path=folder)
 
 
 def _decode(context: Context, film: Path) -> None:
@@ -99,10 +96,7 @@ def _decode(context: Context, film: Path) -> None:
         elif (other := _other(context, plan, failure)) is not None:
             change_plan(context, replace(context.plan, latent=other), failure)
         elif was_at_floor:
-            raise OutOfMemory(
-                "There is not enough memory to decode even the smallest tiles.",
-                hint="Close other programs, then start the job again.",
-            )
+            raise OutOfMemory("decoding-latents")
         else:
             was_at_floor = True  # other programs take memory and give it back: once more
 

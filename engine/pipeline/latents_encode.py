@@ -83,10 +83,7 @@ def encode_latents(
     begin = time.monotonic()
     latents = registry.latent_format_of(model)
     if output.suffix.lower() != latents.suffix:
-        raise ContainerMismatch(
-            f"{output.name} is no name of a file of latents.",
-            hint=f"Let the name end in {latents.suffix}.",
-        )
+        raise ContainerMismatch("not-latents", name=output.name, suffix=latents.suffix)
     media, output = probe_film(source), windows_paths.openable(output)
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
@@ -174,10 +171,7 @@ class _Encoding:
             return replace(plan, dtype="float32")
         smaller = self.format.smaller_encoding(plan)
         if smaller is None:
-            raise OutOfMemory(
-                "There is not enough memory to encode even the smallest tiles.",
-                hint="Close other programs and try again.",
-            )
+            raise OutOfMemory("encoding-latents")
         return smaller
 
     def _attempt(self, plan: LatentEncoding, part: Path) -> int:
@@ -215,10 +209,7 @@ class _Encoding:
                 self.tell(self.frames, self._expected() if following else self.frames)
                 waiting = following
         if not self.frames:
-            raise UnreadableMedia(
-                f"{self.media.path.name} shows no picture in the part that was asked for.",
-                hint="Choose another start or end.",
-            )
+            raise UnreadableMedia("nothing-in-part", name=self.media.path.name)
 
     def _reader(self) -> FrameReader:
         start, stop = (
@@ -254,8 +245,5 @@ def _check_fits(needs: Needs, device: str, budget: Budget) -> None:
     """
     if fits(needs, device, budget, PROGRAM_BYTES):
         return
-    raise PlanDoesNotFit(
-        f"This needs {memory_text(needs.device + needs.host)} of memory, even in small tiles.",
-        hint="Close other programs, or choose the processor: --set device=cpu.",
-        needed=needs.device + needs.host,
-    )
+    needed = needs.device + needs.host
+    raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)

@@ -42,11 +42,7 @@ def check_weights(context: Context) -> None:
             path = store.ready(weights.published, on_progress=tell, control=context.control)
             is_other |= path != weights.path
     if is_other or any(map(is_changed, files)):
-        raise CheckpointMismatch(
-            "A model file has changed since the job was planned.",
-            hint="Remove the job and add it again.",
-            what="weights",
-        )
+        raise CheckpointMismatch("since-planning", what="weights")
 
 
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:

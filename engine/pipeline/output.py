@@ -37,18 +37,10 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     _check_name(output)
     _check_not_source(media, output)
     if os.path.lexists(output) and (not overwrite or output.is_dir()):
-        raise OutputExists(
-            f"{output.name} is already there.",
-            hint="Choose another name, or allow it to be replaced.",
-            path=output,
-        )
+        raise OutputExists("before-start", name=output.name, path=output)
     folder = output.parent
     if not folder.is_dir():
-        raise OutputUnwritable(
-            f"The folder {windows_paths.shown(folder)} does not exist.",
-            hint="Create it or choose another.",
-            path=folder,
-        )
+        raise OutputUnwritable("no-folder", folder=windows_paths.shown(folder), path=folder)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"upreel")
@@ -60,7 +52,7 @@ def publish(part: Path, output: Path, *, overwrite: bool) -> None:
     """Give the finished file its name, in one step.
 
     Raises:
-        OutputExists: Somebody put a file there meanwhile; the finished part stays.
+        OutputExists: A file appeared there meanwhile; the finished part stays.
         OutputUnwritable: The folder went away.
     """
     try:
@@ -69,28 +61,18 @@ def publish(part: Path, output: Path, *, overwrite: bool) -> None:
         else:
             atomic_file.rename(part, output)
     except FileExistsError as err:
-        raise OutputExists(
-            f"{output.name} appeared while the job ran.",
-            hint=f"The finished result is kept as {part.name}; rename it.",
-            path=output,
-        ) from err
+        raise OutputExists("meanwhile", name=output.name, part=part.name, path=output) from err
     except OSError as err:
         raise translated(err, output) from err
 
 
 def translated(error: OSError, path: Path) -> OutputError:
     """An error of the operating system while writing `path`, as ours."""
+    folder = windows_paths.shown(path.parent)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"The disk of {windows_paths.shown(path.parent)} is full.",
-            hint="Free some space, then resume the job: finished parts are kept.",
-            path=path,
-        )
-    return OutputUnwritable(
-        f"{windows_paths.shown(path.parent)} cannot be written: {error.strerror or error}.",
-        hint="Choose a folder of your own.",
-        path=path,
-    )
+        return DiskFull("folder", folder=folder, path=path)
+    reason = error.strerror or str(error)
+    return OutputUnwritable("folder", folder=folder, reason=reason, path=path)
 
 
 def _check_name(output: Path) -> None:
@@ -107,8 +89,4 @@ def _check_not_source(media: MediaInfo, output: Path) -> None:
     except OSError:
         return
     if same:
-        raise OutputIsInput(
-            "The result would replace its own source.",
-            hint="Choose another name or folder.",
-            path=output,
-        )
+        raise OutputIsInput(path=output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from engine.core import windows_paths
 from engine.core.errors import (
@@ -21,15 +22,17 @@ from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
 from engine.planner.target import default_output
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Notice, Plan
+from engine.protocol.plan import Plan, notice_of_error
 from engine.settings.schema import EngineSettings, JobSettings
 
-_REFUSALS = {kind.code: kind for kind in (PretendedGpu, TruncatedMedia, WeightsMissing)}
+_REFUSALS = {
+    kind.code: kind for kind in (PlanDoesNotFit, PretendedGpu, TruncatedMedia, WeightsMissing)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where jobs run: settings of the program, the folder of job folders, a card to pretend."""
+    """Where jobs run: settings of the program, the folder of job folders, a GPU to pretend."""
 
     settings: EngineSettings
     jobs_folder: Path
@@ -48,7 +51,7 @@ def make_plan(
         machine: Where it will run.
 
     Raises:
-        EngineError: As memory.planner.plan_job.
+        EngineError: As planner.plan_job.plan_job.
     """
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or output.is_dir() else output
@@ -64,35 +67,19 @@ def make_plan(
         check_output(media, plan.output, overwrite=settings.overwrite)
     except OutputError as err:
         plan = _refused(plan, err)
-    return _refused(plan, _pretended(plan)) if plan.is_pretended else plan
+    return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
 
 
 def _refused(plan: Plan, error: EngineError) -> Plan:
-    info = error.info()
-    refusal = Notice(
-        code=info.code,
-        severity="refusal",
-        message=info.message,
-        hint=info.hint,
-        params={name: str(value) for name, value in info.params.items()},
-    )
-    return replace(plan, notices=(refusal, *plan.notices))
-
-
-def _pretended(plan: Plan) -> PretendedGpu:
-    return PretendedGpu(
-        f"This is planned for a card that is not in this machine: {plan.card}.",
-        hint="Start Upreel without a pretended card to do it here.",
-        card=plan.card,
-    )
+    return replace(plan, notices=(notice_of_error(error, "refusal"), *plan.notices))
 
 
 def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
-    """Last look before the start.
+    """Check a plan and its output right before the start.
 
     Raises:
         OutputError: The result cannot be written.
-        PretendedGpu: It was planned for a card that is not here.
+        PretendedGpu: It was planned for a GPU that is not here.
         TruncatedMedia: The end of the source is missing and that was not allowed.
         WeightsMissing: A file of the model is not on this machine.
         PlanDoesNotFit: Another notice refuses to start.
@@ -100,5 +87,8 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
     check_output(media, plan.output, overwrite=overwrite)
     for notice in plan.notices:
         if notice.severity == "refusal":
-            kind = _REFUSALS.get(notice.code, PlanDoesNotFit)
-            raise kind(notice.message, hint=notice.hint, **notice.params)
+            params: dict[str, Any] = dict(notice.params)
+            if kind := _REFUSALS.get(notice.code):
+                raise kind(notice.case, **params)
+            problem = notice.as_message
+            raise PlanDoesNotFit("refused", problem=problem, advice=problem.hint)

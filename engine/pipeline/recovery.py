@@ -1,4 +1,4 @@
-"""What a job does when memory runs out or spills, or is to be given back: it begins again, smaller.
+"""Recovery of a job that ran out of memory, spilled it or released it: it starts again, smaller.
 
 Finished segments stay; a try that failed is forgotten before the next one loads anything.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.core.errors import NumericOverflow, OutOfMemory
+from engine.core.messages import Message
 from engine.hardware import devices
 from engine.hardware.out_of_memory import (
     forget_frames,
@@ -61,7 +62,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
     """Do some work; None when it is done, else why not; all that it held is given back.
 
     Raises:
-        Exception: What nobody can do anything about.
+        Exception: Any other error.
     """
     failure = None
     try:
@@ -117,21 +118,12 @@ class Recovery:
             raise failure.error
         if failure.why == "spilled":
             self._context.guard = None  # slow is better than never
-            _warn(
-                self._context,
-                "spilled-at-floor",
-                "Windows moved memory of the card to main memory, and the plan cannot become "
-                "smaller: the job goes on slowly.",
-            )
+            _warn(self._context, Notice(code="spilled-at-floor", severity="warning"))
             return
         if self._failed_at >= done:
             raise floor_error(self._context.plan, self._context)
         self._failed_at = done
-        _warn(
-            self._context,
-            "memory-retry",
-            "Memory ran out with the smallest plan: it is tried once more.",
-        )
+        _warn(self._context, Notice(code="memory-retry", severity="warning"))
 
 
 def change_plan(context: Context, after: Plan, failure: Failure) -> None:
@@ -142,19 +134,18 @@ def change_plan(context: Context, after: Plan, failure: Failure) -> None:
         after,
         why,
         spilled_bytes=failure.spilled_bytes,
-        holders=context.holders(),
+        users=context.gpu_users(),
     )
     context.plan = after
     context.teaches = False  # its time is that of two plans
     context.events.emit(PlanDowngraded(job_id=context.job_id, plan=after, why=why, notice=notice))
 
 
-def twice(context: Context, what: str, work: Callable[[], T]) -> T:
+def twice(activity: Message, work: Callable[[], T]) -> T:
     """Do some work that has no smaller plan; once more when memory ran out.
 
     Args:
-        context: Of the job.
-        what: It is, in words: "checking the result".
+        activity: What the work does: "checking the result".
         work: May be done again from its beginning.
 
     Raises:
@@ -167,23 +158,18 @@ def twice(context: Context, what: str, work: Callable[[], T]) -> T:
         except Exception as err:  # a lack of memory can be the cause of one of any class
             if not is_out_of_memory(err):
                 raise
-            logger.warning("%s: %s\n%s", what, err, forget_frames(err))
+            logger.warning("%s: %s\n%s", activity, err, forget_frames(err))
         free_memory()
-    raise OutOfMemory(
-        f"Memory ran out while {what}.",
-        hint="Close other programs, then resume the job: finished parts are kept.",
-        what=what,
-    )
+    raise OutOfMemory("twice", activity=activity)
 
 
 def floor_error(plan: Plan, context: Context) -> OutOfMemory:
-    """The honest end: what the smallest plan takes and what is free now."""
+    """The error at the end: what the smallest plan takes and what is free now."""
     if plan.work.device == "cuda":
         gpus = devices.gpus()
-        return no_smaller(plan, gpus[0].free_bytes if gpus else 0, context.holders())
+        return no_smaller(plan, gpus[0].free_bytes if gpus else 0, context.gpu_users())
     return no_smaller(plan, devices.ram()[1])
 
 
-def _warn(context: Context, code: str, message: str) -> None:
-    notice = Notice(code=code, severity="warning", message=message)
+def _warn(context: Context, notice: Notice) -> None:
     context.events.emit(Warned(job_id=context.job_id, notice=notice))

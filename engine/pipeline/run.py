@@ -14,6 +14,7 @@ import torch
 
 from engine.core.errors import UnreadableMedia
 from engine.core.geometry import FrameSpan
+from engine.core.messages import message
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
@@ -60,18 +61,15 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
     """
     frames_before = frames_of(segments)
     if not segments.is_complete:
-        twice(context, "checking the model's files", lambda: check_weights(context))
+        twice(message("activity.checking-files"), lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
     if not segments.records:
-        raise UnreadableMedia(
-            f"{context.media.path.name} shows no picture in the part that was asked for.",
-            hint="Choose another start or end.",
-        )
+        raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
     part = part_path(context.plan.output, context.job_id)
     try:
-        twice(context, "joining the segments", lambda: _mux(context, segments, part))
-        report = twice(context, "checking the result", lambda: _verify(context, part))
+        twice(message("activity.joining"), lambda: _mux(context, segments, part))
+        report = twice(message("activity.verifying"), lambda: _verify(context, part))
     except BaseException:
         _remove(part)
         raise

@@ -86,11 +86,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
     try:
         about = media.path.stat()
     except OSError as err:
-        raise SourceMissing(
-            f"{windows_paths.shown(media.path)} is not there any more.",
-            hint="Connect its drive or put it back, then resume.",
-            path=media.path,
-        ) from err
+        raise SourceMissing("since-start", path=windows_paths.shown(media.path)) from err
     key = (
         *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
         *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),
@@ -118,11 +114,7 @@ def probe_film(path: Path) -> MediaInfo:
         InputError: It cannot be used.
     """
     if latents_of(path) is not None:
-        raise UnsupportedMedia(
-            f"{path.name} holds latents, no pictures yet.",
-            hint="Decode it first: decode-latent.",
-            path=path,
-        )
+        raise UnsupportedMedia("latents", name=path.name)
     return probe_source(path, JobSettings())
 
 

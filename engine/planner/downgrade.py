@@ -1,4 +1,4 @@
-"""From a plan that did not work to the next smaller one, in numbers and in words; no torch."""
+"""From a plan that did not work to the next smaller one, and the notice of it; no torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Literal
 
 from engine.core.errors import OutOfMemory
+from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.words import tiles_change
+from engine.models.planning.notices import tiles_change
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, Plan, StagePlan, WorkPlan
@@ -25,7 +26,7 @@ def next_plan(plan: Plan, why: Why, *, of_main_memory: bool = False) -> Plan | N
     Args:
         plan: That did not work.
         why: What was wrong with it.
-        of_main_memory: Main memory was short, not that of a card.
+        of_main_memory: Main memory was short, not that of a GPU.
     """
     work, family = plan.work, registry.family_of(plan.work)
     other: WorkPlan | None = None
@@ -64,72 +65,72 @@ def notice_of(
     why: Why,
     *,
     spilled_bytes: int = 0,
-    holders: Sequence[GpuProcess] = (),
+    users: Sequence[GpuProcess] = (),
 ) -> Notice:
-    """What became smaller, why, and which program holds the card's memory where that is known."""
-    change = change_of(before, after)
-    narrow = before.work.dtype if before.latent is None else before.latent.dtype
-    messages = {
-        "out-of-memory": f"Memory ran out: the job goes on with {change}.",
-        "spilled": f"Windows moved {memory_text(spilled_bytes)} of the card's memory to main "
-        f"memory, which is slow: the job goes on with {change}.",
-        "overflow": f"Numbers grew too large for {narrow}: the job goes on with {change}.",
-    }
+    """What became smaller, why, and which program holds the GPU's memory where that is known."""
     return Notice(
         code="plan-changed",
+        case=why,
         severity="warning",
-        message=messages[why],
-        hint=holder_words(holders) if why != "overflow" else "",
-        params={"why": why, "change": change},
+        params={
+            "why": why,
+            "change": change_of(before, after),
+            "size": memory_text(spilled_bytes),
+            "dtype": before.work.dtype if before.latent is None else before.latent.dtype,
+            "gpu_user": _largest_user(users),
+        },
     )
 
 
-def change_of(before: Plan, after: Plan) -> str:
-    """What is different, the most telling thing alone: "clips of 9 instead of 21 frames"."""
-    return next(_changes(before, after), "smaller pieces")
+def change_of(before: Plan, after: Plan) -> str | Message:
+    """What is different, the main thing alone: "clips of 9 instead of 21 frames"."""
+    return next(_changes(before, after), message("change.smaller-pieces"))
 
 
-def no_smaller(plan: Plan, free_bytes: int, holders: Sequence[GpuProcess] = ()) -> OutOfMemory:
-    """The error at the floor: what the smallest plan needs, what was free, what could help.
+def no_smaller(plan: Plan, free_bytes: int, users: Sequence[GpuProcess] = ()) -> OutOfMemory:
+    """The error where even the smallest plan ran out of memory.
 
     Args:
         plan: The smallest one.
-        free_bytes: Of the card, or of main memory where the processor computes.
-        holders: Programs that hold memory of the card.
+        free_bytes: Of the GPU, or of main memory where the processor computes.
+        users: Processes that hold memory of the GPU.
     """
-    on_card = plan.work.device == "cuda"
-    needed = plan.device_bytes if on_card else plan.peak_bytes
-    kind = "memory of the card" if on_card else "main memory"
-    hint = "Close other programs, then resume the job: finished parts are kept."
-    who = holder_words(holders) if on_card else ""
+    needed, on_gpu = plan.peak_bytes, plan.work.device == "cuda"
+    if not on_gpu:
+        size, space = memory_text(needed), memory_text(free_bytes)
+        return OutOfMemory(
+            "smallest-plan", size=size, space=space, needed=needed, free=free_bytes, device="cpu"
+        )
     return OutOfMemory(
-        f"There is not enough memory even for the smallest plan: it takes about "
-        f"{memory_text(needed)} of {kind}, and {memory_text(free_bytes)} are free.",
-        hint=f"{who} {hint}" if who else hint,
-        needed=needed,
+        "smallest-plan-on-gpu",
+        size=memory_text(plan.device_bytes),
+        space=memory_text(free_bytes),
+        gpu_user=_largest_user(users),
+        needed=plan.device_bytes,
         free=free_bytes,
-        device=plan.work.device,
-        holders=", ".join(holder.name for holder in holders),
+        device="cuda",
+        holders=", ".join(user.name for user in users),
     )
 
 
-def holder_words(holders: Sequence[GpuProcess]) -> str:
-    """Who holds most of the card's memory, in a sentence; "" where nobody is known."""
-    if not holders:
+def _largest_user(users: Sequence[GpuProcess]) -> Param:
+    """The process that holds most of the GPU's memory, in a sentence; "" where none is known."""
+    if not users:
         return ""
-    first = holders[0]
+    first = users[0]
     if first.mb is None:
-        return f"{first.name} uses the card too."
-    return f"{first.name} holds {memory_text(first.mb * _MIB)} of the card's memory."
+        return message("reason.gpu-used", name=first.name)
+    return message("reason.gpu-held", name=first.name, size=memory_text(first.mb * _MIB))
 
 
-def _changes(before: Plan, after: Plan) -> Iterator[str]:
+def _changes(before: Plan, after: Plan) -> Iterator[str | Message]:
     old, new = before.work, after.work
     if old.dtype != new.dtype:
-        yield f"numbers of {new.dtype} instead of {old.dtype}"
+        yield message("change.dtype", before=old.dtype, after=new.dtype)
     if old.family == new.family:
         yield from registry.family_of(new).changes(old, new)
     if before.latent is not None and after.latent is not None:
-        if before.latent.dtype != after.latent.dtype:
-            yield f"numbers of {after.latent.dtype} instead of {before.latent.dtype}"
-        yield from tiles_change("decoding", before.latent.decode_tile, after.latent.decode_tile)
+        was, is_ = before.latent, after.latent
+        if was.dtype != is_.dtype:
+            yield message("change.dtype", before=was.dtype, after=is_.dtype)
+        yield from tiles_change("decoding", was.decode_tile, is_.decode_tile)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
+from engine.core.messages import Message, message
 from engine.models import registry
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
@@ -37,28 +38,31 @@ def with_offers(
     if not found:
         return notice
     offers = ";".join(offer for offer, _ in found)
-    return replace(notice, hint=found[0][1], params={**notice.params, "offers": offers})
+    params = {**notice.params, "offers": offers, "advice": found[0][1]}
+    return replace(notice, message="", hint="", params=params)  # filled again
 
 
 def _offers(
     settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Message]]:
     """What to set, and a sentence about it."""
     family, _ = registry.family_for(settings)
     precision = family.smaller_file(settings)
     if precision and _fits(replace(settings, precision=precision), fits):
-        yield f"precision={precision}", f"It fits with the smaller file, {precision}."
+        yield f"precision={precision}", message("advice.smaller-file", precision=precision)
     heights = _heights(*sizes)
     lower = [replace(settings, height=height, width=0) for height in heights]
     place = bisect_left(lower, True, key=lambda one: _fits(one, fits))
     if place < len(lower):
-        yield f"height={heights[place]},width=0", f"A result {heights[place]} px high fits."
+        height = heights[place]
+        yield f"height={height},width=0", message("advice.lower-result", height=height)
     built_in = [model for one in registry.families() if one.is_built_in for model in one.models]
     for model in (family.smaller_model(settings), *built_in):
         if model and model != settings.model and not settings.dit:
             smaller = replace(settings, model=model, precision="auto")
             if _fits(smaller, fits):
-                yield f"model={model}", f"{registry.title_of(model)} fits."
+                title = registry.title_of(model)
+                yield f"model={model}", message("advice.other-model", title=title)
 
 
 def _fits(settings: JobSettings, fits: Fits) -> bool:

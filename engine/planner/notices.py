@@ -1,4 +1,4 @@
-"""What a user should know before the start, in words, with a code for translations."""
+"""Notices of a plan: what a user should know before the start."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
-from engine.core.units import bytes_text, memory_text
+from engine.core.messages import message
+from engine.core.units import bytes_text, memory_text, rate_text
 from engine.hardware.budget import Budget
 from engine.models import registry
+from engine.models.latents import Guess
 from engine.planner import latents
-from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Notice, Plan, WorkPlan
+from engine.protocol.media import MediaInfo, Reading
+from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
 from engine.settings.optimisations import optimisations
 from engine.settings.schema import JobSettings
 from engine.settings.switches import changes_of, without_effect
@@ -38,7 +40,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_memory(plan, budget),
         *_files(plan.work),
         *registry.family_of(plan.work).notices(plan.work, budget),
-        *(latents.notices(plan, media, settings, budget) if media.holds_latents else ()),
+        *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),
@@ -55,23 +57,49 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
     own = [stage.device_bytes for stage in plan.stages if stage.stage != "latents"]
     device = max(own, default=0)
     if plan.work.device == "cuda" and device > budget.vram_bytes:
-        yield Notice(
-            code="plan-does-not-fit",
-            severity="refusal",
-            message=f"This needs {memory_text(device)} of the card's memory; "
-            f"{memory_text(budget.vram_bytes)} may be used.",
-            hint="Close other programs or choose a smaller result.",
-            params={"needed": str(device), "allowed": str(budget.vram_bytes)},
-        )
+        yield _too_large("gpu-memory", device, budget.vram_bytes, "advice.smaller-result")
     elif plan.peak_bytes > budget.ram_bytes:
-        yield Notice(
-            code="plan-does-not-fit",
-            severity="refusal",
-            message=f"This needs {memory_text(plan.peak_bytes)} of memory; "
-            f"{memory_text(budget.ram_bytes)} may be used.",
-            hint="Close other programs or choose a smaller result.",
-            params={"needed": str(plan.peak_bytes), "allowed": str(budget.ram_bytes)},
-        )
+        yield _too_large("main-memory", plan.peak_bytes, budget.ram_bytes, "advice.smaller-result")
+
+
+def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:
+    """A refusal: too little memory.
+
+    Args:
+        case: "gpu-memory" or "main-memory".
+        needed: Bytes.
+        allowed: Bytes.
+        advice: Code of the message that helps.
+    """
+    return Notice(
+        code="plan-does-not-fit",
+        case=case,
+        severity="refusal",
+        params={
+            "needed": str(needed),
+            "allowed": str(allowed),
+            "size": memory_text(needed),
+            "budget": memory_text(allowed),
+            "advice": message(advice),
+        },
+    )
+
+
+def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
+    """A warning: too little space on a disk.
+
+    Args:
+        case: What it is the disk for: "result", "job-folder" or "decoded-film".
+        free: Bytes.
+        needed: Bytes.
+    """
+    params = {"free": str(free), "needed": str(needed), "disk": case}
+    return Notice(
+        code="disk-may-fill",
+        case=case,
+        severity="warning",
+        params={**params, "space": bytes_text(free), "size": bytes_text(needed)},
+    )
 
 
 def _files(work: WorkPlan) -> Iterator[Notice]:
@@ -80,10 +108,13 @@ def _files(work: WorkPlan) -> Iterator[Notice]:
         names = ", ".join(weights.path.name for weights in missing)
         yield Notice(
             code="weights-missing",
+            case="model",
             severity="refusal",
-            message=f"The model is not on this machine yet: {names}.",
-            hint=f"Get it with `models download {missing[0].published}`, or in the list of models.",
-            params={"files": ",".join(weights.published for weights in missing), "names": names},
+            params={
+                "files": ",".join(weights.published for weights in missing),
+                "file": missing[0].published,
+                "names": names,
+            },
         )
 
 
@@ -93,26 +124,18 @@ def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
         needed += plan.output_bytes
     for name, free, need in (
         ("result", budget.free_output_bytes, needed),
-        ("job folder", budget.free_jobs_bytes, plan.output_bytes + _SPARE_BYTES),
+        ("job-folder", budget.free_jobs_bytes, plan.output_bytes + _SPARE_BYTES),
     ):
         if free < need:
-            yield Notice(
-                code="disk-may-fill",
-                severity="warning",
-                message=f"The disk of the {name} has {bytes_text(free)} free; "
-                f"about {bytes_text(need)} will be needed.",
-                hint="Free some space or choose another folder.",
-                params={"free": str(free), "needed": str(need), "disk": name},
-            )
+            yield _disk_may_fill(name, free, need)
 
 
 def _damage(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
     if media.is_cut_short:
         yield Notice(
             code="truncated-media",
+            case="in-plan",
             severity="warning" if settings.accept_damaged else "refusal",
-            message=f"{media.path.name} is cut short: its end is missing.",
-            hint="Copy or download it again, or allow damaged sources to take what is there.",
             params={"name": media.path.name},
         )
 
@@ -124,18 +147,12 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
         yield Notice(
             code="hdr-tags-only",
             severity="warning",
-            message=f"HDR of the kind {name}: brightness and colours are kept as they are and "
-            "tagged; mastering data and dynamic metadata are left out.",
-            hint="Screens then use their defaults for the brightest parts.",
-            params={"hdr": video.hdr},
+            params={"hdr": video.hdr, "standard": name},
         )
     if video.is_interlaced:
         yield Notice(
             code="interlaced-as-frames",
             severity="warning",
-            message="This video is interlaced: the two fields of a frame are treated as one "
-            "picture, so combs on moving edges will be enlarged with it.",
-            hint="Deinterlace it first for the best result.",
             params={"order": video.field_order},
         )
     if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
@@ -144,7 +161,6 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
         yield Notice(
             code="colours-guessed",
             severity="info",
-            message=f"The file does not say how its colours are meant: {standard} is assumed.",
             params={"standard": standard},
         )
 
@@ -155,9 +171,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
         yield Notice(
             code="size-rounded",
             severity="info",
-            message=f"The result is {size}: with colour resolution {plan.picture.chroma} a size of "
-            f"{wanted} cannot be stored.",
-            params={"size": str(size), "wanted": str(wanted)},
+            params={"size": str(size), "wanted": str(wanted), "chroma": plan.picture.chroma},
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
     yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)
@@ -178,7 +192,6 @@ def switch_notices(
         yield Notice(
             code="switch-without-effect",
             severity="info",
-            message=f"The optimisation {name} does nothing on this device.",
             params={"switch": name},
         )
     wanted = changes_of(settings.switches)
@@ -187,6 +200,73 @@ def switch_notices(
             yield Notice(
                 code="switch-inexact",
                 severity="info",
-                message=f"The optimisation {entry.key} is inexact: the result will be another one.",
                 params={"switch": entry.key},
             )
+
+
+# --- sources of latents
+
+
+def _latents(
+    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget
+) -> Iterator[Notice]:
+    """What the user should know about a source of latents."""
+    if plan.latent is None:
+        return
+    format_, header, guess = latents.examined(media)
+    yield from _missing_vae(plan.latent, header.title)
+    yield from _latent_memory(
+        plan.latent, format_.needs(plan.latent, plan.source_size).device, budget
+    )
+    yield from _film_disk(media, budget)
+    yield from _reading(plan.latent, media, settings, guess)
+    rate, title = rate_text(media.video.frame_rate), header.title
+    if not settings.latent_rate and header.film.rate == header.rate and header.length > 1:
+        yield Notice(
+            code="latents-rate-assumed",
+            severity="info",
+            params={"rate": rate, "model": title},
+        )
+
+
+def _film_disk(media: MediaInfo, budget: Budget) -> Iterator[Notice]:
+    needed, free = latents.film_bytes(media.video), budget.free_jobs_bytes
+    if free < needed:
+        yield _disk_may_fill("decoded-film", free, needed)
+
+
+def _missing_vae(plan: LatentPlan, title: str) -> Iterator[Notice]:
+    if not plan.vae.is_here:
+        file = plan.vae.published
+        yield Notice(
+            code="weights-missing",
+            case="vae",
+            severity="refusal",
+            params={"files": file, "file": file, "names": plan.vae.path.name, "model": title},
+        )
+
+
+def _latent_memory(plan: LatentPlan, device: int, budget: Budget) -> Iterator[Notice]:
+    if plan.device == "cuda" and device > budget.vram_bytes:
+        yield _too_large("gpu-memory", device, budget.vram_bytes, "advice.processor")
+
+
+def _reading(
+    plan: LatentPlan, media: MediaInfo, settings: JobSettings, guess: Guess
+) -> Iterator[Notice]:
+    reading: Reading = "normalised" if plan.normalised else "raw"
+    other: Reading = "raw" if plan.normalised else "normalised"
+    if guess.is_sure and guess.reading != reading:
+        yield Notice(
+            code="latents-look-other",
+            severity="warning",
+            case=reading,
+            params={"name": media.path.name, "reading": reading, "guess": other},
+        )
+    elif settings.latents == "auto":
+        yield Notice(
+            code="latents-guessed",
+            severity="info" if guess.is_sure else "warning",
+            case=reading,
+            params={"name": media.path.name, "reading": reading, "guess": guess.reading},
+        )

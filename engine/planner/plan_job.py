@@ -143,10 +143,7 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
         NoUsableGpu: A GPU was asked for and there is none that the program can use.
     """
     if settings.device == "cuda" and not budget.cuda:
-        raise NoUsableGpu(
-            "There is no NVIDIA card that this installation can use.",
-            hint="Choose the processor, or install the NVIDIA runtime.",
-        )
+        raise NoUsableGpu("installation")
     if settings.device == "auto":
         return "cuda" if budget.cuda else "cpu"
     return settings.device
@@ -217,33 +214,19 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
 
 def _check_size(size: Size, source: Size) -> None:
     if min(size.width, size.height) < min(SMALLEST_SIDE, source.width, source.height):
-        raise SettingsError(
-            f"A result of {size} pixels shows nothing.",
-            hint=f"Choose at least {SMALLEST_SIDE} px a side.",
-            size=size,
-        )
+        raise SettingsError("result-too-small", size=size, side=SMALLEST_SIDE)
     if max(size.width, size.height) > LARGEST_SIDE:
-        raise UnsupportedMedia(
-            f"A result of {size} pixels is too large.",
-            hint=f"Choose a smaller scale or height; {LARGEST_SIDE} px a side is the most.",
-            size=size,
-        )
+        raise UnsupportedMedia("result-too-large", size=size, side=LARGEST_SIDE)
 
 
 def _trim(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
     start = parse_clock(settings.start) if settings.start else None
     stop = parse_clock(settings.stop) if settings.stop else None
     if start is not None and video.duration is not None and start >= video.duration:
-        raise SettingsError(
-            f"The film ends at {clock_text(video.duration)}, before the start that was asked for.",
-            hint="Choose an earlier start.",
-            start=start,
-            duration=video.duration,
-        )
+        time = clock_text(video.duration)
+        raise SettingsError("start-after-film", time=time, start=start, duration=video.duration)
     if stop is not None and stop <= (start or 0):
-        raise SettingsError(
-            "The end lies before the start.", hint="Choose a later end.", start=start, stop=stop
-        )
+        raise SettingsError("end-before-start", start=start, stop=stop)
     return start, stop
 
 

@@ -145,8 +145,9 @@ def named(name: str, pretend: GpuSpec | None = None) -> Preset:
             return preset
     names = [preset.name for preset in known]
     near = difflib.get_close_matches(wanted, names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
-    raise SettingsError(f"There is no preset {name!r}.", hint=hint, value=name)
+    if near:
+        raise SettingsError("unknown-preset-similar", name=name, similar=near[0])
+    raise SettingsError("unknown-preset", name=name, known=tuple(names))
 
 
 def chosen(name: str, settings: JobSettings, pretend: GpuSpec | None = None) -> JobSettings:

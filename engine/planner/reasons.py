@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in words: what was chosen, what limits it, one step more and one less."""
+"""Reasons of a plan: what was chosen, what limits it, one step more and one step less."""
 
 from __future__ import annotations
 
@@ -39,12 +39,16 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
     found = [_alternative(plan, step, priced(step.work)) for step in steps]
     more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
     limited_by = _limit(plan, settings, more)
+    needed = plan.device_bytes or plan.peak_bytes
+    allowed = plan.device_budget_bytes or plan.budget_bytes
+    of_gpu = limited_by == "video-memory"
     return Reasons(
         limited_by=limited_by,
-        message=_limit_words(plan, limited_by),
         params={
-            "needed": str(plan.device_bytes or plan.peak_bytes),
-            "allowed": str(plan.device_budget_bytes or plan.budget_bytes),
+            "needed": str(needed),
+            "allowed": str(allowed),
+            "size": memory_text(plan.device_bytes if of_gpu else plan.peak_bytes),
+            "budget": memory_text(plan.device_budget_bytes if of_gpu else plan.budget_bytes),
         },
         choices=tuple(family.choices(plan.work)),
         alternatives=tuple(found),
@@ -53,18 +57,18 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
 
 # --- what limits
 
-_WISHES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
+_SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
 
 
 def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
-    on_card = plan.work.device == "cuda"
+    on_gpu = plan.work.device == "cuda"
     more = [*more, _itself(plan)]
-    if on_card and any(one.device_bytes > plan.device_budget_bytes for one in more):
+    if on_gpu and any(one.device_bytes > plan.device_budget_bytes for one in more):
         return "video-memory"
     if any(one.ram_bytes > plan.budget_bytes for one in more):
         return "memory"
-    wished = any(getattr(settings, name) for name in _WISHES) or settings.blocks_on_device >= 0
-    return "settings" if wished else "nothing"
+    is_set = any(getattr(settings, name) for name in _SIZES) or settings.blocks_on_device >= 0
+    return "settings" if is_set else "nothing"
 
 
 def _itself(plan: Plan) -> Alternative:
@@ -78,34 +82,18 @@ def _itself(plan: Plan) -> Alternative:
     )
 
 
-def _limit_words(plan: Plan, limit: Limit) -> str:
-    if limit == "video-memory":
-        return (
-            f"The memory of the card decides: {memory_text(plan.device_budget_bytes)} may be used, "
-            f"{memory_text(plan.device_bytes)} are needed at most."
-        )
-    if limit == "memory":
-        return (
-            f"Main memory decides: {memory_text(plan.budget_bytes)} may be used, "
-            f"{memory_text(plan.peak_bytes)} are needed at most."
-        )
-    if limit == "settings":
-        return "Your own choices decide; memory is not short."
-    return "Nothing is short: this is the fastest way of doing it."
-
-
 # --- one step away
 
 
 def _alternative(plan: Plan, step: Step, price: Price) -> Alternative:
-    on_card = step.work.device == "cuda"
-    fits_card = price.device_bytes <= plan.device_budget_bytes or not on_card
+    on_gpu = step.work.device == "cuda"
+    fits_gpu = price.device_bytes <= plan.device_budget_bytes or not on_gpu
     return Alternative(
         code=step.code,
         message=step.message,
         device_bytes=price.device_bytes,
         ram_bytes=price.ram_bytes,
         seconds=price.seconds,
-        fits=fits_card and price.ram_bytes <= plan.budget_bytes,
+        fits=fits_gpu and price.ram_bytes <= plan.budget_bytes,
         params=step.params,
     )

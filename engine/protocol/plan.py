@@ -8,8 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
+from engine.core.errors import EngineError
 from engine.core.geometry import FrameSpan, Size
-from engine.core.messages import Message, Param, hint_of, text_of
+from engine.core.messages import Message, Param, catalogue, hint_of, text_of
 from engine.protocol.media import Chroma, ColourTags
 from engine.settings.switches import Switches
 
@@ -40,9 +41,23 @@ class Notice:
 
     @property
     def as_message(self) -> Message:
-        """The message of the catalogue that says it."""
-        code = f"notice.{self.code}"
-        return Message(f"{code}.{self.case}" if self.case else code, dict(self.params))
+        """The message of the catalogue: that of an error where the notice has its code."""
+        code = f"{self.code}.{self.case}" if self.case else self.code
+        own = f"notice.{code}"
+        return Message(own if catalogue("en").has_text(own) else code, dict(self.params))
+
+
+def notice_of_error(error: EngineError, severity: Severity) -> Notice:
+    """An error as a notice: the same code, sentence and hint."""
+    info = error.info()
+    return Notice(
+        code=info.code,
+        case=info.case,
+        severity=severity,
+        message=info.message,
+        hint=info.hint,
+        params=info.params,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +215,7 @@ class Alternative:
     """One step away from a plan, and what it would change."""
 
     code: str  # e.g. "longer-clips", "larger-decode-tiles", "more-blocks-on-card", "smaller-file"
-    message: str
+    message: str | Message
     device_bytes: int
     ram_bytes: int
     seconds: float
@@ -210,13 +225,22 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """Why a plan is as it is, in words."""
+    """Why a plan is as it is."""
 
     limited_by: Limit
-    message: str
-    params: dict[str, str] = field(default_factory=dict)
+    message: str = ""  # in English, filled from the catalogue
+    params: Mapping[str, Param] = field(default_factory=dict)
     choices: tuple[Notice, ...] = ()  # what was decided, one line each: model, clips, tiles, blocks
     alternatives: tuple[Alternative, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.message:
+            object.__setattr__(self, "message", text_of(self.as_message))
+
+    @property
+    def as_message(self) -> Message:
+        """What limits the plan."""
+        return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

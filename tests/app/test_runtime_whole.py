@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
-from app.state.runtime_status import Situation
+from app.state.runtimes_model import Situation
 from app.ui_state import UiState
 from engine.api import Engine
 from engine.core import paths

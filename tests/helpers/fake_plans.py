@@ -23,7 +23,7 @@ PRETENDED = Notice(
 
 REASONS = Reasons(
     limited_by="video-memory",
-    message="The card's memory is the limit: longer clips would not fit.",
+    params={"size": "11.4 GB", "budget": "15.0 GB"},
     choices=(
         Notice(code="model", severity="info", message="The model in half precision."),
         Notice(code="clips", severity="info", message="Clips of 45 frames."),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.desktop import graphics_choice
+from app.desktop import windows_rules
 from app.jobs.file_suffixes import VIDEO_ENDINGS
 from installer import build_setup, project, setup_parts
 
@@ -122,7 +122,7 @@ def test_every_text_has_both_languages() -> None:
 
 def test_names_agree_with_the_program() -> None:
     text = script()
-    assert f'!define GPU_KEY "{graphics_choice.KEY}"' in text
+    assert f'!define GPU_KEY "{windows_rules.KEY}"' in text
     assert '!define UNINSTALLER "unins' in text, "the program looks for unins*.exe"
     assert "$LOCALAPPDATA\\Upreel" in text
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from engine.models.contracts import StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, FramePlan
 from engine.models.planning.memory import Needs
-from engine.models.planning.words import chosen
+from engine.models.planning.notices import chosen
 from engine.protocol.plan import Notice
 
 _PIXELS = 520_000  # of the source at a time
@@ -62,7 +62,7 @@ class CopyFamily(FrameFamily[CopyPlan]):
 
     def choices(self, work: CopyPlan) -> Iterator[Notice]:
         """That there is no model."""
-        yield chosen("model", "No model: the picture is only converted.")
+        yield chosen("model", "copy")
 
     def load_frames(self, work: CopyPlan) -> None:
         """No model."""

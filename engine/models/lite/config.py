@@ -56,11 +56,7 @@ def config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> LiteConfig:
     last = shapes.get(f"convolutions.{depth - 1}.weight", (0,))
     scale = round((last[0] / COLOURS) ** 0.5)
     if depth < 2 or first[0] < 1 or scale not in (2, 4):
-        raise UnknownKeys(
-            "These are no weights of the built-in Lite model.",
-            hint="Install the program again, or choose the file that came with it.",
-            tensors=", ".join(sorted(shapes)[:8]),
-        )
+        raise UnknownKeys("not-lite", tensors=", ".join(sorted(shapes)[:8]))
     config = LiteConfig(scale=scale, channels=first[0], layers=depth - 2)
     check_shapes(config, shapes)
     return config
@@ -81,8 +77,4 @@ def check_shapes(config: LiteConfig, shapes: Mapping[str, tuple[int, ...]]) -> N
         if name in shapes and tuple(shapes[name]) != shape
     ]
     if faults:
-        raise UnknownKeys(
-            f"The weights do not fit the Lite model: {'; '.join(faults)}.",
-            hint="Install the program again, or choose the file that came with it.",
-            faults="; ".join(faults),
-        )
+        raise UnknownKeys("lite-tensors", faults="; ".join(faults))

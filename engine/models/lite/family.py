@@ -13,7 +13,7 @@ from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
 from engine.models.planning.memory import Needs
-from engine.models.planning.words import chosen, tiles_sentence
+from engine.models.planning.notices import chosen, chosen_tiles
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 from engine.protocol.report import State
@@ -68,9 +68,8 @@ class LiteFamily(FrameFamily[LitePlan]):
 
     def choices(self, work: LitePlan) -> Iterator[Notice]:
         """The treatment, and tiles."""
-        kind = "damaged" if work.treatment == "restore" else "clean"
-        yield chosen("model", f"Lite for {kind} sources, {work.scale} times as wide and high.")
-        yield chosen("tiles", tiles_sentence("Frames are redrawn", work.tiles, work.tile))
+        yield chosen("model", f"lite-{work.treatment}", scale=work.scale)
+        yield chosen_tiles("tiles", work.tiles, work.tile)
 
     def has_changed(self, work: LitePlan) -> bool:
         """Whether another version of the program has other weights."""

@@ -29,9 +29,7 @@ def weights_path(name: str) -> Path:
     """
     path = resource("weights", name)
     if not path.is_file():
-        raise WeightsMissing(
-            f"The model file {name} is missing.", hint="Install Upreel again.", file=name
-        )
+        raise WeightsMissing("built-in", file=name)
     return path
 
 
@@ -56,7 +54,5 @@ def config_of(name: str) -> LiteConfig:
         header.pop("__metadata__", None)
         shapes = {name: tuple(about["shape"]) for name, about in header.items()}
     except (struct.error, ValueError, KeyError, AttributeError) as err:
-        raise UnknownKeys(
-            f"The model file {name} is damaged.", hint="Install Upreel again.", file=name
-        ) from err
+        raise UnknownKeys("built-in-damaged", file=name) from err
     return config_from_shapes(shapes)

@@ -141,20 +141,12 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
         UnknownKeys: No safetensors file, or tensors missing, left over or misshapen.
     """
     if not path.is_file():
-        raise WeightsMissing(
-            f"The weights file {path.name} is missing.",
-            hint="Install the program again.",
-            path=str(path),
-        )
+        raise WeightsMissing("built-in", file=path.name, path=str(path))
     try:
         with SafetensorsFile(path) as file:
             tensors = {name: file.tensor(name) for name in sorted(file.shapes)}
     except WeightsError as error:
-        raise UnknownKeys(
-            f"The weights file {path.name} is damaged.",
-            hint="Install the program again.",
-            path=str(path),
-        ) from error
+        raise UnknownKeys("built-in-damaged", file=path.name, path=str(path)) from error
     config = config_from_shapes({name: tuple(value.shape) for name, value in tensors.items()})
     with torch.device("meta"):
         net = LiteNet(config)

@@ -9,7 +9,7 @@ from engine.core.geometry import Size
 from engine.models.contracts import WorkRequest
 from engine.models.frame_family import FramePlan
 from engine.models.lite import files
-from engine.models.planning.words import chosen
+from engine.models.planning.notices import chosen
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Notice
 
@@ -69,11 +69,11 @@ class LitePlan(FramePlan):
     @property
     def summary(self) -> tuple[Notice, ...]:
         """Treatment and tiles."""
-        found = [chosen("value", self.treatment, value=self.treatment)] if self.treatment else []
+        found = [chosen("value", value=self.treatment)] if self.treatment else []
         if self.tiles > 1:
             size = f"{self.tile.width}×{self.tile.height}"
-            words = f"{self.tiles} tiles of {size}, overlap {self.overlap}"
-            found.append(chosen("tiles", words, count=self.tiles, size=size, overlap=self.overlap))
+            params = {"count": self.tiles, "size": size, "overlap": self.overlap}
+            found.append(chosen("tiles", "short", **params))
         return tuple(found)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 
+from engine.core.messages import Message
 from engine.hardware.budget import Budget
 from engine.model_files import catalogue
 from engine.model_files.formats.safetensors_file import SafetensorsFile
@@ -25,7 +26,7 @@ from engine.models.planning.search import Room, tile_of
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.frame_layout import layout_of, reference_layout
 from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan
-from engine.models.seedvr2.planning import alternatives, requirements, search, sentences
+from engine.models.seedvr2.planning import alternatives, notices, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured import VaeModel, VaeVariants
@@ -148,19 +149,19 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
-        return sentences.choices(work, self.models[work.model])
+        return notices.choices(work, self.models[work.model])
 
     def steps(self, work: SeedVr2Plan) -> Iterator[Step]:
         """Other clips, tiles and blocks."""
         return alternatives.steps(work)
 
-    def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[str]:
+    def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         """Clips, tiles, blocks."""
-        return sentences.changes(old, new)
+        return notices.changes(old, new)
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """What this device cannot do, and what tiles change."""
-        return sentences.notices(work, self.title, budget)
+        return notices.notices(work, self.title, budget)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The smallest file of the model, where another one is chosen."""
@@ -188,7 +189,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     def use_of(self, content: str) -> FileUse | None:
         """Transformers, the VAE and text embeddings."""
         every = tuple(self.models)
-        if content.startswith("a SeedVR2 transformer"):
+        if content in SEEDVR2_TRANSFORMERS:
             is_small = content == SEEDVR2_TRANSFORMERS[0]
             return FileUse(kind="dit", models=every[:1] if is_small else every[1:])
         if content == SEEDVR2_VAE:

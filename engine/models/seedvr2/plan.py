@@ -7,7 +7,7 @@ from typing import Literal
 
 from engine.core.geometry import Size
 from engine.models.contracts import ShotPlan
-from engine.models.planning.words import chosen, tiles_part, tiles_phrases
+from engine.models.planning.notices import chosen, tiles_part, tiles_phrases
 from engine.protocol.plan import Notice, WeightsPlan
 
 STEP = 4  # frames of a latent
@@ -86,7 +86,7 @@ class SeedVr2Plan(ShotPlan):
         ]
         if self.device == "cuda":
             blocks = "all" if self.blocks_on_device is None else self.blocks_on_device
-            parts.append(f"{blocks} blocks on the card")
+            parts.append(f"{blocks} blocks on the GPU")
         if self.strength < 100:
             parts.append(f"strength {self.strength} %")
         return ", ".join(parts)
@@ -94,9 +94,8 @@ class SeedVr2Plan(ShotPlan):
     @property
     def summary(self) -> tuple[Notice, ...]:
         """Clips, tiles of the decoder and strength."""
-        found = [chosen("clips", f"clips of {self.frames} frames", count=self.frames)]
+        found = [chosen("clips", "short", count=self.frames)]
         found += tiles_phrases(None, self.decode_tile)
         if self.strength < 100:
-            words = f"strength {self.strength} %"
-            found.append(chosen("strength", words, percent=self.strength))
+            found.append(chosen("strength", percent=self.strength))
         return tuple(found)

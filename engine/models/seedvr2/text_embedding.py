@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import WeightsDamaged, WeightsError, WrongModel
-from engine.model_files.formats.file_map import AGAIN, FileMap
+from engine.core.messages import Message, message
+from engine.model_files.formats.file_map import FileMap
 from engine.model_files.formats.open_weights import open_weights
-from engine.models.identify import recognise
+from engine.models.identify import content_message, recognise
 from engine.models.seedvr2.dit.config import DitConfig
 
 _PICKLES = (b"PK\x03\x04", b"\x80")  # of torch.save: a zip archive, formerly a bare pickle
-_CHOOSE = "Choose the published pos_emb.pt."
 
 
 def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
@@ -37,18 +37,17 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
     if tensor.ndim == 3 and len(tensor) == 1:
         tensor = tensor[0]
     if tensor.ndim != 2 or not len(tensor) or not tensor.is_floating_point():
-        raise _other(path, f"a tensor {_shape(tensor)} of {tensor.dtype}")
+        raise _other(path, message("content.tensor", shape=_shape(tensor), dtype=tensor.dtype))
     if config is not None and tensor.shape[1] != config.text_in_dim:
         raise WrongModel(
-            f"{path.name} is {tensor.shape[1]} numbers wide, but the transformer reads texts of "
-            f"{config.text_in_dim}.",
-            hint=_CHOOSE,
+            "text-width",
+            name=path.name,
             path=str(path),
             found=tensor.shape[1],
             wanted=config.text_in_dim,
         )
     if not bool(tensor.float().isfinite().all()):
-        raise _damaged(path, "has numbers that are not finite")
+        raise WeightsDamaged("not-finite", name=path.name, path=str(path))
     return tensor
 
 
@@ -66,40 +65,29 @@ def _saved(path: Path) -> Tensor:
     try:
         found = torch.load(opened.file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as err:
-        raise WrongModel(
-            f"{path.name} holds more than numbers; nothing of it was run.",
-            hint=_CHOOSE,
-            path=str(path),
-        ) from err
+        raise WrongModel("more-than-tensors", name=path.name, path=str(path)) from err
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError) as err:
-        raise _damaged(path, "is damaged: it cannot be unpacked") from err
+        raise WeightsDamaged("not-unpacked", name=path.name, path=str(path)) from err
     except EOFError as err:
-        raise _damaged(path, "is cut short") from err
+        raise WeightsDamaged("embedding-cut", name=path.name, path=str(path)) from err
     finally:
         opened.close()
     if not isinstance(found, Tensor):
-        raise _other(path, f"a {type(found).__name__}")
+        raise _other(path, message("content.object", kind=type(found).__name__))
     return found.detach()
 
 
 def _only_tensor(path: Path) -> Tensor:
     with open_weights(path) as file:
         if len(file.shapes) != 1:
-            raise _other(path, recognise(file.shapes) or f"{len(file.shapes)} tensors")
+            count = message("content.tensors", count=len(file.shapes))
+            content = recognise(file.shapes)
+            raise _other(path, content_message(content) if content else count)
         return file.tensor(next(iter(file.shapes)))
 
 
-def _other(path: Path, what: str) -> WeightsError:
-    return WrongModel(
-        f"{path.name} holds {what}, not a text embedding.",
-        hint=_CHOOSE,
-        path=str(path),
-        looks_like=what,
-    )
-
-
-def _damaged(path: Path, what: str) -> WeightsError:
-    return WeightsDamaged(f"{path.name} {what}.", hint=AGAIN, path=str(path))
+def _other(path: Path, content: Message) -> WeightsError:
+    return WrongModel("not-text", name=path.name, path=str(path), content=content)
 
 
 def _shape(tensor: Tensor) -> str:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box
+from engine.core.messages import message
 from engine.tiling.latent_clips import mirrored_indices, padded_length
 
 
@@ -25,33 +26,29 @@ def cut(frames: Tensor, box: Box) -> Tensor:
     return frames[..., box.y : box.bottom, box.x : box.right]
 
 
-def check_finite(numbers: Tensor, part: str = "decoder") -> None:
-    """Refuse numbers that are infinite or none.
+def check_finite(values: Tensor, part: str = "decoder") -> None:
+    """Refuse values that are NaN or infinite.
 
     Args:
-        numbers: [N, ...].
-        part: Of the model that they come from, for people.
+        values: [N, ...].
+        part: Of the model that they come from: "encoder" or "decoder".
 
     Raises:
         NumericOverflow: The planner takes a wider format.
 
     Memory: one of the N, where it is cut out of others.
     """
-    ends = [end for one in numbers for end in torch.aminmax(_as_it_lies(one))]
+    ends = [end for one in values for end in torch.aminmax(_as_stored(one))]
     if bool(torch.isfinite(torch.stack(ends)).all()):
         return
-    narrow = str(numbers.dtype).removeprefix("torch.")
-    raise NumericOverflow(
-        f"The {part}'s numbers grew too large for {narrow}.",
-        hint=f"Choose bfloat16 or float32 for the {part}.",
-        dtype=narrow,
-    )
+    narrow = str(values.dtype).removeprefix("torch.")
+    raise NumericOverflow("part", part=message(f"model-part.{part}"), dtype=narrow)
 
 
-def _as_it_lies(numbers: Tensor) -> Tensor:
-    """The same numbers in the order of memory, which torch would copy them to."""
-    order = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
-    return numbers.permute(order)
+def _as_stored(values: Tensor) -> Tensor:
+    """The same values in the order of memory, which torch would copy them to."""
+    order = sorted(range(values.dim()), key=values.stride, reverse=True)
+    return values.permute(order)
 
 
 class Ending:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from engine.core.geometry import Size
+from engine.core.messages import Message, message
 from engine.hardware.budget import Budget
 from engine.models.contracts import (
     FileUse,
@@ -16,7 +17,7 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
-from engine.models.planning import words
+from engine.models.planning import notices
 from engine.models.planning.memory import Needs
 from engine.models.planning.search import EDGES, Room, next_tile, next_tiles, tile_of
 from engine.models.upscalers import ShotModel
@@ -116,19 +117,14 @@ class WanFamily(ModelFamily[WanPlan]):
     def choices(self, work: WanPlan) -> Iterator[Notice]:
         """The file, tiles, and where carries wait."""
         title = self.models[work.model]
-        yield words.chosen("model", f"{title} from {work.vae.path.name}, computed in {work.dtype}.")
+        name = work.vae.path.name
+        yield notices.chosen("model", "file", title=title, name=name, dtype=work.dtype)
         encode, decode = requirements.passes(work)
-        for code, verb, count, tile in (
-            ("encode", "encoded", len(encode_tiles(encode)), work.encode_tile),
-            ("decode", "decoded", len(decode_tiles(decode)), work.decode_tile),
-        ):
-            yield words.chosen(code, words.tiles_sentence(f"Frames are {verb}", count, tile))
+        yield notices.chosen_tiles("encode", len(encode_tiles(encode)), work.encode_tile)
+        yield notices.chosen_tiles("decode", len(decode_tiles(decode)), work.decode_tile)
         if work.parks:
-            yield words.chosen(
-                "parks",
-                "What whole frames leave behind waits in main memory while tiles are visited.",
-            )
-        yield from words.early_tiles(work, work.warm_up, work.encode_tile or work.decode_tile)
+            yield notices.chosen("parks")
+        yield from notices.early_tiles(work, work.warm_up, work.encode_tile or work.decode_tile)
 
     def steps(self, work: WanPlan) -> Iterator[Step]:
         """Other tiles."""
@@ -142,35 +138,26 @@ class WanFamily(ModelFamily[WanPlan]):
         if work.warm_up and work.device == "cuda" and (work.encode_tile or work.decode_tile):
             yield _step("tiles-that-remember", replace(work, warm_up=0), True)
 
-    def changes(self, old: WanPlan, new: WanPlan) -> Iterator[str]:
+    def changes(self, old: WanPlan, new: WanPlan) -> Iterator[Message]:
         """Tiles, then where carries wait."""
-        yield from words.tiles_change("decoding", old.decode_tile, new.decode_tile)
-        yield from words.tiles_change("encoding", old.encode_tile, new.encode_tile)
-        yield from words.warm_up_change(old.warm_up, new.warm_up)
+        yield from notices.tiles_change("decoding", old.decode_tile, new.decode_tile)
+        yield from notices.tiles_change("encoding", old.encode_tile, new.encode_tile)
+        yield from notices.warm_up_change(old.warm_up, new.warm_up)
         if old.parks != new.parks:
-            yield "the states of whole frames waiting in main memory"
+            yield message("change.waiting-states")
 
     def notices(self, work: WanPlan, budget: Budget) -> Iterator[Notice]:
         """What the model was trained on."""
-        yield from words.shot_notices(self.title, work)
-        yield Notice(
-            code="trained-on-stills",
-            severity="info",
-            message="Wan 2x was trained on still photographs: fine lines, anime and text come out "
-            "weaker, and steadiness over time is not promised.",
-        )
+        yield from notices.shot_notices(self.title, work)
+        yield Notice(code="trained-on-stills", severity="info")
 
     def size_notices(self, work: WanPlan, factor: float, size: Size) -> Iterator[Notice]:
         """That the model makes more than is wanted, where it does."""
         if factor >= work.scale:
             yield from super().size_notices(work, factor, size)
             return
-        yield Notice(
-            code="model-makes-more",
-            severity="info",
-            message=f"Wan 2x makes pictures of {work.canvas}, which are resized to {size}.",
-            params={"made": str(work.canvas), "size": str(size)},
-        )
+        params = {"made": str(work.canvas), "size": str(size)}
+        yield Notice(code="model-makes-more", severity="info", params=params)
 
     # what runs
 
@@ -227,10 +214,10 @@ def _step(code: str, work: WanPlan, is_more: bool) -> Step:
     tiles = work.encode_tile, work.decode_tile
     return Step(
         code=code,
-        message=words.tiles_step(code, *tiles),
+        message=notices.tiles_step(code, *tiles),
         work=work,
         is_more=is_more,
-        params=words.tile_edges(*tiles),
+        params=notices.tile_edges(*tiles),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from engine.core.errors import UnknownWeights, WrongModel
 from engine.model_files.formats.open_weights import open_weights
 from engine.model_files.store import Store
-from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
+from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, content_message
 from engine.models.planned_files import named, planned
 from engine.models.wan.vae.config import (
     WAN2X,
@@ -29,7 +29,7 @@ FOLD_S = 4e-9  # CPU seconds to fold the weights of a byte of a file, measured i
 WanModel = Literal["wan-2x", "wan21-vae", "wan22-vae"]
 
 PUBLISHED: dict[str, WanConfig] = {"wan-2x": WAN2X, "wan21-vae": WAN21, "wan22-vae": WAN22}
-_WORDS = {"wan-2x": WAN2X_VAE, "wan21-vae": WAN21_VAE, "wan22-vae": WAN22_VAE}
+_CONTENT = {"wan-2x": WAN2X_VAE, "wan21-vae": WAN21_VAE, "wan22-vae": WAN22_VAE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +83,11 @@ def wan_config(weights: WeightsPlan, model: str) -> WanConfig:
     config = _read(weights)
     if (config.layout, config.upscale) != (wanted.layout, wanted.upscale):
         raise WrongModel(
-            f"{weights.path.name} is {_WORDS[model_of(config)]}, not {_WORDS[model]}.",
-            hint="Choose another file, or another model.",
+            "other-wan",
+            name=weights.path.name,
             path=str(weights.path),
-            found=model_of(config),
+            content=content_message(_CONTENT[model_of(config)]),
+            wanted=content_message(_CONTENT[model]),
         )
     return config
 
@@ -100,11 +101,7 @@ def model_of(config: WanConfig) -> str:
 
 def _known(model: str) -> WanConfig:
     if model not in PUBLISHED:
-        raise UnknownWeights(
-            f"There is no Wan model {model!r}.",
-            hint=f"Choose among: {', '.join(PUBLISHED)}.",
-            file=model,
-        )
+        raise UnknownWeights("wan-model", file=model, known=tuple(PUBLISHED))
     return PUBLISHED[model]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.core.geometry import Size
 from engine.models.contracts import ShotPlan
-from engine.models.planning.words import tiles_part, tiles_phrases
+from engine.models.planning.notices import tiles_part, tiles_phrases
 from engine.protocol.plan import Notice, WeightsPlan
 
 

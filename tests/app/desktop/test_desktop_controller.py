@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
 from app import desktop
-from app.desktop.taskbar import Progress
+from app.desktop.windows_rules import Progress
 from engine.core.errors import ErrorInfo
 from tests.app.conftest import Bench
 

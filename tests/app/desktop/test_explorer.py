@@ -6,7 +6,7 @@ from pathlib import PureWindowsPath
 
 import pytest
 
-from app.desktop.explorer import command_for
+from app.desktop.windows_rules import command_for
 
 WINDOWS = PureWindowsPath("C:\\Windows")
 EXPLORER = '"C:\\Windows\\explorer.exe"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from app.desktop.graphics_choice import KEY, prefer_card
+from app.desktop.windows_rules import KEY, prefer_card
 
 PROGRAM = "C:\\Users\\me\\AppData\\Local\\Programs\\Upreel\\upreel.exe"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.desktop.taskbar import Progress, Taskbar
+from app.desktop.windows_rules import Progress, Taskbar
 
 _P, _I, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
 

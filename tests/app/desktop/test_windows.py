@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.desktop.taskbar import Progress
+from app.desktop.windows_rules import Progress
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the real ones are called")
 

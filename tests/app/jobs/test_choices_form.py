@@ -8,8 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QLabel, QSlider
 from pytestqt.qtbot import QtBot
 
-from app.jobs.choices_form import ChoicesForm
-from app.jobs.seedvr2_form import strength_of
+from app.jobs.choices_form import ChoicesForm, strength_of
 from engine.protocol import commands
 from engine.protocol.plan import Notice
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family

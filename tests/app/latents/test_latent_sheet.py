@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.latents.latent_sheet import Decision, LatentSheet
-from app.latents.reading_card import ReadingCard
+from app.latents.readings_form import ReadingCard
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import LatentShown
 from tests.helpers.fake_states import MISSING, flat, made_read

@@ -6,8 +6,8 @@ from pathlib import Path
 from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.plan.fallbacks import offers_of
 from app.plan.memory_bars import rows_of
+from app.plan.notices import offers_of
 from app.plan.plan_card import PlanCard
 from app.state.job_row import Downgrade, JobRow, JobState
 from engine.protocol import commands, events
@@ -122,7 +122,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench: Bench) -> None:
     bench.button("whyThisPlan").click()
     bench.hear()
     shown = texts(bench)
-    assert "longer clips would not fit" in shown
+    assert "The GPU's memory decides: 15.0 GB may be used" in shown
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown

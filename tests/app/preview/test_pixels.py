@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QImage
 
-from app.preview import pixels
+from app.preview import scene
 from engine.core.geometry import Size
 from engine.protocol.events import Picture
 
@@ -24,11 +24,11 @@ def _names(image: QImage) -> list[str]:
 
 
 def test_bytes_that_do_not_match_the_size_show_nothing() -> None:
-    assert pixels.to_image(Picture(size=Size(4, 4), rgb=b"\0")).isNull()
+    assert scene.to_image(Picture(size=Size(4, 4), rgb=b"\0")).isNull()
 
 
 def test_the_image_outlives_the_bytes() -> None:
-    image = pixels.to_image(Picture(size=Size(64, 64), rgb=bytes([7, 8, 9]) * 4096))
+    image = scene.to_image(Picture(size=Size(64, 64), rgb=bytes([7, 8, 9]) * 4096))
     assert image.pixelColor(63, 63).getRgb() == (7, 8, 9, 255)
 
 
@@ -39,25 +39,25 @@ def _flat(size: int, colour: QColor) -> QImage:
 
 
 def test_the_difference_of_equal_pictures_is_black() -> None:
-    image = pixels.to_image(_corners())
-    shown = pixels.difference(image, image)
+    image = scene.to_image(_corners())
+    shown = scene.difference(image, image)
     assert _names(shown) == ["#000000"] * 4
 
 
 def test_the_difference_is_absolute_and_four_times_as_bright() -> None:
     first, second = _flat(4, QColor(100, 50, 0)), _flat(4, QColor(90, 60, 200))
     for a, b in ((first, second), (second, first)):
-        assert pixels.difference(a, b).pixelColor(2, 2).getRgb() == (40, 40, 255, 255)
+        assert scene.difference(a, b).pixelColor(2, 2).getRgb() == (40, 40, 255, 255)
 
 
 def test_the_difference_has_the_size_of_the_result() -> None:
-    shown = pixels.difference(_flat(4, QColor(9, 9, 9)), _flat(8, QColor(9, 9, 9)))
+    shown = scene.difference(_flat(4, QColor(9, 9, 9)), _flat(8, QColor(9, 9, 9)))
     assert shown.size() == QSize(8, 8)
     assert shown.pixelColor(4, 4) == QColor(0, 0, 0)
 
 
 def test_strongly_reduced_pictures_are_averaged_once() -> None:
-    layer = pixels.Layer(_flat(400, QColor(10, 20, 30)))
+    layer = scene.Layer(_flat(400, QColor(10, 20, 30)))
     small = layer.for_size(QSize(100, 100))
     assert small.size() == QSize(100, 100)
     assert layer.for_size(QSize(100, 100)).cacheKey() == small.cacheKey()

@@ -10,8 +10,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.preview.frame_clock import FilmClock, clock, grouped
-from app.preview.timeline import Timeline
+from app.preview.timeline import FilmClock, Timeline, clock, grouped
 from app.theme import tokens
 from engine.protocol.media import MediaInfo
 

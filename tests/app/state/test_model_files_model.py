@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.bridge.engine_bridge import EventHub
-from app.state.model_file_row import Package, Standing, standing_of
-from app.state.model_files_model import ModelFilesModel
+from app.state.model_files_model import ModelFilesModel, Package, Standing, standing_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import commands, events
 from tests.helpers.fake_states import OFFLINE

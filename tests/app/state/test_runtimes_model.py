@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.bridge.engine_bridge import EventHub
-from app.state.runtime_status import Situation, can_import, standing_of
-from app.state.runtimes_model import RuntimesModel
+from app.state.runtimes_model import RuntimesModel, Situation, can_import, standing_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import events
 from engine.protocol.plan import Notice
@@ -130,6 +129,6 @@ def test_good_news_is_kept_until_the_next_request() -> None:
     known = Known()
     notice = Notice(code="runtime-changed", severity="info", message="It is chosen.")
     model = known.say(about(events.TaskDone, phase="use", notice=notice))
-    assert model.done == "It is chosen."
+    assert model.done == notice
     model.request("use", "")
-    assert model.done == ""
+    assert model.done is None

@@ -17,6 +17,7 @@ ERRORS = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, errors.EngineError)
 }
+ERROR_CODES = {kind.code for kind in ERRORS.values()}
 
 
 def placeholders(entry: dict[str, str]) -> set[str]:
@@ -43,7 +44,10 @@ def code_of(call: ast.Call) -> str | None:
     if name in ERRORS and (not call.args or (first is not None and " " not in first)):
         return ".".join(filter(None, (ERRORS[name].code, first)))
     if name == "Notice" and "message" not in given and (code := literal(given.get("code"))):
-        return ".".join(filter(None, ("notice", code, literal(given.get("case")))))
+        found = ".".join(filter(None, (code, literal(given.get("case")))))
+        if "case" in given and literal(given["case"]) is None:
+            return None  # one of several cases
+        return found if code in ERROR_CODES else f"notice.{found}"
     if name in ("message", "Message") and first:
         return first
     return None

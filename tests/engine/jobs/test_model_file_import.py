@@ -127,7 +127,7 @@ def test_what_is_no_model_is_refused_and_leaves_nothing(
 def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "pictures.safetensors"
     save_file({"decoder.up.0.weight": np.ones((2, 2), np.float32)}, path)
-    with pytest.raises(WrongModel, match="a VAE for single pictures, which Upreel does not take"):
+    with pytest.raises(WrongModel, match="a VAE for single pictures, which Upreel does not use"):
         take(path, "copy", store, Listener())
     save_file({"who.knows": np.ones((2, 2, 2), np.float32), "b": np.ones(1)}, path)
     with pytest.raises(WrongModel, match="no model that Upreel knows"):

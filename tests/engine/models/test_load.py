@@ -102,7 +102,7 @@ def test_all_differences_are_told_and_many_are_counted() -> None:
         check_keys(wanted, {"w0": (), "z": (2, 3)}, HERE)
     assert caught.value.message == (
         "The tensors of model.safetensors do not fit the model: "
-        "8 missing: w1, w2, w3, w4 and 4 more; 1 unknown: z; "
+        "8 missing: w1, w2, w3, w4, and 4 more; 1 unknown: z; "
         "1 of another shape: w0 scalar instead of 1."
     )
     assert caught.value.hint
@@ -116,7 +116,7 @@ def test_whole_numbers_are_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2, 3).int(), "bias": torch.ones(2)}, tmp_path / "x")
     with (
         SafetensorsFile(tmp_path / "x") as file,
-        pytest.raises(WrongNumbers, match="1 tensors that are no floating-point numbers: weight"),
+        pytest.raises(WrongNumbers, match="1 tensors that are not floating-point: weight"),
     ):
         load_module(nn.Linear(3, 2, device="meta"), file, KeyMap())
 

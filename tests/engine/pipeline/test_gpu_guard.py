@@ -63,7 +63,7 @@ def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any], pres
         assert card == [0.5]
         assert context.gives_back == preserve
         assert context.guard is not None
-        assert context.holders is gpu_reading.other_programs
+        assert context.gpu_users is gpu_reading.other_programs
     assert card == [0.5, 1.0, preserve]
 
 

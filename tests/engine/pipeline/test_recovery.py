@@ -334,9 +334,9 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
 
     def change(context: Any) -> None:
         context.guard = SpillGuard(lambda: shared[0], clock=iter(range(10**6)).__next__)
-        context.holders = holders
+        context.gpu_users = users
 
-    def holders() -> tuple[GpuProcess, ...]:
+    def users() -> tuple[GpuProcess, ...]:
         shared[0] = 0  # the other program has ended
         return (GpuProcess(name="chrome.exe", mb=2100),)
 
@@ -353,7 +353,7 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     assert less.why == "spilled"
     assert less.notice is not None
     moved = memory_text(2 * SURE_BYTES)
-    assert less.notice.message.startswith(f"Windows moved {moved} of the card's memory to main")
+    assert less.notice.message.startswith(f"Windows moved {moved} of the GPU's memory to main")
     assert less.notice.hint.startswith("chrome.exe holds 2.")
     assert_right(job, done)
 

@@ -68,7 +68,7 @@ CHANGES = [
         {"blocks_on_device": 24},
         "24 instead of 32 blocks of the model kept loaded",
     ),
-    (SEEDVR2, {"vae_dtype": "bfloat16"}, "numbers of bfloat16 instead of float32"),
+    (SEEDVR2, {"vae_dtype": "bfloat16"}, "values in bfloat16 instead of float32"),
     (SEEDVR2, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
     (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
     (WAN, {"parks": True}, "the states of whole frames waiting in main memory"),
@@ -81,19 +81,19 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("work", "change", "words"), CHANGES, ids=[words for *_, words in CHANGES])
-def test_every_change_has_words(work: WorkPlan, change: dict[str, object], words: str) -> None:
+def test_every_change_has_a_text(work: WorkPlan, change: dict[str, object], words: str) -> None:
     before, after = a_plan(work=work), a_plan(work=replace(work, **change))
-    assert change_of(before, after) == words
+    assert str(change_of(before, after)) == words
 
 
-def test_latents_have_words_too() -> None:
+def test_changes_of_latents_have_a_text() -> None:
     before = a_plan(latent=LATENT)
     tiles = replace(before, latent=replace(LATENT, decode_tile=Size(256, 256)))
-    assert change_of(before, tiles) == "decoding in tiles of 256x256 instead of whole frames"
+    assert str(change_of(before, tiles)) == "decoding in tiles of 256x256 instead of whole frames"
     wide = replace(before, latent=replace(LATENT, dtype="bfloat16"))
     notice = notice_of(wide, before, "overflow")
     assert notice.message == (
-        "Numbers grew too large for bfloat16: the job goes on with numbers of float32 instead of "
+        "Values grew too large for bfloat16: the job goes on with values in float32 instead of "
         "bfloat16."
     )
 
@@ -101,7 +101,7 @@ def test_latents_have_words_too() -> None:
 def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
     plan, words = a_plan(work=LITE), []
     while (after := next_plan(plan, "out-of-memory")) is not None:
-        words.append(change_of(plan, after))
+        words.append(str(change_of(plan, after)))
         assert after.peak_bytes <= plan.peak_bytes or not plan.peak_bytes
         plan = after
     assert words[0] == "2 instead of 4 frames at a time"
@@ -119,24 +119,22 @@ def test_predicted_memory_follows_the_plan() -> None:
 
 def test_a_notice_names_who_holds_the_memory() -> None:
     before, after = a_plan(work=SEEDVR2), a_plan(work=replace(SEEDVR2, clip=3))
-    holders = (GpuProcess(name="chrome.exe", mb=2048), GpuProcess(name="game.exe", mb=1))
-    notice = notice_of(before, after, "spilled", spilled_bytes=2**30, holders=holders)
+    users = (GpuProcess(name="chrome.exe", mb=2048), GpuProcess(name="game.exe", mb=1))
+    notice = notice_of(before, after, "spilled", spilled_bytes=2**30, users=users)
     assert notice.message == (
-        "Windows moved 1.0 GB of the card's memory to main memory, which is slow: the job goes on "
+        "Windows moved 1.0 GB of the GPU's memory to main memory, which is slow: the job goes on "
         "with clips of 9 instead of 21 frames."
     )
-    assert notice.hint == "chrome.exe holds 2.0 GB of the card's memory."
-    unknown = notice_of(
-        before, after, "out-of-memory", holders=(GpuProcess(name="a.exe", mb=None),)
-    )
-    assert unknown.hint == "a.exe uses the card too."
+    assert notice.hint == "chrome.exe holds 2.0 GB of the GPU's memory."
+    unknown = notice_of(before, after, "out-of-memory", users=[GpuProcess(name="a.exe", mb=None)])
+    assert unknown.hint == "a.exe uses the GPU too."
 
 
-def test_the_floor_says_what_it_needs_and_what_is_free() -> None:
+def test_the_smallest_plan_that_does_not_fit_states_what_it_needs_and_what_is_free() -> None:
     on_card = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
     error = no_smaller(on_card, 2**30, (GpuProcess(name="chrome.exe", mb=2048),))
-    assert "takes about 3.0 GB of memory of the card, and 1.0 GB are free" in error.message
-    assert error.hint.startswith("chrome.exe holds 2.0 GB of the card's memory. Close other")
+    assert "takes about 3.0 GB of GPU memory, and 1.0 GB are free" in error.message
+    assert error.hint.startswith("chrome.exe holds 2.0 GB of the GPU's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"
     assert "of main memory" in no_smaller(a_plan(work=LITE, peak_bytes=2**30), 5).message
 

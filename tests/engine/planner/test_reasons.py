@@ -55,7 +55,7 @@ def refusal(plan: Plan) -> Notice:
 def test_a_large_card_is_short_of_nothing() -> None:
     plan = planned(a_machine(80))
     assert reasons(plan).limited_by == "nothing"
-    assert choice(plan, "blocks") == "The whole model stays on the card."
+    assert choice(plan, "blocks") == "The whole model stays on the GPU."
     assert choice(plan, "encode") == "Frames are encoded whole."
     assert choice(plan, "decode") == "Frames are decoded whole."
     assert choice(plan, "clips") == "Clips of 81 frames, 8 of them shared with the next clip."
@@ -105,7 +105,7 @@ def test_all_of_it_is_said_on_the_command_line() -> None:
     plan = planned(a_machine(10))
     words, found = plan_words(plan), reasons(plan)
     assert f"Why:       {found.message}" in words
-    assert all(one.message in words for one in (*found.choices, *found.alternatives))
+    assert all(str(one.message) in words for one in (*found.choices, *found.alternatives))
     assert words.count("\nInstead: ") == 1
     assert "does not fit" in words
 
@@ -155,5 +155,5 @@ def test_a_decoder_in_tiles_is_told() -> None:
 def test_reasons_have_no_place_left_open() -> None:
     for vram in (3, 10, 80):
         found = reasons(planned(a_machine(vram)))
-        said = [found.message, *(one.message for one in (*found.choices, *found.alternatives))]
+        said = [found.message, *(str(one.message) for one in (*found.choices, *found.alternatives))]
         assert not any(re.search(r"[{}]|None|False|True", sentence) for sentence in said)

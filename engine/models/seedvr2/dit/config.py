@@ -19,7 +19,6 @@ Rope = Literal["mm", "axial"]
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 _MARK = ".attn.proj_qkv."  # only these transformers have it
-_AGAIN = "Download the file again; it was changed after it was published."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +124,11 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
     """
     shapes = {DIT_KEYS.ours(name): shape for name, shape in shapes.items()}
     if not any(_MARK in name for name in shapes):
-        raise UnknownKeys(
-            "These are no weights of a SeedVR2 transformer.",
-            hint="Choose a file such as seedvr2_ema_3b_fp16.safetensors.",
-            tensors=", ".join(sorted(shapes)[:8]),
-        )
+        raise UnknownKeys("not-dit", tensors=", ".join(sorted(shapes)[:8]))
     try:
         return _config(shapes, told_by(metadata))
     except ValueError as err:
-        raise UnknownKeys(
-            f"The sizes of this SeedVR2 transformer do not fit together: {err}.", hint=_AGAIN
-        ) from err
+        raise UnknownKeys("dit-sizes", reason=str(err)) from err
 
 
 def _config(shapes: Shapes, told: Mapping[str, Any]) -> DitConfig:

@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from engine.core.errors import WrongModel
 from engine.hardware.devices import ram
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, recognise
+from engine.models.identify import (
+    REPACKAGED,
+    SEEDVR2_TRANSFORMERS,
+    content_message,
+    recognise,
+)
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
 from engine.models.seedvr2.dit.config import DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
@@ -130,18 +135,14 @@ def dit_config_of(file: WeightsFile) -> DitConfig:
         WrongModel: It holds another model.
         UnknownKeys: Its sizes are impossible.
     """
-    looks_like = recognise(file.shapes)
-    if looks_like in SEEDVR2_TRANSFORMERS:
+    content = recognise(file.shapes)
+    if content in SEEDVR2_TRANSFORMERS:
         return infer_dit_config(file.shapes, file.metadata)
-    name = file.path.name
-    message = f"{name} is {looks_like or 'another model'}, not a SeedVR2 transformer."
-    if looks_like == REPACKAGED:
-        message = f"{name} looks like a SeedVR2 transformer that was repackaged."
     raise WrongModel(
-        message,
-        hint="Choose a transformer as it was published: seedvr2_ema_3b_fp16.safetensors.",
+        "repackaged-dit" if content == REPACKAGED else "not-dit",
+        name=file.path.name,
         path=str(file.path),
-        looks_like=looks_like,
+        content=content_message(content),
     )
 
 

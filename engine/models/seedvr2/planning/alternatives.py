@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from engine.core.messages import Message, message
 from engine.models.contracts import Step
-from engine.models.planning import words
+from engine.models.planning import notices
 from engine.models.planning.search import next_tile, next_tiles
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import SeedVr2Plan
@@ -150,22 +151,23 @@ def _step(code: str, plan: SeedVr2Plan, *, is_more: bool) -> Step:
     stay = plan.blocks_on_device
     return Step(
         code=code,
-        message=_step_sentence(code, plan),
+        message=_step_message(code, plan),
         work=plan,
         is_more=is_more,
         params={
-            **words.tile_edges(plan.encode_tile, plan.decode_tile),
+            **notices.tile_edges(plan.encode_tile, plan.decode_tile),
             "clip_frames": str(plan.frames),
             "blocks_on_device": "-1" if stay is None else str(stay),
         },
     )
 
 
-def _step_sentence(code: str, plan: SeedVr2Plan) -> str:
+def _step_message(code: str, plan: SeedVr2Plan) -> Message:
     if code.endswith("-clips"):
-        return f"Clips of {plan.frames} frames" if plan.frames > 1 else "Every frame by itself"
+        one_frame = plan.frames == 1
+        return message("step.one-frame" if one_frame else "step.clips", frames=plan.frames)
     if code.endswith("-card"):
-        if plan.blocks_on_device is None:
-            return "The whole model on the card"
-        return f"{plan.blocks_on_device} blocks on the card"
-    return words.tiles_step(code, plan.encode_tile, plan.decode_tile)
+        whole = plan.blocks_on_device is None
+        code = "step.whole-model" if whole else "step.blocks"
+        return message(code, blocks=plan.blocks_on_device)
+    return notices.tiles_step(code, plan.encode_tile, plan.decode_tile)

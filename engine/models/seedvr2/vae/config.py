@@ -99,11 +99,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
     """
     levels = count(shapes, "encoder.down_blocks.{}.") or count(shapes, "decoder.up_blocks.{}.")
     if not levels or not any(name.startswith("decoder.") for name in shapes):
-        raise UnknownKeys(
-            "These are no weights of a SeedVR2 VAE.",
-            hint="Choose the file ema_vae_fp16.safetensors, or another one with a SeedVR2 VAE.",
-            tensors=", ".join(sorted(shapes)[:8]),
-        )
+        raise UnknownKeys("not-seedvr2-vae", tensors=", ".join(sorted(shapes)[:8]))
     told = told_by(metadata)
     encoder_time, decoder_time = _times(shapes, levels)
     try:
@@ -121,10 +117,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
             slice_frames=number(told, "slicing_sample_min_size", VAE.slice_frames),
         )
     except ValueError as err:
-        raise UnknownKeys(
-            f"The sizes of this SeedVR2 VAE do not fit together: {err}.",
-            hint="Download the file again; it was changed after it was published.",
-        ) from err
+        raise UnknownKeys("seedvr2-vae-sizes", reason=str(err)) from err
 
 
 def _latent_channels(shapes: Shapes) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from engine.core.errors import WrongModel
 from engine.model_files.formats.safetensors_file import SafetensorsFile
-from engine.models.identify import SEEDVR2_VAE, recognise
+from engine.models.identify import SEEDVR2_VAE, content_message, recognise
 from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
 from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.fast import FastVae
@@ -72,12 +72,12 @@ def vae_config_of(file: SafetensorsFile) -> VaeConfig:
         WrongModel: It holds another model.
         UnknownKeys: Its sizes are impossible.
     """
-    looks_like = recognise(file.shapes)
-    if looks_like != SEEDVR2_VAE:
+    content = recognise(file.shapes)
+    if content != SEEDVR2_VAE:
         raise WrongModel(
-            f"{file.path.name} is {looks_like or 'another model'}, not a SeedVR2 VAE.",
-            hint="Choose the VAE, for example ema_vae_fp16.safetensors.",
+            "not-seedvr2-vae",
+            name=file.path.name,
             path=str(file.path),
-            looks_like=looks_like,
+            content=content_message(content),
         )
     return infer_vae_config(file.shapes, file.metadata)

@@ -13,10 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from engine.core.errors import (
     InputError,
+    NotSafetensors,
     SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
@@ -45,12 +46,12 @@ _OLDEST_SCALE = 1 / 0.18215
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _AT_ONCE = 4_000_000  # numbers that are looked at together
 _OTHERS = {
-    4: "Stable Diffusion or SDXL",
+    4: "Stable Diffusion, SDXL",
     12: "Mochi",
     64: "Stable Audio",
     128: "LTX-Video",
 }
-_KNOWN = " and ".join(f"{space.channels} ({space.title})" for space in SPACES.values())
+_KNOWN = tuple(f"{space.channels} ({space.title})" for space in SPACES.values())
 
 
 class LatentFile:
@@ -115,11 +116,7 @@ class LatentFile:
         whole = whole.reshape(header.channels, header.length, grid.height, grid.width)
         found = whole[:, start:stop].float()
         if not bool(found.isfinite().all()):
-            raise UnreadableMedia(
-                f"{self.path.name} holds numbers that are infinite or none (NaN).",
-                hint="What made it has failed: run it again there, perhaps with another precision.",
-                path=self.path,
-            )
+            raise UnreadableMedia("latents-not-finite", name=self.path.name, path=self.path)
         return found * self.scale if self.scale != 1 else found.clone()
 
     def pieces(self) -> Iterator[Tensor]:
@@ -169,23 +166,17 @@ def _examined(path: Path, _bytes: int, _modified_ns: int) -> tuple[LatentHeader,
 def _header(file: SafetensorsFile) -> LatentHeader:
     shape = file.shapes.get(TENSOR)
     if shape is None:
-        raise UnreadableMedia(
-            f"{file.path.name} holds no latent.",
-            hint="Choose a file that ComfyUI's node Save Latent wrote.",
-            path=file.path,
-        )
+        raise UnreadableMedia("no-latent", name=file.path.name, path=file.path)
     if file.dtypes[TENSOR] not in _FLOATS:
-        _unsupported(
-            file.path, f"has numbers in the format {file.dtypes[TENSOR]}, which no latent has"
-        )
+        raise _unsupported("latent-dtype", file.path, dtype=file.dtypes[TENSOR])
     channels, length, height, width = _four(file.path, shape)
     space = SPACES.get(channels)
     if space is None:
-        _wrong_channels(file.path, channels)
+        raise _wrong_channels(file.path, channels)
     grid = Size(width, height)
     whole = LatentFilm(size=grid.scaled(space.factor), frames=frames_of(length), rate=space.rate)
     if max(whole.size.width, whole.size.height) > LARGEST_SIDE:
-        _unsupported(file.path, f"would be a picture of {whole.size} pixels, which is too large")
+        raise _unsupported("latent-too-large", file.path, size=whole.size)
     return LatentHeader(
         model=space.model,
         title=space.title,
@@ -225,50 +216,36 @@ def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     if len(shape) == 4:
         shape = (*shape[:2], 1, *shape[2:])
     if len(shape) != 5:
-        sides = "x".join(map(str, shape)) or "no"
-        _unsupported(path, f"holds {sides} numbers, which is the shape of no film or picture")
+        sides = "x".join(map(str, shape)) or "-"
+        raise _unsupported("latent-shape", path, shape=sides)
     batch, channels, length, height, width = shape
     if not math.prod(shape):
-        raise UnreadableMedia(
-            f"{path.name} holds an empty latent.", hint="Save it again from ComfyUI.", path=path
-        )
+        raise UnreadableMedia("empty-latent", name=path.name, path=path)
     if batch > 1:
-        raise UnsupportedMedia(
-            f"{path.name} holds {batch} films at once.",
-            hint="Save them one by one: ComfyUI's node Latent From Batch takes one out.",
-            path=path,
-            batch=batch,
-        )
+        raise _unsupported("latent-batch", path, batch=batch)
     return channels, length, height, width
 
 
-def _wrong_channels(path: Path, channels: int) -> NoReturn:
-    other = f", as those of {_OTHERS[channels]}" if channels in _OTHERS else ""
-    raise UnsupportedMedia(
-        f"{path.name} holds latents of {channels} channels{other}; Wan has {_KNOWN}.",
-        hint="Decode it in the program that made it, and open the film here.",
-        path=path,
-        channels=channels,
-    )
+def _wrong_channels(path: Path, channels: int) -> UnsupportedMedia:
+    if channels not in _OTHERS:
+        return _unsupported("latent-channels", path, channels=channels, known=_KNOWN)
+    other = _OTHERS[channels]
+    return _unsupported("latent-channels-of", path, channels=channels, known=_KNOWN, other=other)
 
 
-def _unsupported(path: Path, what: str) -> NoReturn:
-    raise UnsupportedMedia(
-        f"{path.name} {what}.",
-        hint="Choose a latent of Wan 2.1, Wan 2.2 5B or Qwen-Image.",
-        path=path,
-    )
+def _unsupported(case: str, path: Path, **params: Any) -> UnsupportedMedia:
+    return UnsupportedMedia(case, name=path.name, path=path, **params)
 
 
 def _translated(error: WeightsError, path: Path) -> InputError:
     """What is wrong with a file, as of a source and not as of a model."""
-    again = "The copy may have failed; get the file again."
     if isinstance(error, WeightsMissing):
-        return SourceMissing(f"There is no file {path}.", hint="Check the name.", path=path)
+        return SourceMissing("latents", file=path, path=path)
     if isinstance(error, WeightsUnreadable):
-        return SourceUnreadable(error.message, hint=error.hint, path=path)
+        reason = error.params.get("reason", error.hint)
+        return SourceUnreadable("refused", name=path.name, reason=reason, path=path)
     if isinstance(error, WeightsTruncated):
-        return TruncatedMedia(f"{path.name} ends too early.", hint=again, path=path)
-    return UnreadableMedia(
-        error.message.replace("a safetensors file", "a file of latents"), hint=again, path=path
-    )
+        return TruncatedMedia("latents", name=path.name, path=path)
+    if isinstance(error, NotSafetensors):
+        return UnreadableMedia("not-latents", name=path.name, path=path)
+    return UnreadableMedia("latents-damaged", name=path.name, path=path)

@@ -167,11 +167,7 @@ def infer_wan_config(shapes: Shapes) -> WanConfig:
         WrongModel: It works on pictures with other channels than red, green and blue.
     """
     if not any(name.startswith(("encoder.downsamples.", "decoder.upsamples.")) for name in shapes):
-        raise UnknownKeys(
-            "These are no weights of a Wan VAE.",
-            hint="Choose a file with a Wan 2.1, Wan 2.2 or Wan 2x VAE.",
-            tensors=", ".join(sorted(shapes)[:8]),
-        )
+        raise UnknownKeys("not-wan", tensors=", ".join(sorted(shapes)[:8]))
     usual = WAN22 if any(re.search(_NESTED, name) for name in shapes) else WAN21
     try:
         return replace(
@@ -182,10 +178,7 @@ def infer_wan_config(shapes: Shapes) -> WanConfig:
             out_channels=_out_channels(shapes, usual),
         )
     except ValueError as err:
-        raise UnknownKeys(
-            f"The sizes of this Wan VAE do not fit together: {err}.",
-            hint="Download the file again; it was changed after it was published.",
-        ) from err
+        raise UnknownKeys("wan-sizes", reason=str(err)) from err
 
 
 def _out_channels(shapes: Shapes, usual: WanConfig) -> int:
@@ -198,11 +191,7 @@ def _out_channels(shapes: Shapes, usual: WanConfig) -> int:
     if reads == 3 * fold and writes in known:
         return writes // fold
     raise WrongModel(
-        f"This VAE of the Wan kind reads {reads} channels and writes {writes}; "
-        f"we know those that read {3 * fold} and write {' or '.join(map(str, known))}.",
-        hint="Choose a Wan VAE for pictures without transparency.",
-        reads=reads,
-        writes=writes,
+        "wan-channels", reads=reads, writes=writes, folded=3 * fold, known=tuple(map(str, known))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.errors import ExtraKeys, WrongModel
 from engine.model_files.formats.open_weights import WeightsFile
-from engine.models.identify import WAN_VAES, recognise
+from engine.models.identify import WAN_VAES, content_message, recognise
 from engine.models.wan.vae.config import WanConfig, infer_wan_config
 from engine.models.wan.vae.keymap import wan_keys
 
@@ -17,20 +17,16 @@ def wan_config_of(file: WeightsFile) -> WanConfig:
         ExtraKeys: One part stands in it under two names.
         UnknownKeys: Its sizes are impossible.
     """
-    looks_like = recognise(file.shapes)
-    if looks_like not in WAN_VAES:
+    content = recognise(file.shapes)
+    if content not in WAN_VAES:
         raise WrongModel(
-            f"{file.path.name} is {looks_like or 'another model'}, not a Wan VAE.",
-            hint="Choose the VAE of Wan 2.1, Wan 2.2 or Wan 2x.",
+            "not-wan",
+            name=file.path.name,
             path=str(file.path),
-            looks_like=looks_like,
+            content=content_message(content),
         )
     try:
         names = wan_keys(file.shapes).published(file.shapes)
     except ValueError as err:
-        raise ExtraKeys(
-            f"{file.path.name} has a part of the model twice, under two names.",
-            hint="Choose the published file of this model, or download it again.",
-            path=str(file.path),
-        ) from err
+        raise ExtraKeys("two-names", name=file.path.name, path=str(file.path)) from err
     return infer_wan_config({ours: file.shapes[name] for ours, name in names.items()})

@@ -1,13 +1,70 @@
-"""Progress on the button in Windows' taskbar: ITaskbarList3, called through its table of functions.
-
-Windows' 64-bit calls are those of C, so that the same code meets a stand-in in tests anywhere.
-"""
+"""What Windows is asked for, without its calls: Explorer's command line, taskbar, choice of GPU."""
 
 from __future__ import annotations
 
 import ctypes
 import enum
+from pathlib import PureWindowsPath
 from typing import Any
+
+from engine.core import windows_paths
+
+_LONGEST = 259  # characters; what Explorer takes, whatever is allowed to others
+
+
+def command_for(file: PureWindowsPath, windows: PureWindowsPath) -> str:
+    """Opens a folder with a file marked; only a folder above it where its path is too long.
+
+    Explorer wants `/select,"path"` as one raw text: a list of words would be quoted the other way.
+    A name cannot hold quotation marks, so it cannot end the text either.
+
+    Args:
+        file: An absolute path, in either form.
+        windows: Windows' own folder; no other explorer.exe may be started.
+    """
+    program = windows / "explorer.exe"
+    path = PureWindowsPath(windows_paths.shown(file))
+    if len(str(path)) <= _LONGEST:
+        return f'"{program}" /select,"{path}"'
+    return f'"{program}" "{folder_for(path)}"'
+
+
+def folder_for(path: PureWindowsPath) -> PureWindowsPath:
+    """The nearest folder above a file whose path Explorer takes."""
+    return next(
+        (above for above in path.parents if len(str(above)) <= _LONGEST),
+        PureWindowsPath(path.anchor),
+    )
+
+
+KEY = r"Software\Microsoft\DirectX\UserGpuPreferences"
+_FAST_CHIP = "GpuPreference=2;"  # "High performance" in Windows' settings
+
+
+def prefer_card(registry: Any, program: str) -> bool:
+    """Ask for the fast chip of a laptop, unless the user has chosen for this program already.
+
+    Some laptops let a program see the card only then. The setup's uninstaller takes it back.
+
+    Args:
+        registry: The module `winreg`.
+        program: Path of the program file.
+
+    Returns:
+        Whether something was written; it counts from the next start on.
+
+    Raises:
+        OSError: The registry cannot be written.
+    """
+    access = registry.KEY_READ | registry.KEY_SET_VALUE
+    with registry.CreateKeyEx(registry.HKEY_CURRENT_USER, KEY, 0, access) as key:
+        try:
+            registry.QueryValueEx(key, program)
+        except FileNotFoundError:
+            registry.SetValueEx(key, program, 0, registry.REG_SZ, _FAST_CHIP)
+            return True
+    return False
+
 
 _CLASS = "{56FDF344-FD6D-11D0-958A-006097C9A090}"
 _FACE = "{EA1AFB91-9E28-4B86-90E9-5E9F8A5EEFAF}"

@@ -1,6 +1,8 @@
-"""One file of the list: what it is, where it stands, and the button that helps."""
+"""Rows of the models page: a file, a file that is imported, and a group of files."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from PySide6.QtCore import QElapsedTimer, QEvent, Qt, Signal
 from PySide6.QtGui import QAction
@@ -18,10 +20,10 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.models import model_labels
-from app.state.model_file_row import Package, Standing, standing_of
+from app.state.model_files_model import Package, Standing, standing_of
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
@@ -181,7 +183,7 @@ class DownloadRow(QFrame):
         if error is not None:
             self._problem.say("refusal", *model_labels.problem(error))
         elif notice is not None:
-            self._problem.say(notice.severity, said(notice.message), said(notice.hint))
+            self._problem.say(notice.severity, text(notice), hint(notice))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")
@@ -226,3 +228,131 @@ class DownloadRow(QFrame):
         for part in (self._busy, self._problem):
             column.addWidget(part)
             part.setVisible(False)
+
+
+class ImportRow(QFrame):
+    """Name, progress and Stop; or what is wrong with the file."""
+
+    stop_wanted = Signal(str)  # path
+    dismissed = Signal(str)  # path
+
+    def __init__(self, path: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self.setObjectName("importLine")
+        self._path = path
+        self._task = TaskState(phase="import")
+        self._problem = NoticeLine()
+        self._name, self._progress, self._bar = ElidedLabel(), QLabel(), ShareBar()
+        self._name.setProperty("kind", "strong")
+        self._progress.setProperty("kind", "secondary")
+        self._bar.setFixedWidth(160)
+        self._button = QPushButton()
+        self._button.setObjectName("importButton")
+        self._button.clicked.connect(self._act)
+        head = QHBoxLayout()
+        head.setSpacing(12)
+        head.addWidget(self._name, 1)
+        for part in (self._progress, self._bar, self._button):
+            head.addWidget(part)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 10, 14, 10)
+        column.addLayout(head)
+        column.addWidget(self._problem)
+
+    def show_task(self, task: TaskState) -> None:
+        """Show how far the import is, or its error."""
+        self._task = task
+        name = Path(self._path).name
+        self._name.setText(tr("Importing {name}", name=name) if task.runs else name)
+        self._progress.setText("" if task.waits else model_labels.progress(task))
+        self._bar.set_shares(task.share)
+        self._bar.setAccessibleName(self._progress.text())
+        self._bar.setVisible(task.runs)
+        self._progress.setVisible(task.runs)
+        self._button.setText(tr("Stop") if task.runs else tr("Close"))
+        self._button.setAccessibleName(f"{self._button.text()}: {name}")
+        error = task.error
+        self._problem.setVisible(error is not None)
+        if error is not None:
+            self._problem.say("refusal", *model_labels.problem(error))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the language."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.show_task(self._task)
+
+    def _act(self) -> None:
+        (self.stop_wanted if self._task.runs else self.dismissed).emit(self._path)
+
+
+SHARED = ""  # the group of files that belong to no single model
+
+
+class Group(QWidget):
+    """A heading, what it means, and a card with rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title, self._words = QLabel(), QLabel()
+        self._title.setProperty("kind", "title")
+        self._words.setProperty("kind", "secondary")
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(self._title)
+        head.addWidget(self._words, 1, Qt.AlignmentFlag.AlignBottom)
+        card = QFrame()
+        card.setProperty("kind", "card")
+        self._inside = QVBoxLayout(card)
+        self._inside.setContentsMargins(0, 2, 0, 2)
+        self._inside.setSpacing(0)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addLayout(head)
+        column.addWidget(card)
+
+    def set_texts(self, title: str, text: str) -> None:
+        """Name of the group and a sentence about it."""
+        self._title.setText(title)
+        self._words.setText(text)
+
+    def add(self, row: QWidget) -> None:
+        """One more row, below a thin line."""
+        if self._inside.count():
+            rule = QFrame()
+            rule.setProperty("kind", "rule")
+            self._inside.addWidget(rule)
+        self._inside.addWidget(row)
+
+
+class ColumnHeads(QWidget):
+    """Names of the columns, above them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels = [QLabel() for _ in range(4)]
+        row = QHBoxLayout(self)
+        row.setContentsMargins(15, 0, 9 + BUTTON_WIDTH + MORE_WIDTH + 2 * GAP, 0)
+        row.setSpacing(GAP)
+        widths = (None, SIZE_WIDTH, LICENCE_WIDTH, STATE_WIDTH)
+        for label, width in zip(self._labels, widths, strict=True):
+            label.setProperty("kind", "secondary")
+            if width is not None:
+                label.setFixedWidth(width)
+            row.addWidget(label, 0 if width is not None else 1)
+        self._labels[1].setAlignment(Qt.AlignmentFlag.AlignRight)
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        texts = (tr("File"), tr("Size"), tr("Licence"), tr("State"))
+        for label, heading in zip(self._labels, texts, strict=True):
+            label.setText(heading)
+
+
+def group_texts(model: str) -> tuple[str, str]:
+    """Name of a group and a sentence about it."""
+    if model == SHARED:
+        return tr("Used by all of SeedVR2"), tr("Fetched along with the first model.")
+    return model_labels.model_title(model), model_labels.model_words(model)
