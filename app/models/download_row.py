@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.engine_messages import said
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.models import model_labels
 from app.state.model_file_row import Package, Standing, standing_of
@@ -181,7 +181,7 @@ class DownloadRow(QFrame):
         if error is not None:
             self._problem.say("refusal", *model_labels.problem(error))
         elif notice is not None:
-            self._problem.say(notice.severity, said(notice.message), said(notice.hint))
+            self._problem.say(notice.severity, text(notice), hint(notice))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import labels
-from app.engine_messages import choice_text, said
+from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
 from app.state.model_file_row import MB, Package, Standing, size_of
 from app.state.tasks_model import TaskState
@@ -148,7 +148,7 @@ def progress(task: TaskState) -> str:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    lines = (said(error.message), said(error.hint))
+    lines = (text(error), hint(error))
     return tr(help_of(error).title), "\n".join(line for line in lines if line)
 
 

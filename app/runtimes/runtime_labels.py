@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.engine_messages import said
+from app import engine_messages
 from app.i18n import mark, tr
 from app.models.model_labels import progress
 from app.state.runtime_status import (
@@ -136,10 +136,10 @@ def _failed(task: TaskState | None) -> Message:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    hint = said(error.hint)
+    hint = engine_messages.hint(error)
     if _COMMAND in error.hint:
         hint = tr(_HINTS[error.code]) if error.code in _HINTS else ""
-    lines = (said(error.message), hint)
+    lines = (engine_messages.text(error), hint)
     title = _TITLES.get(error.code) or help_of(error).title
     return tr(title), "\n".join(line for line in lines if line)
 
@@ -149,13 +149,19 @@ def _ready(model: RuntimesModel, standing: Standing) -> Message:
         title = tr("From the next start on the processor does the work again")
     else:
         title = tr("The NVIDIA runtime is here: it is used from the next start on")
-    text = said(model.done) if model.done else tr("Films that wait in the queue are kept.")
+    text = (
+        engine_messages.text(model.done)
+        if model.done
+        else tr("Films that wait in the queue are kept.")
+    )
     return Message(severity="good", title=title, text=text)
 
 
 def reason(state: RuntimeState) -> str:
     """Why an installed runtime is not used; "" where it is not known."""
-    return tr("The reason: {why}.", why=said(state.why).rstrip(".。")) if state.why else ""
+    if state.why is None:
+        return ""
+    return tr("The reason: {why}.", why=engine_messages.text(state.why).rstrip(".。"))
 
 
 def _broken(standing: Standing) -> Message:

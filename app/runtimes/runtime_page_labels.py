@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine_messages import said
+from app.engine_messages import text
 from app.i18n import mark, tr
 from app.runtimes.runtime_labels import Message, joined, message
 from app.state.runtime_status import (
@@ -110,7 +110,7 @@ def summary(model: RuntimesModel) -> str:
     if model.standing.situation is Situation.READY:
         return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
-    return joined(said(listed.used), "" if is_used else said(listed.advice))
+    return joined(text(listed.used), "" if is_used else text(listed.advice))
 
 
 def in_use(model: RuntimesModel) -> Message:
@@ -119,5 +119,5 @@ def in_use(model: RuntimesModel) -> Message:
     if listed is None:
         return Message(severity="info", title=tr("Looking at this machine …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
-    why = "\n".join((said(listed.used), said(listed.advice)))
+    why = "\n".join((text(listed.used), text(listed.advice)))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.engine_messages import said
+from app.engine_messages import text
 from app.i18n import tr
 from app.runtimes import runtime_labels, runtime_page_labels
 from app.runtimes.runtime_row import GAP, RuntimeRow
@@ -132,7 +132,7 @@ class RuntimeView(Themed, QDialog):
             message = runtime_labels.message(model)
             self._trouble.say(message.severity, message.title, message.text)
         elif model.done:
-            self._trouble.say("good", said(model.done))
+            self._trouble.say("good", text(model.done))
 
     def _task_of(self, state: RuntimeState) -> TaskState | None:
         task = self._model.task

@@ -10,6 +10,7 @@ from app.bridge.engine_bridge import EventHub
 from app.state.runtime_status import Situation, Standing, can_import, standing_of
 from app.state.tasks_model import KindModel, TasksModel
 from engine.protocol import events
+from engine.protocol.plan import Notice
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 
@@ -24,7 +25,7 @@ class RuntimesModel(KindModel):
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.listed: events.RuntimesListed | None = None
-        self.done = ""  # what was done last, a sentence of the engine
+        self.done: Notice | None = None  # what was done last
         self.hidden: tuple[str, ...] = ()  # keys of situations that the user has hidden
         self._quiet: set[str] = set()  # the same, until the program ends
         hub.subscribe(events.RuntimesListed, self._list)
@@ -39,20 +40,19 @@ class RuntimesModel(KindModel):
 
     def _end(self, event: events.TaskDone | events.TaskFailed) -> None:
         if event.kind is self.kind:
-            notice = event.notice if isinstance(event, events.TaskDone) else None
-            self.done = notice.message if notice is not None else ""
+            self.done = event.notice if isinstance(event, events.TaskDone) else None
             self.changed.emit()
 
     # The window's side
 
     def request(self, phase: Phase, runtime: str) -> None:
         """Remember what was requested, so that it shows before the engine answers."""
-        self.done = ""
+        self.done = None
         self.tasks.request(self.kind, phase, runtime)
 
     def dismiss(self) -> None:
         """Forget an error or good news that was read."""
-        self.done = ""
+        self.done = None
         if self.task is not None:
             self.tasks.dismiss(self.kind, self.task.subject)
         self.changed.emit()
