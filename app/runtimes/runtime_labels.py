@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.engine_messages import hint, shown, text
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.models.model_labels import progress
 from app.state.runtimes_model import (
@@ -156,7 +156,9 @@ def _ready(model: RuntimesModel, standing: Standing) -> Message:
 
 def reason(state: RuntimeState) -> str:
     """Why an installed runtime is not used; "" where it is not known."""
-    return tr("The reason: {why}.", why=shown(state.why)) if state.why else ""
+    if state.why is None:
+        return ""
+    return tr("The reason: {why}.", why=text(state.why).rstrip(".。"))
 
 
 def _broken(standing: Standing) -> Message:
@@ -303,7 +305,7 @@ def summary(model: RuntimesModel) -> str:
     if model.standing.situation is Situation.READY:
         return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
-    return joined(shown(listed.used), "" if is_used else shown(listed.advice))
+    return joined(text(listed.used), "" if is_used else text(listed.advice))
 
 
 def in_use(model: RuntimesModel) -> Message:
@@ -312,5 +314,5 @@ def in_use(model: RuntimesModel) -> Message:
     if listed is None:
         return Message(severity="info", title=tr("Looking at this machine …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
-    why = "\n".join((shown(listed.used), shown(listed.advice)))
+    why = "\n".join((text(listed.used), text(listed.advice)))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

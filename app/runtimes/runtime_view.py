@@ -129,7 +129,7 @@ class RuntimeView(Themed, QDialog):
         if has_own_line:
             message = runtime_labels.message(model)
             self._trouble.say(message.severity, message.title, message.text)
-        elif model.done is not None:
+        elif model.done:
             self._trouble.say("good", text(model.done))
 
     def _task_of(self, state: RuntimeState) -> TaskState | None:

@@ -44,7 +44,7 @@ class Standing:
     def key(self) -> str:
         """Tells it from others that a user may have waved away."""
         about = self.runtime
-        parts = (about.id, about.torch, about.why) if about is not None else ()
+        parts = (about.id, about.torch, str(about.why or "")) if about is not None else ()
         return ":".join((self.situation.value, *parts))
 
 

@@ -107,8 +107,8 @@ def test_a_wide_table_is_turned(command_line: CommandLine) -> None:
     [
         ("--profile t.json", "A trace is of one case"),
         ("lite read --profile t.json", "A trace is of one case"),
-        ("optimisations-vae --profile t.json", "uses torch's profiler for memory"),
-        ("models --profile t.json", "uses torch's profiler for memory"),
+        ("optimisations-vae --profile t.json", "uses torch's profiler"),
+        ("models --profile t.json", "uses torch's profiler"),
         ("optimisations --picture p.png", "p.png does not end in .svg"),
     ],
 )
