@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.core.errors import InputError
 from engine.core.geometry import Size
-from engine.pipeline.stages.source import SourceColours
+from engine.pipeline.stages.restore import SourceColours
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan
 from engine.settings.schema import JobSettings

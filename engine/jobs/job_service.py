@@ -246,7 +246,7 @@ class JobService:
     # --- looking
 
     def _show_frame(self, command: c.ShowFrame) -> None:
-        from engine.pipeline.preview import frame_picture
+        from engine.pipeline.display import frame_picture
         from engine.video.read.probe import probe
 
         job = self._jobs.get(command.job_id)

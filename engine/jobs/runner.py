@@ -75,8 +75,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: EventSink) -> Repo
     events.emit(JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()
     from engine.pipeline.context import Context
-    from engine.pipeline.gpu_guard import cared_for
-    from engine.pipeline.job_switches import switched
+    from engine.pipeline.gpu_guard import cared_for, switched
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
-from engine.pipeline.latent_vae import ready_vae
+from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.sources import required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
@@ -101,7 +101,7 @@ def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
         )
     )
     vae = ready_vae(header.model, command.vae)
-    from engine.pipeline.latent_view import first_picture
+    from engine.pipeline.display import first_picture
 
     raw, normalised, is_whole = first_picture(latents, command.path, vae, command.longest_side)
     work.emit(e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole))

@@ -1,15 +1,22 @@
-"""Pictures for people: turned and stretched as the film is seen, 8-bit RGB."""
+"""Pictures for people: frames turned and stretched as the film is seen, in 8-bit RGB."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
+from engine.models.latents import LatentFormat
 from engine.ops.resize import resize, thumbnail
 from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import WeightsPlan
+from engine.video.colour.convert import colour_spec, to_rgb
+from engine.video.read.frame_reader import frame_at
 
 
 def turn(frame: Tensor, rotation: int, mirrored: bool) -> Tensor:
@@ -50,3 +57,57 @@ def seen(
         wide = Size(max(1, round(width * aspect)), height)
         frame = resize(frame[None], wide)[0]
     return picture_of(turn(frame, rotation, mirrored), longest_side)
+
+
+# --- frames to look at
+
+
+def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Picture:
+    """The frame shown at a time.
+
+    Args:
+        media: Source or result.
+        seconds: From the start of the film; beyond the end means the last frame.
+        longest_side: Most pixels on the longer side.
+
+    Raises:
+        InputError: The file cannot be read (any more).
+    """
+    frame = frame_at(media, seconds)
+    video = media.video
+    planes = [torch.from_numpy(plane.astype(np.int32))[None] for plane in frame.planes]
+    with torch.inference_mode():
+        rgb = to_rgb(planes, colour_spec(video), "cpu")[0, :3]
+        return seen(
+            rgb,
+            rotation=video.rotation,
+            mirrored=video.is_mirrored,
+            aspect=video.sample_aspect,
+            longest_side=longest_side,
+        )
+
+
+_MOST_PIXELS = 150_000  # decoded: some seconds of a processor for each reading
+
+
+def first_picture(
+    latents: LatentFormat, path: Path, vae: WeightsPlan, longest_side: int
+) -> tuple[Picture, Picture, bool]:
+    """The first latent decoded on the processor, or its middle where that would take long.
+
+    Args:
+        latents: Format of the file.
+        path: Of the file.
+        vae: That belongs to it.
+        longest_side: Most pixels on the longer side.
+
+    Returns:
+        Its values taken as raw, and as normalised; whether the picture is whole.
+
+    Raises:
+        InputError, WeightsError: One of the files cannot be used.
+
+    Memory: the VAE, and what it needs for two small pictures.
+    """
+    raw, normalised, is_whole = latents.first_frames(path, vae, _MOST_PIXELS)
+    return picture_of(raw, longest_side), picture_of(normalised, longest_side), is_whole

@@ -1,7 +1,4 @@
-"""A job on a card: kept within its budget, watched for spilling, and everything given back.
-
-Not seen on a card yet but in tests with fakes.
-"""
+"""Process-wide state around a job: memory limit, spill guard, switches, release afterwards."""
 
 from __future__ import annotations
 
@@ -15,8 +12,11 @@ from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory, pinned_by_torch
 from engine.hardware.spill_guard import SpillGuard
 from engine.hardware.torch_memory import within
+from engine.ops.precision import arithmetic_of
 from engine.pipeline.context import Context
-from engine.protocol.plan import Plan
+from engine.protocol.events import Warned
+from engine.protocol.plan import Notice, Plan
+from engine.runtimes import environment
 
 logger = logging.getLogger(__name__)
 
@@ -70,4 +70,25 @@ def _guard(context: Context) -> SpillGuard | None:
         pinned,
         clock=lambda: time.monotonic() - context.control.paused_seconds,
         expected=expected_seconds(context.plan),
+    )
+
+
+# --- switches of the whole process
+
+
+@contextmanager
+def switched(context: Context) -> Iterator[None]:
+    """Inside, libraries may do what the plan's switches say; what comes too late is told."""
+    run = context.plan.work.switches.run
+    for name in environment.too_late(run):
+        context.events.emit(Warned(job_id=context.job_id, notice=_too_late(name)))
+    with arithmetic_of(run):
+        yield
+
+
+def _too_late(name: str) -> Notice:
+    return Notice(
+        code="switch-too-late",
+        severity="warning",
+        params={"switch": f"run.{name}", "variable": f"UPREEL_RUN_{name.upper()}"},
     )

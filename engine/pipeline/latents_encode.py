@@ -32,11 +32,11 @@ from engine.models.planning.memory import Needs
 from engine.models.planning.search import fits
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
-from engine.pipeline.latent_vae import ready_vae
+from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.output import check_output, part_path, publish, translated
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.sources import probe_film
-from engine.pipeline.stages.source import SourceColours
+from engine.pipeline.stages.restore import SourceColours
 from engine.planner.plan_job import device_of
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import WeightsPlan

@@ -1,9 +1,11 @@
-"""Before the first frame: are the model's files the published ones, and still those of the plan?"""
+"""Checks of the model files that a job needs: present, as published, unchanged since planning."""
 
 from __future__ import annotations
 
-from engine.core.errors import CheckpointMismatch
+from engine.core.control import Control
+from engine.core.errors import CheckpointMismatch, WeightsMissing
 from engine.model_files.store import Store
+from engine.models import registry
 from engine.models.planned_files import is_changed
 from engine.pipeline.context import Context, Throttle
 from engine.protocol.events import StageProgress, StageStarted
@@ -48,3 +50,28 @@ def check_weights(context: Context) -> None:
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
     """Weights files that a job needs and that are no part of the program."""
     return (*(plan.latent.weights if plan.latent else ()), *plan.work.weights_files)
+
+
+def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:
+    """Find it, and read it unless that was done before: a published one must be what it says.
+
+    Args:
+        model: "wan21-vae" or "wan22-vae".
+        own: File of the user's; "" for the published one.
+        control: May stop the reading.
+
+    Raises:
+        WeightsMissing: It is not on this machine; `file` among the params is its id.
+        HashMismatch, WeightsError: It cannot be used.
+        Cancelled: `control` said so.
+    """
+    latents = registry.latent_format_of(model)
+    vae = latents.weights(model, own)
+    if not vae.is_here:
+        title = latents.titles[model]
+        raise WeightsMissing("vae", model=title, names=vae.path.name, file=vae.published)
+    if vae.published:
+        path = Store().ready(vae.published, control=control)
+        if path != vae.path or is_changed(vae):
+            raise CheckpointMismatch("just-now", what="weights")
+    return vae

@@ -23,10 +23,9 @@ from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, twice
 from engine.pipeline.segments import SegmentLog, SegmentRecord
-from engine.pipeline.stages.device import Device
-from engine.pipeline.stages.read import Clip, read
-from engine.pipeline.stages.read_shots import ShotReader, ShotSlice
+from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
+from engine.pipeline.stages.upscale import Device
 from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, StreamAborted, Workers
 from engine.planner import times

@@ -14,8 +14,8 @@ from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import fallbacks, latents, peaks, reasons, times
-from engine.planner.notices import notices_of
+from engine.planner import latents, peaks, reasons, times
+from engine.planner.notices import REFUSAL, notices_of, with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
     default_output,
@@ -54,21 +54,21 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         SettingsError: Impossible times, or a result too small to show anything.
         UnsupportedMedia: The result would be larger than any file can hold.
         EncoderMissing, ContainerMismatch: The wanted codec is not here or not for this container.
-        NoUsableGpu: A card was asked for and there is none.
+        NoUsableGpu: A GPU was asked for and there is none.
     """
     plan = bare_plan(request, budget, rates)
     priced = partial(_priced, plan, budget, rates)
     plan = replace(plan, reasons=reasons.reasons_of(plan, request.settings, priced))
-    refusal = next((notice for notice in plan.notices if notice.code == fallbacks.REFUSAL), None)
+    refusal = next((notice for notice in plan.notices if notice.code == REFUSAL), None)
     if refusal is None:
         return plan
 
     def fits(settings: JobSettings) -> bool:
         other = bare_plan(replace(request, settings=settings), budget, rates)
-        return all(notice.code != fallbacks.REFUSAL for notice in other.notices)
+        return all(notice.code != REFUSAL for notice in other.notices)
 
     sizes = plan.source_size, plan.picture.size
-    better = fallbacks.with_offers(refusal, request.settings, sizes, fits)
+    better = with_offers(refusal, request.settings, sizes, fits)
     return replace(plan, notices=tuple(better if n is refusal else n for n in plan.notices))
 
 

@@ -13,7 +13,7 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import clauses
-from engine.video.read.packet_digest import NO_TIME, StreamDigest
+from engine.video.read.media_file import NO_TIME, StreamDigest
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side

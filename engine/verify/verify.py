@@ -33,7 +33,7 @@ from engine.verify.metadata import (
     tags_check,
 )
 from engine.verify.streams import ComparedFile, compare_streams
-from engine.video.read.packet_digest import StreamDigest, digest
+from engine.video.read.media_file import StreamDigest, digest
 from engine.video.read.probe import probe
 
 VerifyProgress = Callable[[int, int], None]  # frames of the result: compared, all

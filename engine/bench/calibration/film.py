@@ -20,8 +20,7 @@ from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.models.lite import files
 from engine.models.lite.benchmarks import upscaler
-from engine.pipeline.stages.restore import Restore
-from engine.pipeline.stages.source import SourceColours
+from engine.pipeline.stages.restore import Restore, SourceColours
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo

@@ -1,4 +1,4 @@
-"""First stage: frames of the source, gathered into clips."""
+"""First stage: frames of the source, gathered into clips, or read shot by shot."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from engine.pipeline.stream import Stream
 from engine.protocol.plan import Plan
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.shots import HISTORY, ShotDetector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +55,103 @@ def read(
     if waiting:
         target.put(Clip(first=done, frames=tuple(waiting)))
     target.close()
+
+
+# --- shot by shot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShotSlice:
+    """Some frames of a shot, in the pieces that a video VAE takes."""
+
+    shot: int  # number of the shot's first frame, counted from the job's first
+    first: int  # number of its own first frame
+    frames: tuple[PlanarFrame, ...]
+    begins: bool  # the first slice of the shot that is sent
+    ends: bool  # the shot ends with it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where to begin: at the first frame of a job, or inside a shot when it goes on.
+
+    Attributes:
+        shot: First frame of the shot that the first wanted frame belongs to.
+        wanted: First frame that is not finished.
+        needed: First frame to be sent, `shot` or later.
+    """
+
+    shot: int = 0
+    wanted: int = 0
+    needed: int = 0
+
+
+class ShotReader:
+    """Finds the shots of a film and sends them slice by slice.
+
+    Memory: one slice.
+    """
+
+    def __init__(self, reader: FrameReader, detector: ShotDetector, *, slice_frames: int) -> None:
+        self._reader = reader
+        self._detector = detector
+        self._slice = slice_frames
+
+    def run(
+        self,
+        finished: Sequence[SegmentRecord],
+        beginning: Beginning,
+        target: Stream[ShotSlice],
+        control: Control,
+    ) -> None:
+        """Send all frames from the beginning on.
+
+        A slice waits for the frame behind it, because only that tells whether the shot ends.
+        """
+        shot, begins = beginning.shot, True
+        waiting: list[PlanarFrame] = []
+        first = beginning.needed
+        for number, frame, is_cut in self._frames(finished, beginning):
+            control.check_cancelled()  # a full queue stops it while the device is paused
+            ends = is_cut and number > first
+            if ends or len(waiting) == self._slice + begins:
+                target.put(_slice(shot, first, waiting, begins=begins, ends=ends))
+                begins, waiting, first = ends, [], number
+            if is_cut:
+                shot = number
+            waiting.append(frame)
+        if waiting:
+            target.put(_slice(shot, first, waiting, begins=begins, ends=True))
+        target.close()
+
+    def _frames(
+        self, finished: Sequence[SegmentRecord], beginning: Beginning
+    ) -> Iterator[tuple[int, PlanarFrame, bool]]:
+        """Number, frame and whether a new shot begins with it, for each frame to be sent.
+
+        What was found out before a job was interrupted stands: no new cut before `wanted`.
+        """
+        before = _before(finished, beginning.needed - HISTORY)
+        start = sum(record.frames for record in before)
+        for number, frame in enumerate(frames_behind(self._reader, before), start):
+            looks_new = self._detector.starts_shot(frame)
+            if number >= beginning.needed:
+                is_new = looks_new and number >= beginning.wanted and number > beginning.shot
+                yield number, frame, is_new
+
+
+def _before(records: Sequence[SegmentRecord], frame: int) -> list[SegmentRecord]:
+    """The segments that end at a frame or before it."""
+    found, count = [], 0
+    for record in records:
+        count += record.frames
+        if count > frame:
+            break
+        found.append(record)
+    return found
+
+
+def _slice(
+    shot: int, first: int, frames: list[PlanarFrame], *, begins: bool, ends: bool
+) -> ShotSlice:
+    return ShotSlice(shot=shot, first=first, frames=tuple(frames), begins=begins, ends=ends)

@@ -12,9 +12,8 @@ from engine.core.geometry import Box
 from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import Context
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
-from engine.pipeline.stages.read_shots import Beginning, ShotSlice
-from engine.pipeline.stages.restore import Restore
-from engine.pipeline.stages.source import SourceColours
+from engine.pipeline.stages.read import Beginning, ShotSlice
+from engine.pipeline.stages.restore import Restore, SourceColours
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
 from engine.video.read.frames import PlanarFrame

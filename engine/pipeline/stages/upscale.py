@@ -1,4 +1,4 @@
-"""Second stage: the model, tile by tile, with a smaller plan when memory runs out."""
+"""The device thread: frames to RGB, through the model, and back to code values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from engine.models.frame_family import FramePlan
 from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import Context
 from engine.pipeline.recovery import change_plan, reason_of
-from engine.pipeline.stages.progress import show_tile
+from engine.pipeline.stages.progress import Progress, show_preview, show_tile
+from engine.pipeline.stages.read import Clip
+from engine.pipeline.stages.restore import Planes, Restore, SourceColours
+from engine.pipeline.stages.write import DoneClip
+from engine.pipeline.stream import Stream
 from engine.planner.downgrade import next_plan
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
@@ -103,3 +107,30 @@ class Upscale:
                 tiles=len(boxes),
             )
         return blender.result()
+
+
+class Device:
+    """The device's work on clips, one after the other."""
+
+    def __init__(self, model: FrameUpscaler | None, context: Context) -> None:
+        self._context = context
+        self._upscale = Upscale(model, context)
+        self._restore = Restore(context.media.video, context.plan)
+        self._colours = SourceColours(context.media.video, context.plan.work.device)
+
+    def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
+        """Work until the source ends; `done` frames were finished by earlier runs."""
+        progress = Progress(self._context, done)
+        for clip in source:
+            target.put(DoneClip(frames=clip.frames, planes=self._one(clip)))
+            progress.add(len(clip.frames))
+        target.close()
+
+    def _one(self, clip: Clip) -> list[Planes]:
+        with torch.inference_mode():
+            rgb, alpha = self._colours.rgb(clip.frames)
+            large = self._upscale.run(rgb, clip.first)
+            planes, result = self._restore.run(large, alpha)
+            last = clip.first + len(clip.frames) - 1
+            show_preview(self._context, clip.frames[-1], last, rgb[-1], result[-1])
+        return planes

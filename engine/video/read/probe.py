@@ -17,8 +17,13 @@ from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
 from engine.video.read.decoder import FrameTimes
-from engine.video.read.image_sequence import find_sequence, sequence_file
-from engine.video.read.images import SEQUENCE_RATE, picture_codec, read_picture
+from engine.video.read.images import (
+    SEQUENCE_RATE,
+    find_sequence,
+    picture_codec,
+    read_picture,
+    sequence_file,
+)
 from engine.video.read.media_file import (
     check_readable,
     check_size,

@@ -21,8 +21,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.write.containers import output_suffix
 from engine.video.write.encoders import colour_options
-from engine.video.write.output_file import writing
-from engine.video.write.segment_file import SegmentFile
+from engine.video.write.segment_file import SegmentFile, writing
 
 _NUMBER = re.compile(r"%0?(\d*)d")
 

@@ -21,9 +21,14 @@ from engine.video.read.media_file import open_input
 from engine.video.write.containers import CONTAINERS, PICTURES
 from engine.video.write.image_files import export_images
 from engine.video.write.mkv_aspect import PLACEHOLDER, states_aspect, write_aspect
-from engine.video.write.output_file import make_durable, writing
 from engine.video.write.passthrough import CopiedStreams, stream_metadata
-from engine.video.write.segment_file import SegmentFile, SegmentStream, TimedPacket
+from engine.video.write.segment_file import (
+    SegmentFile,
+    SegmentStream,
+    TimedPacket,
+    make_durable,
+    writing,
+)
 
 _OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
 # Stated by the container itself.

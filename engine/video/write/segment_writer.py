@@ -29,7 +29,7 @@ from engine.video.write.encoders import (
     with_threads,
 )
 from engine.video.write.image_files import ImageSegment
-from engine.video.write.output_file import rename_durably, writing
+from engine.video.write.segment_file import rename_durably, writing
 
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 

@@ -12,7 +12,7 @@ import torch
 from engine.core.geometry import Size
 from engine.models.wan.latents.spaces import raw
 from engine.models.wan.latents.vae import middle
-from engine.pipeline import latent_view
+from engine.pipeline import display
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from tests.helpers.latent_files import a_latent, write_latent
@@ -62,7 +62,7 @@ def test_both_readings_of_the_first_picture(tmp_path: Path, vae: Any) -> None:
 def test_of_a_large_picture_the_middle_is_shown(
     tmp_path: Path, vae: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latent_view, "_MOST_PIXELS", 40 * 24)
+    monkeypatch.setattr(display, "_MOST_PIXELS", 40 * 24)
     write_latent(tmp_path / "a.latent", a_latent(16, 1, 12, 20))
     command = c.ShowLatent(path=tmp_path / "a.latent", vae=str(vae[0]), longest_side=20)
     shown, heard = answer(tmp_path / "jobs", command)
@@ -115,13 +115,13 @@ def test_a_bad_file_and_a_bad_vae_are_refused(tmp_path: Path) -> None:
 def test_of_several_that_wait_the_last_one_is_answered(
     tmp_path: Path, vae: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, real = threading.Event(), latent_view.first_picture
+    go, real = threading.Event(), display.first_picture
 
     def slow(*args: Any) -> Any:
         go.wait(20)
         return real(*args)
 
-    monkeypatch.setattr(latent_view, "first_picture", slow)
+    monkeypatch.setattr(display, "first_picture", slow)
     for name in "abc":
         write_latent(tmp_path / f"{name}.latent")
     with running_engine(tmp_path / "jobs") as (engine, heard):

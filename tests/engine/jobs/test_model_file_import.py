@@ -20,7 +20,7 @@ from engine.core.errors import (
     WrongModel,
 )
 from engine.downloads.transfer import Listener
-from engine.jobs.model_file_import import take
+from engine.jobs.model_file_service import take
 from engine.model_files.store import Store
 from tests.helpers.published import published, store_of
 from tests.helpers.tiny_wan import tiny_wan_config, write_wan

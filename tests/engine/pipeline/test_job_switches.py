@@ -16,7 +16,7 @@ from engine.models.wan.upscaler import WanUpscaler
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.torch_flags import current
 from engine.pipeline.context import Context
-from engine.pipeline.job_switches import switched
+from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.events import Warned

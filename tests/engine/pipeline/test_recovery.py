@@ -23,8 +23,7 @@ from engine.models import registry
 from engine.models.wan.family import WanFamily
 from engine.models.wan.upscaler import WanUpscaler
 from engine.pipeline import run as run_module
-from engine.pipeline.stages.restore import Restore
-from engine.pipeline.stages.source import SourceColours
+from engine.pipeline.stages.restore import Restore, SourceColours
 from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
 from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read.frame_reader import FrameReader

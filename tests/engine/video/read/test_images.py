@@ -17,8 +17,7 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.video.read.frame_reader import FrameReader
-from engine.video.read.image_sequence import find_sequence, sequence_file
-from engine.video.read.images import picture_codec
+from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
 from tests.helpers.clips import (
     cut_short,
