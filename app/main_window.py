@@ -25,11 +25,10 @@ from PySide6.QtWidgets import (
 from app import desktop
 from app.actions import SPECS, Actions
 from app.controllers.queue import QueueController
-from app.foot_strip import FootStrip, LogDock
 from app.i18n import tr
-from app.jobs.add_files import Intake
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
+from app.jobs.found_files import Intake
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.preview.preview_view import StageView
@@ -37,6 +36,7 @@ from app.state.job_row import JobRow, JobState
 from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
+from app.status_bar import FootStrip, LogDock
 from app.theme import tokens
 from app.top_strip import TopStrip
 from app.ui_state import UiState

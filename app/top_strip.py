@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
+from app.gauges import Gauges, about_card
 from app.i18n import LANGUAGES, tr
-from app.monitor.gauges import Gauges, about_card
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon

@@ -55,7 +55,7 @@ def prepare_process() -> None:
             _log.info("no graphics chip could be chosen: %s", err)
 
 
-def show_progress(window_id: int, progress: Progress, share: float) -> None:
+def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
     """Progress on the window's button in the taskbar."""
     taskbar = _taskbar()
     if taskbar is not None:

@@ -7,7 +7,7 @@ from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
 from app.state.model_files_model import MB, Package, Standing, size_of
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import help_of
+from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
@@ -149,7 +149,7 @@ def progress(task: TaskState) -> str:
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
     lines = (text(error), hint(error))
-    return tr(help_of(error).title), "\n".join(line for line in lines if line)
+    return error_title(error), "\n".join(line for line in lines if line)
 
 
 def short_progress(task: TaskState) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import choice_text, hint, text
+from app.engine_messages import button, choice_text, hint, text, title
 from app.i18n import tr
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
-from app.widgets.error_view import HELP
+from app.widgets.error_view import ACTION_OF
 from app.widgets.notice_line import NoticeLine
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
@@ -88,7 +88,7 @@ _ORDER = {"refusal": 0, "warning": 1, "info": 2}
 class PlanNotices(QWidget):
     """A few lines and, for a refusal, buttons that help."""
 
-    action_wanted = Signal(str)  # of error_view.Help
+    action_wanted = Signal(str)  # what MainWindow.do takes
     choices_wanted = Signal(dict)  # settings by name
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -135,13 +135,13 @@ class PlanNotices(QWidget):
         offers = offers_of(refusal, row.settings)
         for at, offer in enumerate(offers):
             self._buttons.addWidget(self._offer_button(offer, at))
-        help_ = HELP.get(refusal.code)
-        if help_ is None or (offers and help_.action == "choices"):
+        action = ACTION_OF.get(refusal.code)
+        if action is None or (offers and action == "choices"):
             return
-        button = QPushButton(tr(help_.button))
-        button.setObjectName("planHelp")
-        button.clicked.connect(lambda: self.action_wanted.emit(help_.action))
-        self._buttons.addWidget(button)
+        help_ = QPushButton(button(refusal.code))
+        help_.setObjectName("planHelp")
+        help_.clicked.connect(lambda: self.action_wanted.emit(action))
+        self._buttons.addWidget(help_)
 
     def _offer_button(self, offer: Offer, at: int) -> QPushButton:
         button = QPushButton(offer.text)
@@ -182,7 +182,7 @@ def _line(notice: Notice, hint: str) -> NoticeLine:
     """A notice; names of missing files are only a tool tip, the button below fetches them."""
     if notice.code != WeightsMissing.code:
         return NoticeLine(notice.severity, text(notice), hint)
-    line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
+    line = NoticeLine(notice.severity, title(notice.code))
     line.setToolTip(text(notice))
     return line
 

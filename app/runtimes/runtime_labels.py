@@ -15,7 +15,7 @@ from app.state.runtimes_model import (
     size_of,
 )
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import help_of
+from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
@@ -141,8 +141,8 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     if _COMMAND in error.hint:
         advice = tr(_HINTS[error.code]) if error.code in _HINTS else ""
     lines = (text(error), advice)
-    title = _TITLES.get(error.code) or help_of(error).title
-    return tr(title), "\n".join(line for line in lines if line)
+    title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
+    return title, "\n".join(line for line in lines if line)
 
 
 def _ready(model: RuntimesModel, standing: Standing) -> Message:

@@ -15,8 +15,8 @@ from app.widgets.controls import ElidedLabel
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
-from tests.app.monitor.test_gauges import GPU
 from tests.app.runtimes.conftest import Over
+from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.fake_states import (
     NO_CARD,
