@@ -59,7 +59,7 @@ class RestartController(QObject):
         self.is_due = False
         queue.queue_changed.connect(self._look)
 
-    def want(self) -> None:
+    def request(self) -> None:
         """Start again as soon as no film is worked on; the queue stops meanwhile."""
         active = self._queue.active
         if active is None:

@@ -48,9 +48,9 @@ class RuntimesController(QObject):
         self._discards = ""  # id of a runtime whose download was cancelled
         self.bar = OfferBar(model)
         window.add_bar(self.bar)
-        self.bar.wanted.connect(self.act)
-        restart.changed.connect(lambda: self.bar.say_waiting(restart.waits_for))
-        window.page_wanted.connect(self._open)
+        self.bar.requested.connect(self.act)
+        restart.changed.connect(lambda: self.bar.show_waiting(restart.waits_for))
+        window.page_requested.connect(self._open)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
@@ -61,16 +61,16 @@ class RuntimesController(QObject):
         """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = RuntimeView(self._model, self._window)
-            view.wanted.connect(self.act_on)
-            view.file_wanted.connect(self.ask_file)
-            view.look_wanted.connect(self.look)
-            view.restart_wanted.connect(lambda: self.act("restart"))
+            view.requested.connect(self.act_on)
+            view.file_requested.connect(self.ask_file)
+            view.look_requested.connect(self.look)
+            view.restart_requested.connect(lambda: self.act("restart"))
         return self._view
 
     def settings_part(self) -> QWidget:
         """The line among the settings."""
         part = RuntimeLine(self._model)
-        part.page_wanted.connect(self.open_view)
+        part.page_requested.connect(self.open_view)
         return part
 
     def look(self) -> None:
@@ -86,7 +86,7 @@ class RuntimesController(QObject):
         """What the bar wants."""
         match name:
             case "restart":
-                self._restart.want()
+                self._restart.request()
             case "restart_now":
                 self._restart.now()
             case "stay":
@@ -107,7 +107,7 @@ class RuntimesController(QObject):
             case "retry":
                 self._again()
             case _:
-                about, task = self._model.standing.runtime, self._model.task
+                about, task = self._model.status.runtime, self._model.task
                 self.act_on(name, about.id if about is not None else task.subject if task else "")
 
     def act_on(self, name: str, runtime: str) -> None:

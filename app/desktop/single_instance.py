@@ -91,10 +91,10 @@ class SingleInstance(QObject):
             if caller is None:
                 return
             caller.disconnected.connect(caller.deleteLater)
-            caller.readyRead.connect(lambda caller=caller: self._hear(caller))
-            self._hear(caller)  # it may have spoken already
+            caller.readyRead.connect(lambda caller=caller: self._receive(caller))
+            self._receive(caller)  # it may have spoken already
 
-    def _hear(self, caller: QLocalSocket) -> None:
+    def _receive(self, caller: QLocalSocket) -> None:
         if caller.canReadLine():
             files = _read(bytes(caller.readLine(_MOST_BYTES).data()))
             if files is not None:

@@ -15,7 +15,7 @@ import sys
 import winreg
 from pathlib import Path, PureWindowsPath
 
-from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_card
+from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_fast_gpu
 from engine.core import windows_paths
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def prepare_process() -> None:
         ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
     if _is_installed():
         try:
-            prefer_card(winreg, sys.executable)
+            prefer_fast_gpu(winreg, sys.executable)
         except OSError as err:
             _log.info("no graphics chip could be chosen: %s", err)
 

@@ -41,7 +41,7 @@ KEY = r"Software\Microsoft\DirectX\UserGpuPreferences"
 _FAST_CHIP = "GpuPreference=2;"  # "High performance" in Windows' settings
 
 
-def prefer_card(registry: Any, program: str) -> bool:
+def prefer_fast_gpu(registry: Any, program: str) -> bool:
     """Ask for the fast chip of a laptop, unless the user has chosen for this program already.
 
     Some laptops let a program see the card only then. The setup's uninstaller takes it back.

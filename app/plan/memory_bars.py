@@ -50,17 +50,17 @@ def rows_of(plan: Plan) -> list[Row]:
         limit=plan.budget_bytes,
         tip="\n".join([*map(_in_memory, plan.stages), tr(_PART_OF_FREE)]),
     )
-    on_card = [stage for stage in plan.stages if stage.device_bytes]
-    if not on_card:
+    on_gpu = [stage for stage in plan.stages if stage.device_bytes]
+    if not on_gpu:
         return [of_memory]
     rows = [
         Row(
             name=tr(STAGES.get(stage.stage, stage.stage)),
             needed=stage.device_bytes,
             limit=plan.device_budget_bytes,
-            tip=_on_card(stage, plan),
+            tip=_on_gpu(stage, plan),
         )
-        for stage in on_card
+        for stage in on_gpu
     ]
     limit = tr("limit {size}", size=memory_text(plan.budget_bytes))
     tip = f"{memory_text(plan.peak_bytes)}, {limit}\n{of_memory.tip}"
@@ -126,15 +126,15 @@ def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
     figure.style().polish(figure)
     for part in (name, bar, figure):
         part.setToolTip(row.tip)
-    said = tr("{stage} needs {needed}, the limit is {limit}")
-    bar.setAccessibleName(said.format(stage=row.name, needed=needed, limit=limit))
+    sentence = tr("{stage} needs {needed}, the limit is {limit}")
+    bar.setAccessibleName(sentence.format(stage=row.name, needed=needed, limit=limit))
 
 
 def _in_memory(stage: StagePlan) -> str:
     return f"{tr(STAGES.get(stage.stage, stage.stage))}: {memory_text(stage.peak_bytes)}"
 
 
-def _on_card(stage: StagePlan, plan: Plan) -> str:
+def _on_gpu(stage: StagePlan, plan: Plan) -> str:
     name = tr(STAGES.get(stage.stage, stage.stage))
     limit = tr("limit {size}", size=memory_text(plan.device_budget_bytes))
     lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]

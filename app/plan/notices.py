@@ -38,11 +38,11 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
     for offer in notice.params.get(PARAM, "").split(";"):
         values = _values(offer, settings)
         if values:
-            found.append(Offer(words_of(values, settings), values))
+            found.append(Offer(offer_text(values, settings), values))
     return found[:_MOST]
 
 
-def words_of(values: dict[str, Any], settings: JobSettings) -> str:
+def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     """What a button says that chooses values."""
     if "model" in values and values["model"] != "auto":
         return tr("Use {choice}", choice=_model(values["model"]))
@@ -68,17 +68,17 @@ def _values(offer: str, settings: JobSettings) -> dict[str, Any]:
     """The settings of one offer that are not chosen already; {} where it cannot be read."""
     assignments = [part.strip() for part in offer.split(",") if part.strip()]
     try:
-        wanted = with_text(settings, assignments)
+        requested = with_text(settings, assignments)
     except SettingsError:
         return {}
     names = [part.partition("=")[0].strip() for part in assignments]
-    values = {name: getattr(wanted, name) for name in names}
-    return values if wanted != settings else {}
+    values = {name: getattr(requested, name) for name in names}
+    return values if requested != settings else {}
 
 
 PRETENDED = PretendedGpu.code  # said by a chip
 _MOST_NOTICES = 3
-_SAID_ABOVE = (
+_SHOWN_ABOVE = (
     "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
     PRETENDED,
 )
@@ -88,8 +88,8 @@ _ORDER = {"refusal": 0, "warning": 1, "info": 2}
 class PlanNotices(QWidget):
     """A few lines and, for a refusal, buttons that help."""
 
-    action_wanted = Signal(str)  # what MainWindow.do takes
-    choices_wanted = Signal(dict)  # settings by name
+    action_requested = Signal(str)  # what MainWindow.do takes
+    choices_requested = Signal(dict)  # settings by name
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -109,20 +109,20 @@ class PlanNotices(QWidget):
         if row.downgrades:
             self._lines.addWidget(_changed_line(row.downgrades))
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
-        found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
+        found = [notice for notice in notices if notice.code not in _SHOWN_ABOVE]
         found.sort(key=_rank)
         shown = _worth_a_line(found)
         hints = [hint(notice) for notice in shown]
         for at, notice in enumerate(shown):
             is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
             self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
-        self._say_rest(found[len(shown) :])
+        self._show_rest(found[len(shown) :])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
         if refusal is not None:
             self._offer(refusal, row)
         self.setVisible(bool(found or row.downgrades))
 
-    def _say_rest(self, rest: list[Notice]) -> None:
+    def _show_rest(self, rest: list[Notice]) -> None:
         if not rest:
             return
         more = QLabel(tr("and {count} more", count=len(rest)))
@@ -140,13 +140,13 @@ class PlanNotices(QWidget):
             return
         help_ = QPushButton(button(refusal.code))
         help_.setObjectName("planHelp")
-        help_.clicked.connect(lambda: self.action_wanted.emit(action))
+        help_.clicked.connect(lambda: self.action_requested.emit(action))
         self._buttons.addWidget(help_)
 
     def _offer_button(self, offer: Offer, at: int) -> QPushButton:
         button = QPushButton(offer.text)
         button.setObjectName(f"planOffer{at}")
-        button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
+        button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
 
 

@@ -137,6 +137,4 @@ class EmptyView(QWidget):
         self._add.setText(tr("Add files"))
         self._sample.setText(tr("Try the sample clip"))
         self._sample.setToolTip(tr("Upscales a short film of our own, with sound"))
-        self._honest.setText(
-            tr("The built-in model works right now: no graphics card, no download.")
-        )
+        self._honest.setText(tr("The built-in model works right now: no GPU, no download."))

@@ -161,7 +161,7 @@ class ViewBar(QWidget):
         for index, text in enumerate(labels.values()):
             self._list.setItemText(index, text)
         self._list.setMinimumContentsLength(max(map(len, labels.values())))
-        self._buttons_anew()
+        self._rebuild_buttons()
         self._give_way()
 
     def _widen_segments(self) -> None:
@@ -171,7 +171,7 @@ class ViewBar(QWidget):
             button = self._segments.button(str(mode.value))
             button.setMinimumWidth(bold.horizontalAdvance(button.text()) + 22)
 
-    def _buttons_anew(self) -> None:
+    def _rebuild_buttons(self) -> None:
         self._fit.setText(tr("Fit"))
         self._fit.setToolTip(tr("Show the whole picture (0)"))
         self._whole.setText("100 %")

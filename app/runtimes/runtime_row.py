@@ -57,7 +57,7 @@ def main_action(state: RuntimeState, task: TaskState | None) -> str:
 class RuntimeRow(QFrame):
     """Shows one runtime; emits what the user wants done with it."""
 
-    wanted = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
+    requested = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
 
     def __init__(self, runtime: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -72,9 +72,11 @@ class RuntimeRow(QFrame):
         self._bar, self._progress, self._problem = ShareBar(), QLabel(), NoticeLine()
         self._busy = QWidget()
         self._lay_out()
-        self._button.clicked.connect(lambda: self.wanted.emit(self._action, self.runtime))
+        self._button.clicked.connect(lambda: self.requested.emit(self._action, self.runtime))
         for name, entry in self._entries.items():
-            entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.runtime))
+            entry.triggered.connect(
+                lambda _=False, name=name: self.requested.emit(name, self.runtime)
+            )
 
     def show_state(self, state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> None:
         """Show where a runtime stands.
@@ -139,9 +141,9 @@ class RuntimeRow(QFrame):
         is_broken = state.state == "broken" and task is None
         self._problem.setVisible(error is not None or is_broken)
         if error is not None:
-            self._problem.say("refusal", *runtime_labels.problem(error))
+            self._problem.show_message("refusal", *runtime_labels.problem(error))
         elif is_broken:
-            self._problem.say("warning", runtime_labels.reason(state))
+            self._problem.show_message("warning", runtime_labels.reason(state))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")

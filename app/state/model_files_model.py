@@ -54,7 +54,7 @@ class Package:
         return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
-class Standing(enum.Enum):
+class FileStatus(enum.Enum):
     """Where a package stands, as the user sees it."""
 
     MISSING = "missing"
@@ -71,32 +71,32 @@ class Standing(enum.Enum):
     @property
     def is_running(self) -> bool:
         """True while there is something to stop."""
-        return self in (Standing.WAITING, Standing.BUSY)
+        return self in (FileStatus.WAITING, FileStatus.BUSY)
 
     @property
     def is_usable(self) -> bool:
         """True when a job could use it now."""
-        return self in (Standing.UNCHECKED, Standing.HERE)
+        return self in (FileStatus.UNCHECKED, FileStatus.HERE)
 
 
 _AT_REST = {
-    "missing": Standing.MISSING,
-    "partial": Standing.PARTIAL,
-    "damaged": Standing.DAMAGED,
-    "unverified": Standing.UNCHECKED,
-    "here": Standing.HERE,
-    "busy": Standing.ELSEWHERE,
+    "missing": FileStatus.MISSING,
+    "partial": FileStatus.PARTIAL,
+    "damaged": FileStatus.DAMAGED,
+    "unverified": FileStatus.UNCHECKED,
+    "here": FileStatus.HERE,
+    "busy": FileStatus.ELSEWHERE,
 }
 
 
-def standing_of(package: Package, task: TaskState | None) -> Standing:
+def status_of(package: Package, task: TaskState | None) -> FileStatus:
     """Where a package stands, with what is done to it now."""
     if task is not None:
         if not task.runs:
-            return Standing.FAILED
-        return Standing.WAITING if task.waits else Standing.BUSY
+            return FileStatus.FAILED
+        return FileStatus.WAITING if task.waits else FileStatus.BUSY
     if package.main.is_here and not package.is_complete:
-        return Standing.INCOMPLETE
+        return FileStatus.INCOMPLETE
     return _AT_REST[package.main.state]
 
 
@@ -161,10 +161,10 @@ class ModelFilesModel(KindModel):
         known = self.find(file)
         parts = (file,) if known is None else tuple(part.id for part in self.package(known).files)
         running = tuple(name for name in self._orders.get(file, parts) if self._runs(name))
-        wanted = {
+        requested = {
             name for main, files in self._orders.items() if main != file for name in files
         } - {file}
-        return tuple(name for name in running if name not in wanted) or running
+        return tuple(name for name in running if name not in requested) or running
 
     def find(self, file: str) -> PublishedState | None:
         """A file by its id."""

@@ -96,7 +96,7 @@ class QueueModel(QAbstractListModel):
         row = self.find(job_id)
         if row is not None:
             row.settings, row.output = settings, output
-            self._tell(row)
+            self._emit_changed(row)
 
     def forget(self, job_id: str) -> None:
         """Take a row away."""
@@ -126,7 +126,7 @@ class QueueModel(QAbstractListModel):
         row = self.find(job_id)
         if row is not None and row.thumbnail is None:
             row.picture, row.thumbnail = picture, image_of(picture)
-            self._tell(row)
+            self._emit_changed(row)
 
     # The engine's side
 
@@ -140,11 +140,11 @@ class QueueModel(QAbstractListModel):
             return
         before = row.state
         _apply(row, event)
-        self._tell(row)
+        self._emit_changed(row)
         if row.state is not before:
             self.queue_changed.emit()
 
-    def _tell(self, row: JobRow) -> None:
+    def _emit_changed(self, row: JobRow) -> None:
         index = self.index(self.position(row.job_id))
         self.dataChanged.emit(index, index)
         self.job_changed.emit(row.job_id)

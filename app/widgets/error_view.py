@@ -49,7 +49,7 @@ def error_title(error: ErrorInfo) -> str:
 class ErrorCard(QFrame):
     """Title, the engine's sentence with its figures, hint, and one button."""
 
-    action_wanted = Signal(str)
+    action_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -89,10 +89,10 @@ class ErrorCard(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
-        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in wanted and self._error is not None:
+        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in requested and self._error is not None:
             self.show_error(self._error)
 
     def _act(self) -> None:
         if self._error is not None:
-            self.action_wanted.emit(ACTION_OF.get(self._error.code, "log"))
+            self.action_requested.emit(ACTION_OF.get(self._error.code, "log"))

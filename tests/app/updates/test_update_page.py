@@ -72,7 +72,7 @@ class Page:
         self.model = UpdateModel(self.hub, TasksModel(self.hub))
         self.engine = FakeTasks(self)
         self.view = UpdateView(self.model)
-        self.view.wanted.connect(self._do)
+        self.view.requested.connect(self._do)
         qtbot.addWidget(self.view)
 
     def emit(self, event: events.Event) -> None:
@@ -323,7 +323,7 @@ def test_the_real_engine_from_the_button_to_the_start(
         view, model = program.updates.view, program.update_model
         for wanted in ("", "download", "install"):
             if wanted:
-                view.wanted.emit(wanted)
+                view.requested.emit(wanted)
             qtbot.waitUntil(
                 lambda: not model.is_running and bool(model.state.newer), timeout=120_000
             )

@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
-from app.gauges import Gauges, about_card
+from app.gauges import Gauges, about_gpu
 from app.i18n import LANGUAGES, tr
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
@@ -17,15 +17,15 @@ from engine.core import paths
 _NARROW = 1400  # px
 
 
-class TopStrip(Themed, QWidget):
+class ToolBar(Themed, QWidget):
     """Always visible; asks for another language or theme."""
 
-    language_wanted = Signal(str)
-    theme_wanted = Signal(str)
+    language_requested = Signal(str)
+    theme_requested = Signal(str)
 
     def __init__(self, model: TelemetryModel, models_action: QAction, *others: QAction) -> None:
         super().__init__()
-        self.setObjectName("topStrip")
+        self.setObjectName("toolBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.TOP_HEIGHT)
         self._model = model
@@ -34,7 +34,7 @@ class TopStrip(Themed, QWidget):
         mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
         name = QLabel("Upreel")
         name.setProperty("kind", "title")
-        self._chip = CardChip()
+        self._chip = GpuChip()
         self._switch = SegmentedControl(list(LANGUAGES))
         self._switch.setObjectName("languageSwitch")
         self._models = QToolButton()
@@ -61,9 +61,9 @@ class TopStrip(Themed, QWidget):
             row.addWidget(_icon_button(action))
         row.addWidget(self._switch)
         row.addWidget(self._theme)
-        self._switch.chosen.connect(self.language_wanted)
+        self._switch.chosen.connect(self.language_requested)
         self._theme.clicked.connect(
-            lambda: self.theme_wanted.emit("light" if tokens.current().is_dark else "dark")
+            lambda: self.theme_requested.emit("light" if tokens.current().is_dark else "dark")
         )
         model.changed.connect(self._show_card)
         self.retranslate_ui()
@@ -78,7 +78,7 @@ class TopStrip(Themed, QWidget):
         self._language = language
         self.retranslate_ui()
 
-    def say_card_idle(self, is_idle: bool) -> None:
+    def show_gpu_idle(self, is_idle: bool) -> None:
         """The card is there, but this program cannot compute on it."""
         if is_idle != self._is_idle:
             self._is_idle = is_idle
@@ -123,8 +123,8 @@ class TopStrip(Themed, QWidget):
         elif reading.gpu is None:
             self._chip.show_state(
                 "info",
-                tr("No NVIDIA card: runs on the processor"),
-                tr("The built-in engine works without a card, only slower."),
+                tr("No NVIDIA GPU: runs on the processor"),
+                tr("The built-in engine works without a GPU, only slower."),
             )
         else:
             gpu = reading.gpu
@@ -132,7 +132,7 @@ class TopStrip(Themed, QWidget):
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
             parts = [name, size, tr("not used")] if self._is_idle else [name, size]
             state = "info" if self._is_idle else "good"
-            self._chip.show_state(state, " · ".join(parts), about_card(gpu))
+            self._chip.show_state(state, " · ".join(parts), about_gpu(gpu))
 
 
 def _icon_button(action: QAction) -> QToolButton:
@@ -145,16 +145,16 @@ def _icon_button(action: QAction) -> QToolButton:
     return button
 
 
-class CardChip(QFrame):
+class GpuChip(QFrame):
     """A dot and a few words; the dot's colour only repeats what the words say."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("cardChip")
+        self.setObjectName("gpuChip")
         self.setProperty("kind", "chip")
         self.setFixedHeight(30)
         self._dot, self._text = _Dot(), ElidedLabel()
-        self._text.setObjectName("cardText")
+        self._text.setObjectName("gpuText")
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 0, 14, 0)
         row.setSpacing(8)
