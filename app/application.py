@@ -142,14 +142,14 @@ class Program(QObject):
         self.window.top.show_language(self.languages.current)
 
     def attach(self, engine: Engine) -> None:
-        """Start an engine that says everything to our bridge, and let it load its libraries."""
+        """Start an engine whose events reach the bridge, and let it load its libraries."""
         self.engine = engine
         engine.start()
         self.controller.attach(engine)
         engine.send(Prepare())
         self.models.look()
         self._presets.look()
-        self.runtime.look()  # after Prepare: it tells whether an installed one could be loaded
+        self.runtime.look()  # after Prepare: it shows whether an installed one could be loaded
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
@@ -184,7 +184,7 @@ class Program(QObject):
         self.window.queue_column.offer_unfinished(len(jobs))
 
     def add_sample(self) -> None:
-        """Queue the sample clip and start: somebody wants to see it work."""
+        """Queue the sample clip and start it, as a demonstration."""
         folder = writable_folder()
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
@@ -346,7 +346,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _show_crash(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """A mistake of ours: log it and say so; the window stays open."""
+    """Log an internal error and show it; the window stays open."""
     if issubclass(kind, KeyboardInterrupt):
         QApplication.quit()
         return

@@ -16,7 +16,7 @@ _MOST_HOLDERS = 6
 
 
 class VideoMemory(QWidget):
-    """A ring with used and total memory of the card; hidden while there is no card."""
+    """A ring with used and total memory of the GPU; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class VideoMemory(QWidget):
         self.setVisible(False)
 
     def show_reading(self, gpu: GpuReading, planned_bytes: int) -> None:
-        """Memory now, and the peak that is planned for the card; 0 for none."""
+        """Memory now, and the peak that is planned for the GPU; 0 for none."""
         total = max(1, gpu.total_mb)
         planned = planned_bytes / 2**20 / total
         self._ring.set_shares(
@@ -64,7 +64,7 @@ class VideoMemory(QWidget):
 
 
 def about_gpu(gpu: GpuReading) -> str:
-    """Name, power, connection and driver of a card, as far as they are known; one a line."""
+    """Name, power, connection and driver of a GPU, as far as they are known; one a line."""
     lines = [gpu.name]
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
@@ -76,7 +76,7 @@ def about_gpu(gpu: GpuReading) -> str:
 
 
 def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
-    """What the ring shows in words, and which programs hold memory."""
+    """What the ring shows as text, and which programs hold memory."""
     ours, others = _number(gpu.ours_mb), _number(gpu.others_mb)
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
@@ -141,7 +141,7 @@ class Gauge(QWidget):
         self._figure.setMinimumWidth(width)
 
     def show_figure(self, text: str, explanation: str = "") -> None:
-        """A new figure; the explanation is also what screen readers say."""
+        """A new figure; the explanation is also for screen readers."""
         self._figure.setText(text)
         self.setToolTip(explanation)
         self.setAccessibleName(f"{self._name.text()} {text}")

@@ -90,11 +90,11 @@ class MainWindow(QMainWindow):
         self._overlay = DropOverlay(self)
         self._connect()
         self._show_selected()
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before Tab is pressed
 
     @property
     def selected(self) -> JobRow | None:
-        """The job whose card is taken."""
+        """The selected job."""
         return self.queue_column.view.selected_row
 
     def do(self, name: str) -> None:
@@ -168,12 +168,12 @@ class MainWindow(QMainWindow):
             before = button
 
     def leave(self) -> None:
-        """Close without a question: somebody has answered it already."""
+        """Close without a question: it was answered already."""
         self._is_leaving = True
         self.close()
 
     def hold_start(self, reason: str) -> None:
-        """Let no film start, and say why; "" lets it."""
+        """Let no film start, and show why; "" lets it."""
         if reason != self.decision.held:
             self.decision.hold(reason)
             self._enable(self.selected)
@@ -279,7 +279,7 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self.painted.emit)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The space bar halts and resumes where no control wants it."""
+        """The space bar halts and resumes where no control uses it."""
         if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
             self.do("pause")
             return

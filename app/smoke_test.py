@@ -2,8 +2,8 @@
 
     upreel --smoke-test --out result.json
 
-Runs in folders of its own and, unless told otherwise, without a display. Writes what it saw to
-`result.json`, with pictures of the window, empty and finished, beside it. What PyInstaller forgets
+Runs in folders of its own and, by default without a display. Writes what it saw to
+`result.json`, with pictures of the window, empty and finished, next to it. What PyInstaller forgets
 shows here: a module, a library, a Qt plugin, a resource.
 """
 
@@ -236,7 +236,7 @@ def _look_at_libraries(seen: Findings) -> None:
 
 
 def _look_at_telemetry(seen: Findings, program: Program) -> None:
-    """A reading comes also where there is no NVIDIA card; its `gpu` is None then."""
+    """A reading comes also where there is no NVIDIA GPU; its `gpu` is None then."""
     from engine.protocol.events import Telemetry
 
     readings: list[Telemetry] = []

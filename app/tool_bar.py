@@ -1,4 +1,4 @@
-"""The strip at the top: name, state of the card in words, gauges, language, theme."""
+"""The bar at the top: name, state of the GPU, gauges, language, theme."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NARROW = 1400  # px
 
 
 class ToolBar(Themed, QWidget):
-    """Always visible; asks for another language or theme."""
+    """Always visible; emits requests for another language or theme."""
 
     language_requested = Signal(str)
     theme_requested = Signal(str)
@@ -70,7 +70,7 @@ class ToolBar(Themed, QWidget):
 
     @property
     def last_control(self) -> QWidget:
-        """Where the keyboard leaves the strip."""
+        """The control after which Tab leaves the bar."""
         return self._theme
 
     def show_language(self, language: str) -> None:
@@ -79,7 +79,7 @@ class ToolBar(Themed, QWidget):
         self.retranslate_ui()
 
     def show_gpu_idle(self, is_idle: bool) -> None:
-        """The card is there, but this program cannot compute on it."""
+        """Show that there is a GPU that this program cannot compute on."""
         if is_idle != self._is_idle:
             self._is_idle = is_idle
             self._show_card()
@@ -103,7 +103,7 @@ class ToolBar(Themed, QWidget):
         self._show_card()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window figures come before words."""
+        """In a narrow window figures come before texts."""
         super().resizeEvent(event)
         is_narrow = self.width() < _NARROW
         style = Qt.ToolButtonStyle
@@ -136,7 +136,7 @@ class ToolBar(Themed, QWidget):
 
 
 def _icon_button(action: QAction) -> QToolButton:
-    """A button that says in its tool tip what it is."""
+    """A button with an icon, explained by its tool tip."""
     button = QToolButton()
     button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
     button.setProperty("kind", "icon")
@@ -146,7 +146,7 @@ def _icon_button(action: QAction) -> QToolButton:
 
 
 class GpuChip(QFrame):
-    """A dot and a few words; the dot's colour only repeats what the words say."""
+    """A dot and a short text; the dot's colour only repeats the text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class GpuChip(QFrame):
         row.addWidget(self._text, 1)
 
     def show_state(self, severity: str, text: str, tip: str) -> None:
-        """What kind of card there is."""
+        """Show which GPU there is."""
         self._dot.show_severity(severity)
         if text != self._text.whole:
             self._text.setText(text)
@@ -173,7 +173,7 @@ class GpuChip(QFrame):
         self.setToolTip(tip)
 
     def sizeHint(self) -> QSize:
-        """As wide as its words."""
+        """As wide as its text."""
         return QSize(self._text.sizeHint().width() + 46, 30)
 
 

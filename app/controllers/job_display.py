@@ -34,7 +34,7 @@ class PreviewController(QObject):
         hub.subscribe(events.JobCancelled, self._cancelled)
 
     def show_row(self, row: JobRow | None) -> None:
-        """Another card was taken, or the shown job was read."""
+        """Another job was selected, or the shown one was read."""
         if row is None or row.media is None:
             self._view.show_empty()
             return

@@ -90,7 +90,7 @@ class ModelsController(QObject):
 
         Args:
             settings: Of the job.
-            params: Of the refusal; they name files where the settings do not tell a model.
+            params: Of the refusal; they name files where the settings do not name a model.
 
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
@@ -171,7 +171,7 @@ class ModelsController(QObject):
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 
     def _plan_again(self) -> None:
-        """Films that were refused for want of a file are planned again when one has come."""
+        """Plan films again that were refused for a missing file."""
         if not self.model.is_known:
             return
         here = frozenset(file.id for file in self.model.files if file.is_here)
@@ -205,7 +205,7 @@ def _availability(model: ModelFilesModel, name: str) -> str:
 
 
 def _params(row: JobRow) -> dict[str, str]:
-    """What the refusal says about missing files."""
+    """What the refusal states about missing files."""
     if row.error is not None and row.error.code == MISSING:
         return row.error.params
     notices = row.plan.notices if row.plan is not None else ()

@@ -48,7 +48,7 @@ class Waiting:
 
 
 class RestartController(QObject):
-    """Waits for the film that runs, then ends the program; `is_due` says to start it again."""
+    """Waits for the film that runs, then ends the program; `is_due` means to start it again."""
 
     changed = Signal()
 

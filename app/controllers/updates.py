@@ -61,7 +61,7 @@ class UpdatesController(QObject):
         return part
 
     def open_view(self) -> None:
-        """Show the page and look: what was pressed says so."""
+        """Show the page and check for an update at once."""
         bring_up(self.view)
         self._do("check")
 

@@ -79,7 +79,7 @@ class SeedVr2Form(Translated, QWidget):
 
 
 def strength_of(percent: int) -> str:
-    """What a strength does, in words."""
+    """What a strength does, as text."""
     if percent == 0:
         return tr("Only resized")
     if percent <= 40:
@@ -91,7 +91,7 @@ def strength_of(percent: int) -> str:
     return tr("All redrawn")
 
 
-_WAIT_MS = 200  # after the last change, before the engine plans anew
+_WAIT_MS = 200  # after the last change, before the engine plans again
 _FIXED = mark("Choices are fixed once a film was started.")
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _TREATMENTS = about("treatment").choices
@@ -181,11 +181,11 @@ class ChoicesForm(Translated, QWidget):
         return True
 
     def show_availability(self, words: dict[str, str]) -> None:
-        """What is here of each model, behind its name."""
+        """What is installed of each model, after its name."""
         self._model.show_notes(words)
 
     def flush(self) -> None:
-        """Say a pending change at once: somebody presses Start."""
+        """Send a pending change at once: Start was pressed."""
         if self._timer.isActive():
             self._timer.stop()
             self.changed.emit(self.settings, self.output)

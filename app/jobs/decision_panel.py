@@ -25,9 +25,9 @@ from app.widgets.error_view import ErrorCard
 
 
 def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
-    """The one thing to do now, and beside it the second: names of actions, "" for none.
+    """The main action now and the second one: names of actions, "" for none.
 
-    A running job always wins, whichever card is selected: Pause must never be out of reach.
+    A running job always wins, whichever job is selected: Pause must never be out of reach.
     """
     active = model.active
     if active is not None:
@@ -100,7 +100,7 @@ class DecisionPanel(QWidget):
         self._show_buttons()
 
     def hold(self, reason: str) -> None:
-        """Let nothing start, and say why; "" lets it."""
+        """Let nothing start, and show why; "" lets it."""
         self.held = reason
         self._show_buttons()
 

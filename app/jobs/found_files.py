@@ -23,7 +23,7 @@ from app.ui_state import UiState
 if TYPE_CHECKING:
     from app.controllers.queue import QueueController
 
-_MOST_FILES = 2000  # of one folder; more is a mistake of the hand, or a job for the command line
+_MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
 
 

@@ -90,7 +90,7 @@ class TargetForm(Translated, QWidget):
             editor.set_value(getattr(settings, name))
 
     def show_preset(self, settings: JobSettings) -> None:
-        """Show the target of another job: an open "Other" closes where a preset says the same."""
+        """Show the target of another job: an open "Other" closes where a preset gives the same."""
         self._row.set_current(preset_of(settings))
         self.show_settings(settings)
 
@@ -300,7 +300,7 @@ def with_ending(name: str, ending: str) -> str:
 
 
 def quality_of(crf: int) -> str:
-    """A CRF in words."""
+    """A CRF as text."""
     if crf == 0:
         return tr("Lossless or nearly")
     if crf <= 14:

@@ -18,7 +18,7 @@ from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
 
 GOALS = {"fast": mark("Fast"), "balanced": mark("Balanced"), "best": mark("Best")}
-_ORDERS = {  # of the menu: what is wanted, and its text
+_ORDERS = {  # of the menu: the request and its text
     "save": mark("Save as …"),
     "export": mark("Export …"),
     "import": mark("Import …"),
@@ -27,7 +27,7 @@ _ORDERS = {  # of the menu: what is wanted, and its text
 
 
 class PresetForm(Themed, QWidget):
-    """Shows which preset the settings are; says which one is wanted instead."""
+    """Shows which preset the settings are; emits which one is chosen instead."""
 
     chosen = Signal(Preset)
     ordered = Signal(str, object)  # of _ORDERS; the shown Preset, None for choices of one's own

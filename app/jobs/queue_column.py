@@ -87,7 +87,7 @@ class QueueColumn(Themed, QWidget):
 
     def _show_count(self) -> None:
         count = self._model.rowCount()
-        self._drop.setVisible(count > 0)  # the stage shows a large one meanwhile
+        self._drop.setVisible(count > 0)  # the preview shows a large one meanwhile
         self._nothing.setVisible(count == 0)
         self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
 

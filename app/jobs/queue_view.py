@@ -250,12 +250,12 @@ class QueueView(QListView):
 
     @property
     def selected_row(self) -> JobRow | None:
-        """The job whose card is taken."""
+        """The selected job."""
         index = self.currentIndex()
         return index.data(JOB_ROLE) if index.isValid() else None
 
     def select(self, job_id: str) -> None:
-        """Take the card of a job."""
+        """Select a job."""
         index = self._model.index(self._model.position(job_id))
         flags = QItemSelectionModel.SelectionFlag.ClearAndSelect
         self.selectionModel().setCurrentIndex(index, flags)

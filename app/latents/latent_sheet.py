@@ -39,7 +39,7 @@ def is_missing(error: ErrorInfo | None) -> bool:
 
 
 class ProblemCard(QFrame):
-    """The error in words, and for a missing file the button that downloads it."""
+    """The error, and for a missing file the button that downloads it."""
 
     get_requested = Signal()
 
@@ -76,7 +76,7 @@ class ProblemCard(QFrame):
         title, text = problem(failed or error)
         if task is not None and task.runs:
             text = tr("Waits for its turn") if task.waits else progress(task)
-        elif package is not None and failed is None:  # the button says the rest
+        elif package is not None and failed is None:  # the button has the rest
             text = f"{package.main.filename} · {size(package.main)}"
         is_ours = is_missing(error) and failed is None
         self._line.show_message("warning" if is_ours else "refusal", title, text)
@@ -89,7 +89,7 @@ _WIDTH = 760
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the user said about a file of latents."""
+    """What the user has chosen for a file of latents."""
 
     reading: Reading
     rate: float  # frames/s
@@ -130,7 +130,7 @@ class LatentSheet(Themed, QDialog):
 
     @property
     def read(self) -> LatentRead | None:
-        """What it says of itself; None while unknown, or where it cannot be used."""
+        """Its header; None while unknown, or where it cannot be used."""
         return self._read
 
     @property
@@ -140,7 +140,7 @@ class LatentSheet(Themed, QDialog):
 
     @property
     def reading(self) -> Reading:
-        """The one that is taken."""
+        """The selected one."""
         return self._readings.reading
 
     @property
@@ -149,7 +149,7 @@ class LatentSheet(Themed, QDialog):
         return is_missing(self._error)
 
     def picture(self) -> Picture | None:
-        """What the taken reading looks like."""
+        """The picture of the selected reading."""
         if self._shown is None:
             return None
         return self._shown.raw if self.reading == "raw" else self._shown.normalised
@@ -170,7 +170,7 @@ class LatentSheet(Themed, QDialog):
         self._task: TaskState | None = None
 
     def show_read(self, read: LatentRead) -> None:
-        """What the file says of itself; its pictures follow."""
+        """Show the header of the file; its pictures follow."""
         is_first = self._read is None
         self._read, self._shown, self._error = read, None, None
         self._show()

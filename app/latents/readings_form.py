@@ -154,7 +154,7 @@ class ReadingCard(QAbstractButton):
 
     @property
     def instead(self) -> str:
-        """What stands in the place of the picture."""
+        """Text in the place of the picture."""
         return self._instead
 
     def set_texts(self, title: str, second_line: str) -> None:
@@ -204,7 +204,7 @@ class ReadingCard(QAbstractButton):
         self._paint_texts(painter, inner)
 
     def _paint_focus(self, painter: QPainter, frame: QRectF) -> None:
-        """A ring inside the frame: taken and focused look different."""
+        """A ring inside the frame: selected and focused look different."""
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(QColor(tokens.current().text_1), 1.5))
         radius = tokens.CARD_RADIUS - 3
@@ -273,7 +273,7 @@ class ReadingsForm(Translated, QWidget):
 
     @property
     def reading(self) -> Reading:
-        """The one that is taken."""
+        """The selected one."""
         return next(name for name in _READINGS if self._cards[name].isChecked())
 
     def take(self, reading: Reading) -> None:
@@ -287,7 +287,7 @@ class ReadingsForm(Translated, QWidget):
         """Show what is known of a file.
 
         Args:
-            read: What it says of itself.
+            read: Its header.
             shown: Its pictures.
             is_decoding: Whether those are on their way.
         """

@@ -70,7 +70,7 @@ def main_action(package: Package, status: FileStatus, task: TaskState | None) ->
 
 
 class DownloadRow(QFrame):
-    """Shows one package; emits what the user wants done with it."""
+    """Shows one package; emits the requests of the user."""
 
     # "get", "stop", "verify", "use", "remove", "folder"; id of the file
     requested = Signal(str, str)
@@ -142,7 +142,7 @@ class DownloadRow(QFrame):
             self.show_package(*self._shown)
 
     def _act(self) -> None:
-        """Do what the button says; the second half of a double click does not stop what began."""
+        """Emit the button's action; the second half of a double click does not stop it."""
         is_double = self._since.isValid() and not self._since.hasExpired(
             QApplication.doubleClickInterval()
         )
@@ -178,7 +178,7 @@ class DownloadRow(QFrame):
         self._more.setAccessibleName(self._more.toolTip())
 
     def _show_problem(self, task: TaskState | None, notice: Notice | None) -> None:
-        """An error with its hint, or what should be known of a file that was taken all the same."""
+        """An error with its hint, or a notice about a file that was imported all the same."""
         error = task.error if task is not None else None
         self._problem.setVisible(error is not None or notice is not None)
         if error is not None:

@@ -1,4 +1,4 @@
-"""Models, their files and where those stand, in words and in the current language."""
+"""Texts about models, their files and the status of those, in the current language."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def model_title(model: str) -> str:
 
 
 def _ending(file: PublishedState) -> str:
-    """What tells two files of the same numbers apart."""
+    """The suffix, which distinguishes two files of the same weights."""
     ending = file.filename.rsplit(".", 1)[-1]
     return "" if ending == "safetensors" else ending.upper()
 
@@ -160,7 +160,7 @@ def short_progress(task: TaskState) -> str:
 
 
 def availability(package: Package | None, task: TaskState | None) -> str:
-    """What the list of engines says after a model; "" where nothing is known."""
+    """What the list of models shows after a model; "" where nothing is known."""
     if package is None:
         return ""
     if task is not None and task.runs:

@@ -40,7 +40,7 @@ _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
 
 
 class ModelsPage(Themed, QDialog):
-    """Shows the model of files; emits what the user wants. Stays open while films run."""
+    """Shows the model of files; emits requests of the user. Stays open while films run."""
 
     get_requested = Signal(str)  # id of a file: it and what it cannot work without
     stop_requested = Signal(str)  # id of a file, or path of an import
@@ -116,7 +116,7 @@ class ModelsPage(Themed, QDialog):
             row.focus_button()
 
     def act(self, name: str, file: str) -> None:
-        """What a row wants."""
+        """A request of a row."""
         known = self._model.find(file)
         if known is None:
             return
@@ -135,7 +135,7 @@ class ModelsPage(Themed, QDialog):
                 self.remove_requested.emit(file)
 
     def confirm_remove(self, package: Package) -> bool:
-        """Ask before gigabytes have to be fetched again; a borrowed file only leaves the list."""
+        """Ask before gigabytes are to be downloaded again; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
         details = (
@@ -189,7 +189,7 @@ class ModelsPage(Themed, QDialog):
             )
 
     def _warn(self) -> None:
-        """Before gigabytes are fetched: without a card they are of little use."""
+        """Warn before gigabytes are downloaded: without a GPU they are of little use."""
         reading = self._telemetry.reading
         self._no_gpu.setVisible(reading is not None and reading.gpu is None)
 

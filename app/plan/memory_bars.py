@@ -24,12 +24,12 @@ STAGES = {
     "write": mark("Write"),
     "verify": mark("Check"),
 }
-_ROOM = 1.04  # of the limit: its tick has something behind it
+_ROOM = 1.04  # of the limit: there is room after its tick
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bar: bytes that are needed, bytes that may be used, and what its tool tip says."""
+    """One bar: bytes that are needed, bytes that may be used, and its tool tip."""
 
     name: str
     needed: int
@@ -43,7 +43,7 @@ class Row:
 
 
 def rows_of(plan: Plan) -> list[Row]:
-    """The bars of a plan: stages on the card and main memory, or main memory alone."""
+    """The bars of a plan: stages on the GPU and main memory, or main memory alone."""
     of_memory = Row(
         name=tr("Memory"),
         needed=plan.peak_bytes,
@@ -68,7 +68,7 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def limit_of(plan: Plan) -> int:
-    """What the limit beside the head means: of the card, else of main memory; bytes."""
+    """The limit next to the heading: of the GPU, else of main memory; bytes."""
     return plan.device_budget_bytes if plan.device_bytes else plan.budget_bytes
 
 

@@ -26,7 +26,7 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way out: what the button says, and what is chosen by it."""
+    """Choices that would fit: text of the button, and values by setting."""
 
     text: str
     values: dict[str, Any]
@@ -43,7 +43,7 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
 
 
 def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
-    """What a button says that chooses values."""
+    """Text of a button that chooses values."""
     if "model" in values and values["model"] != "auto":
         return tr("Use {choice}", choice=_model(values["model"]))
     if values.get("width") and values.get("height"):
@@ -76,7 +76,7 @@ def _values(offer: str, settings: JobSettings) -> dict[str, Any]:
     return values if requested != settings else {}
 
 
-PRETENDED = PretendedGpu.code  # said by a chip
+PRETENDED = PretendedGpu.code  # shown by a chip
 _MOST_NOTICES = 3
 _SHOWN_ABOVE = (
     "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
@@ -158,7 +158,7 @@ def _worth_a_line(found: list[Notice]) -> list[Notice]:
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:
-    """Refusals first, and of those what does not fit: no use in fetching a model for that."""
+    """Refusals first, and of those what does not fit: no use in downloading a model for that."""
     return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
 
 
@@ -179,7 +179,7 @@ def _change(downgrade: Downgrade) -> str:
 
 
 def _line(notice: Notice, hint: str) -> NoticeLine:
-    """A notice; names of missing files are only a tool tip, the button below fetches them."""
+    """A notice; names of missing files are only a tool tip, the button below downloads them."""
     if notice.code != WeightsMissing.code:
         return NoticeLine(notice.severity, text(notice), hint)
     line = NoticeLine(notice.severity, title(notice.code))

@@ -79,7 +79,7 @@ class WhyFold(QWidget):
             self.show_plan(self._plan)
 
     def _fit(self) -> None:
-        """As high as the words, as far as the choices above keep some room."""
+        """As high as the text, as far as the choices above keep some room."""
         body, width = self._scroll.widget(), max(self.width(), 200)
         requested = body.heightForWidth(width - 12) + 4
         self._scroll.setFixedHeight(min(requested, max(_LEAST, self.window().height() - _REST)))
@@ -144,7 +144,7 @@ def _wrapped(text: str, kind: str = "small") -> QLabel:
     return label
 
 
-_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that say nothing about memory
+_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that are not about memory
 
 
 class PlanCard(QFrame):

@@ -1,4 +1,4 @@
-"""The middle of the window: what a job was, is and becomes. Fed by signals, asks by signals."""
+"""The middle of the window: what a job was, is and becomes. Fed by signals, requests by signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 
 _ASK_AFTER_MS = 120  # while scrubbing, only the frame where the pointer rests is asked for
-_FIGURES_FROM_PX = 430  # height of the stage below which the figures give their room away
+_FIGURES_FROM_PX = 430  # height below which the figures are hidden
 _MB = 2**20
 
 
@@ -103,7 +103,7 @@ class PreviewView(QWidget):
         self._is_finished = False
         self._counts_written = False  # progress of "write" counts, once it was heard of
 
-    # What the window says
+    # What the window shows
 
     @property
     def job_id(self) -> str:

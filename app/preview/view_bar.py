@@ -138,7 +138,7 @@ class ViewBar(QWidget):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts and icons anew."""
+        """All texts and icons again."""
         labels = {
             Mode.ORIGINAL: tr("Original"),
             Mode.RESULT: tr("Result"),
@@ -165,7 +165,7 @@ class ViewBar(QWidget):
         self._give_way()
 
     def _widen_segments(self) -> None:
-        """Room for the taken segment's bold text, so that choosing moves nothing."""
+        """Room for the selected segment's bold text, so that choosing moves nothing."""
         bold = QFontMetrics(interface_font(weight=QFont.Weight.DemiBold))
         for mode in Mode:
             button = self._segments.button(str(mode.value))

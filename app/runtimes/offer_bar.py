@@ -1,4 +1,4 @@
-"""One line across the window: what the card could do with a runtime, and how far that is."""
+"""One line across the window: what the GPU could do with a runtime, and how far that is."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def offers(status: RuntimeStatus, task: TaskState | None, *, can_import: bool) -
 
 
 class OfferBar(Themed, QFrame):
-    """Shows the model's one situation; emits what the user wants. Never stands in the way."""
+    """Shows the model's one situation; emits requests of the user. Never blocks the window."""
 
     requested = Signal(str)  # a name of `_TEXTS`
 

@@ -55,12 +55,12 @@ class Message:
 
 
 def gpu_name(name: str) -> str:
-    """A card as its owner calls it."""
+    """Short name of a GPU."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def message(model: RuntimesModel) -> Message:
-    """What the bar says."""
+    """Text of the bar."""
     status = model.status
     match status.situation:
         case Situation.OFFER:
@@ -263,7 +263,7 @@ def about(state: RuntimeState) -> str:
 
 
 def state_of(state: RuntimeState, task: TaskState | None) -> tuple[str, str, str]:
-    """Icon, severity and words for where a runtime stands."""
+    """Icon, severity and text for the status of a runtime."""
     if task is not None:
         if task.runs:
             return "download", "good", tr(_SHORT_PHASES[task.phase])
@@ -307,7 +307,7 @@ def summary(model: RuntimesModel) -> str:
 
 
 def in_use(model: RuntimesModel) -> Message:
-    """Which torch this program has, why, and what would suit the card."""
+    """Which torch this program has, why, and what would suit the GPU."""
     listed = model.listed
     if listed is None:
         return Message(severity="info", title=tr("Looking at this machine …"))

@@ -55,7 +55,7 @@ def main_action(state: RuntimeState, task: TaskState | None) -> str:
 
 
 class RuntimeRow(QFrame):
-    """Shows one runtime; emits what the user wants done with it."""
+    """Shows one runtime; emits the requests of the user."""
 
     requested = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
 
@@ -82,9 +82,9 @@ class RuntimeRow(QFrame):
         """Show where a runtime stands.
 
         Args:
-            state: What the engine said.
+            state: As the engine lists it.
             task: What is done to this one, or what it ended with.
-            is_idle: Nothing is done to any runtime: a request would be taken.
+            is_idle: Nothing is done to any runtime: a request would be accepted.
         """
         self._shown = (state, task)
         self._name.setText(runtime_labels.title_of(state))

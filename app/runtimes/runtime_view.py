@@ -28,7 +28,7 @@ from engine.protocol.runtime_state import RuntimeState
 
 
 class RuntimeView(Themed, QDialog):
-    """Shows the model; emits what the user wants. Stays open while films run."""
+    """Shows the model; emits requests of the user. Stays open while films run."""
 
     requested = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
     file_requested = Signal()

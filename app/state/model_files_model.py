@@ -35,7 +35,7 @@ class Package:
 
     @property
     def files(self) -> tuple[PublishedState, ...]:
-        """All of them, the small ones first: they are fetched in this order."""
+        """All of them, the small ones first: they are downloaded in this order."""
         return (*self.others, self.main)
 
     @property
@@ -50,7 +50,7 @@ class Package:
 
     @property
     def lacking_mb(self) -> float:
-        """What is left to fetch, as far as sizes are known."""
+        """What is left to download, as far as sizes are known."""
         return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
@@ -113,7 +113,7 @@ class ModelFilesModel(KindModel):
         self.files: tuple[PublishedState, ...] = ()
         self.free_mb = 0.0
         self.is_known = False  # the engine has answered
-        self.notices: dict[str, Notice] = {}  # by id of a file that was taken all the same
+        self.notices: dict[str, Notice] = {}  # by id of a file that was imported all the same
         self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> requested with it
         hub.subscribe(events.ModelFilesListed, self._list)
         hub.subscribe(events.TaskDone, self._done)

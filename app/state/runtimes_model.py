@@ -18,10 +18,10 @@ from engine.protocol.tasks import Phase, TaskKind
 
 
 class Situation(enum.Enum):
-    """What there is to say, if anything."""
+    """The situation that is shown, if any."""
 
-    QUIET = "quiet"  # nothing to offer: no card, all well, or not known yet
-    OFFER = "offer"  # a card could be used after a download
+    QUIET = "quiet"  # nothing to offer: no GPU, all well, or not known yet
+    OFFER = "offer"  # a GPU could be used after a download
     PARTIAL = "partial"  # a part of it has come
     BUSY = "busy"
     FAILED = "failed"
@@ -42,18 +42,18 @@ class RuntimeStatus:
 
     @property
     def key(self) -> str:
-        """Tells it from others that a user may have waved away."""
+        """Distinguishes it from others that the user may have dismissed."""
         about = self.runtime
         parts = (about.id, about.torch, about.why) if about is not None else ()
         return ":".join((self.situation.value, *parts))
 
 
 def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeStatus:
-    """The one thing to say.
+    """The situation to show.
 
     Args:
-        listed: What the engine said last; None before it has answered.
-        task: What is done now, or has failed and was not waved away.
+        listed: The last list of the engine; None before it has answered.
+        task: What is done now, or has failed and was not dismissed.
     """
     if task is not None:
         situation = Situation.BUSY if task.runs else Situation.FAILED
@@ -73,7 +73,7 @@ def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeS
 
 
 def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
-    """What can be done for the card while no runtime is used."""
+    """What can be done for the GPU while no runtime is used."""
     suited = find(listed, listed.suited)
     if suited is None:
         situation = Situation.OLD_DRIVER if listed.driver_needed else Situation.OLD_GPU
@@ -170,12 +170,12 @@ class RuntimesModel(KindModel):
 
     @property
     def status(self) -> RuntimeStatus:
-        """The one thing to say, whether it is hidden or not."""
+        """The situation to show, whether it is hidden or not."""
         return status_of(self.listed, self.task)
 
     @property
     def is_hidden(self) -> bool:
-        """True where there is nothing to say, or the user has hidden it."""
+        """True where there is nothing to show, or the user has hidden it."""
         status = self.status
         if status.situation is Situation.QUIET:
             return True
@@ -183,7 +183,7 @@ class RuntimesModel(KindModel):
 
     @property
     def leaves_gpu_idle(self) -> bool:
-        """True where there is a card, and no runtime that computes on it."""
+        """True where there is a GPU, and no runtime that computes on it."""
         listed = self.listed
         if listed is None or not listed.follows_choice or not listed.card:
             return False

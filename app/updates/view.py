@@ -48,7 +48,7 @@ _INSTEAD = {
 
 
 class UpdateView(QDialog):
-    """Shows the model; emits what the user wants."""
+    """Shows the model; emits requests of the user."""
 
     requested = Signal(str)  # "check", "download", "install", "stop"
 

@@ -29,7 +29,7 @@ class ShareBar(QWidget):
         tick: float | None = None,
         is_over: bool = False,
     ) -> None:
-        """Parts of the whole, 0 to 1; `is_over` draws ours as too much."""
+        """Parts of the whole, 0 to 1; `is_over` draws our part as too much."""
         self._ours, self._others = min(1.0, ours), others
         self._tick, self._is_over = tick, is_over
         self.update()
@@ -57,7 +57,7 @@ class ShareBar(QWidget):
 
 
 class ShareRing(QWidget):
-    """The same as a ring: ours in the accent, others' in grey, an amber tick at the plan's peak.
+    """The same as a ring: our part in accent, others in grey, an amber tick at the plan's peak.
 
     What did not fit is red and ends where the ring does, however little it is.
     """
@@ -71,7 +71,7 @@ class ShareRing(QWidget):
     def set_shares(
         self, ours: float, others: float, *, spilled: float = 0.0, tick: float | None = None
     ) -> None:
-        """Parts of the whole, 0 to 1; `spilled` is ours that lies outside of it."""
+        """Parts of the whole, 0 to 1; `spilled` is our part outside of it."""
         self._ours, self._others, self._tick = ours, others, tick
         self._spilled = min(1.0, max(_LEAST_SEEN, spilled)) if spilled > 0 else 0.0
         self.update()
