@@ -27,7 +27,7 @@ from app.state.model_files_model import FileStatus, Package, status_of
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from app.widgets.meters import ShareBar
+from app.widgets.meters import ProgressLine, ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
 from engine.protocol.plan import Notice
 
@@ -92,8 +92,7 @@ class DownloadRow(QFrame):
         self._more.setObjectName(f"more-{file}")
         self._menu = QMenu(self)
         self._entries = {name: QAction(self) for name in _MENU}
-        self._bar, self._progress = ShareBar(), QLabel()
-        self._busy = QWidget()
+        self._busy = ProgressLine()
         self._lay_out()
         self._since = QElapsedTimer()  # the last press
         self._button.clicked.connect(self._act)
@@ -126,9 +125,7 @@ class DownloadRow(QFrame):
         is_shown = task is not None and not task.waits
         self._busy.setVisible(is_shown)
         if task is not None and is_shown:
-            self._bar.set_shares(task.share)
-            self._progress.setText(model_labels.progress(task))
-            self._bar.setAccessibleName(self._progress.text())
+            self._busy.show_progress(task.share, model_labels.progress(task))
 
     def focus_button(self) -> None:
         """The keyboard goes on here."""
@@ -188,7 +185,7 @@ class DownloadRow(QFrame):
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")
-        for label in (self._explanation, self._place, self._licence, self._progress):
+        for label in (self._explanation, self._place, self._licence):
             label.setProperty("kind", "secondary")
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         self._size.setAlignment(right)
@@ -217,11 +214,6 @@ class DownloadRow(QFrame):
         grid.addLayout(texts, 0, 0)
         for at, part in enumerate((self._size, self._licence, state, self._button, self._more)):
             grid.addWidget(part, 0, at + 1)
-        busy = QHBoxLayout(self._busy)
-        busy.setContentsMargins(0, 0, 0, 0)
-        busy.setSpacing(GAP)
-        busy.addWidget(self._bar, 1)
-        busy.addWidget(self._progress)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 8, 10)
         column.setSpacing(8)

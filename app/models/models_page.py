@@ -135,7 +135,7 @@ class ModelsPage(Themed, QDialog):
                 self.remove_requested.emit(file)
 
     def confirm_remove(self, package: Package) -> bool:
-        """Ask before gigabytes must come from the net again; an external file only leaves the list."""
+        """Ask before a removal; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
         details = (

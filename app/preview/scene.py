@@ -228,11 +228,6 @@ class Scene:
         pane = self.panes(whole)[0][0]
         return self.target(pane) & pane
 
-    def split_x(self, whole: QRectF) -> float:
-        """Where the line is, in px of the widget."""
-        visible = self.visible(whole)
-        return visible.left() + self.split * visible.width()
-
     def paint(self, painter: QPainter, whole: QRectF) -> None:
         """Everything but the focus ring."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.theme import tokens
 
@@ -54,6 +54,26 @@ class ShareBar(QWidget):
             x = min(self.width() - 2.0, self.width() * self._tick)
             painter.setBrush(QColor(theme.warning))
             painter.drawRect(QRectF(x, 0, 2, self.height()))
+
+
+class ProgressLine(QWidget):
+    """A bar and, after it, the figures."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._bar, self._figures = ShareBar(), QLabel()
+        self._figures.setProperty("kind", "secondary")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self._bar, 1)
+        row.addWidget(self._figures)
+
+    def show_progress(self, share: float, figures: str) -> None:
+        """Finished part, 0 to 1, and figures."""
+        self._bar.set_shares(share)
+        self._figures.setText(figures)
+        self._bar.setAccessibleName(figures)
 
 
 class ShareRing(QWidget):

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from engine.core import paths
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
@@ -299,9 +300,16 @@ def _refused(player: Player) -> None:
         ),
         Notice(
             code="stream-left-out",
+            case="other-container",
             severity="warning",
-            message="Stream 3 (subtitle, dvb_subtitle) is left out: MP4 cannot hold dvb_subtitle.",
-            hint="Choose MKV as the kind of file to keep it.",
+            params={
+                "index": "3",
+                "stream": message(
+                    "stream.with-codec", kind=message("stream.subtitle"), codec="dvb_subtitle"
+                ),
+                "why": message("reason.stream.codec", title="MP4", codec="dvb_subtitle"),
+                "better": "MKV",
+            },
         ),
     )
     player.say([replace(chosen, plan=replace(chosen.plan, notices=notices))])
