@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.core import paths
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull, UnreadableMedia
 from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
@@ -268,21 +268,13 @@ def _finished(player: Player) -> None:
 
 def _failed(player: Player) -> None:
     _running(player)
-    error = ErrorInfo(
-        code="disk-full",
-        message="There is no space left while writing upreel_sample_x2.mp4.",
-        hint="Free some space on that drive, then continue the job.",
-    )
+    error = DiskFull("while-writing", name="upreel_sample_x2.mp4").info()
     player.say([events.JobFailed(job_id="sample", error=error)])
 
 
 def _rejected(player: Player) -> None:
     player.add("letter", "letter.docx")
-    error = ErrorInfo(
-        code="unreadable-media",
-        message="letter.docx is not a video or picture, or it is damaged beyond use.",
-        hint="Choose a video.",
-    )
+    error = UnreadableMedia("undecodable", name="letter.docx").info()
     player.say([events.JobRejected(job_id="letter", source="", error=error)])
 
 
