@@ -1,1 +1,1 @@
-"""Upreel's window: shows what the engine says and sends it commands; the only place with Qt."""
+"""Upreel's window: shows the events of the engine and sends it commands; the only place with Qt."""

@@ -114,7 +114,7 @@ class Program(QObject):
             self.controller, self.queue, self.telemetry, self.log, self.ui_state
         )
         self._dress(self.ui_state.theme)  # here: set before, it is applied with each addWidget
-        self._preview = PreviewController(self.window.stage, hub, self)
+        self._preview = PreviewController(self.window.preview, hub, self)
         self._desktop = DesktopController(self.window, self.queue, self)
         self.models = ModelsController(
             self.window, self.controller, self.telemetry, self.model_files
@@ -130,7 +130,7 @@ class Program(QObject):
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
         )
         self.runtime_model.changed.connect(
-            lambda: self.window.top.say_card_idle(self.runtime_model.leaves_card_idle)
+            lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
         )
         self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
@@ -142,14 +142,14 @@ class Program(QObject):
         self.window.top.show_language(self.languages.current)
 
     def attach(self, engine: Engine) -> None:
-        """Start an engine that says everything to our bridge, and let it load its libraries."""
+        """Start an engine whose events reach the bridge, and let it load its libraries."""
         self.engine = engine
         engine.start()
         self.controller.attach(engine)
         engine.send(Prepare())
         self.models.look()
         self._presets.look()
-        self.runtime.look()  # after Prepare: it tells whether an installed one could be loaded
+        self.runtime.look()  # after Prepare: it shows whether an installed one could be loaded
 
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
@@ -184,7 +184,7 @@ class Program(QObject):
         self.window.queue_column.offer_unfinished(len(jobs))
 
     def add_sample(self) -> None:
-        """Queue the sample clip and start: somebody wants to see it work."""
+        """Queue the sample clip and start it, as a demonstration."""
         folder = writable_folder()
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
@@ -201,11 +201,11 @@ class Program(QObject):
 
     def _connect(self) -> None:
         window = self.window
-        window.top.language_wanted.connect(self.use_language)
-        window.top.theme_wanted.connect(self.use_theme)
-        window.sample_wanted.connect(self.add_sample)
-        window.queue_column.continue_wanted.connect(self._continue)
-        window.queue_column.discard_wanted.connect(self._discard)
+        window.top.language_requested.connect(self.use_language)
+        window.top.theme_requested.connect(self.use_theme)
+        window.sample_requested.connect(self.add_sample)
+        window.queue_column.continue_requested.connect(self._continue)
+        window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
         self.queue.queue_changed.connect(self._show_stage)
         for planned in (events.PlanChosen, events.PlanDowngraded):
@@ -307,9 +307,9 @@ def begin_work(program: Program, options: argparse.Namespace) -> None:
 def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     from engine.api import Engine, pretended, unfinished
 
-    card = pretended(options.pretend_gpu, options.pretend_vram)
+    gpu = pretended(options.pretend_gpu, options.pretend_vram)
     settings = program.ui_state.engine_settings
-    program.attach(Engine(program.bridge, settings=settings, pretend=card))
+    program.attach(Engine(program.bridge, settings=settings, pretend=gpu))
     begun = unfinished()
     program.offer_left_over(begun)
     restart.take_over(program.controller, [job.job_id for job in begun])
@@ -346,7 +346,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _show_crash(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """A mistake of ours: log it and say so; the window stays open."""
+    """Log an internal error and show it; the window stays open."""
     if issubclass(kind, KeyboardInterrupt):
         QApplication.quit()
         return

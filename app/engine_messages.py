@@ -44,6 +44,11 @@ def title(code: str) -> str:
     return catalogue(_language()).title(code)
 
 
+def button(code: str) -> str:
+    """Text of the button that helps with an error; "" where there is none."""
+    return catalogue(_language()).button(code)
+
+
 def setting_title(name: str) -> str:
     """The name of a setting."""
     return title(f"setting.{name}")

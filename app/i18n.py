@@ -34,7 +34,7 @@ class Catalogue(QTranslator):
         self.texts = read_catalogue(language)
 
     def isEmpty(self) -> bool:
-        """Qt ignores translators that say they are empty."""
+        """Qt ignores translators that are empty."""
         return not self.texts
 
     def translate(

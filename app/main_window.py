@@ -25,20 +25,20 @@ from PySide6.QtWidgets import (
 from app import desktop
 from app.actions import SPECS, Actions
 from app.controllers.queue import QueueController
-from app.foot_strip import FootStrip, LogDock
 from app.i18n import tr
-from app.jobs.add_files import Intake
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
+from app.jobs.found_files import Intake
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
-from app.preview.preview_view import StageView
+from app.preview.preview_view import PreviewView
 from app.state.job_row import JobRow, JobState
 from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
+from app.status_bar import LogDock, StatusBar
 from app.theme import tokens
-from app.top_strip import TopStrip
+from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay
@@ -55,8 +55,8 @@ class MainWindow(QMainWindow):
 
     painted = Signal()  # once: the first paint is on the screen
     closed = Signal()
-    sample_wanted = Signal()
-    page_wanted = Signal(str)  # of _PAGES
+    sample_requested = Signal()
+    page_requested = Signal(str)  # of _PAGES
 
     def __init__(
         self,
@@ -77,24 +77,24 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
-        self.top = TopStrip(
+        self.top = ToolBar(
             telemetry, *(self.actions_[page] for page in ("models", "bench", "settings"))
         )
         self.queue_column = QueueColumn(queue)
-        self.stage = StageView()
+        self.preview = PreviewView()
         self.choices = ChoicesForm()
         self.decision = DecisionPanel(queue)
-        self.foot = FootStrip(self.actions_["log"])
+        self.foot = StatusBar(self.actions_["log"])
         self.log_dock = LogDock(log, self)
         self._lay_out()
         self._overlay = DropOverlay(self)
         self._connect()
         self._show_selected()
-        self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before somebody tabs
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before Tab is pressed
 
     @property
     def selected(self) -> JobRow | None:
-        """The job whose card is taken."""
+        """The selected job."""
         return self.queue_column.view.selected_row
 
     def do(self, name: str) -> None:
@@ -123,7 +123,7 @@ class MainWindow(QMainWindow):
             case "open_result" | "show_in_folder" | "report":
                 self._look_at(row, name)
             case _ if name in _PAGES:
-                self.page_wanted.emit(name)
+                self.page_requested.emit(name)
             case "log":
                 self._show_log(True)
             case _:
@@ -168,12 +168,12 @@ class MainWindow(QMainWindow):
             before = button
 
     def leave(self) -> None:
-        """Close without a question: somebody has answered it already."""
+        """Close without a question: it was answered already."""
         self._is_leaving = True
         self.close()
 
     def hold_start(self, reason: str) -> None:
-        """Let no film start, and say why; "" lets it."""
+        """Let no film start, and show why; "" lets it."""
         if reason != self.decision.held:
             self.decision.hold(reason)
             self._enable(self.selected)
@@ -267,7 +267,7 @@ class MainWindow(QMainWindow):
             self._overlay.open_up()
         else:
             self._overlay.hide()
-        self.stage.set_drop_hovered(is_hovered)
+        self.preview.set_drop_hovered(is_hovered)
 
     # Qt's side
 
@@ -279,7 +279,7 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self.painted.emit)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The space bar halts and resumes where no control wants it."""
+        """The space bar halts and resumes where no control uses it."""
         if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
             self.do("pause")
             return
@@ -335,7 +335,7 @@ class MainWindow(QMainWindow):
         row = QHBoxLayout()
         row.setSpacing(0)
         row.addWidget(self.queue_column)
-        row.addWidget(self.stage, 1)
+        row.addWidget(self.preview, 1)
         row.addWidget(right)
         self._body.addLayout(row, 1)
         bar = QStatusBar()
@@ -362,19 +362,19 @@ class MainWindow(QMainWindow):
         view.addAction(self.actions_["remove"])
         view.set_menu([self.actions_[name] if name else None for name in _MENU])
         view.selected.connect(self._user_selected)
-        view.open_wanted.connect(lambda _job_id: self.do("open_result"))
-        self.queue_column.files_wanted.connect(self.intake.ask_files)
-        self.queue_column.folder_wanted.connect(self.intake.ask_folder)
-        self.decision.action_wanted.connect(self.do)
-        self.decision.choices_wanted.connect(self.choices.choose)
-        self.decision.details_wanted.connect(lambda: self.do("report"))
+        view.open_requested.connect(lambda _job_id: self.do("open_result"))
+        self.queue_column.files_requested.connect(self.intake.ask_files)
+        self.queue_column.folder_requested.connect(self.intake.ask_folder)
+        self.decision.action_requested.connect(self.do)
+        self.decision.choices_requested.connect(self.choices.choose)
+        self.decision.details_requested.connect(lambda: self.do("report"))
         self.choices.changed.connect(self._choose)
-        self.stage.frame_requested.connect(self._controller.show_frame)
-        self.stage.files_requested.connect(self.intake.ask_files)
-        self.stage.sample_requested.connect(self.sample_wanted)
-        self.stage.open_requested.connect(lambda _job_id: self.do("open_result"))
-        self.stage.folder_requested.connect(lambda _job_id: self.do("show_in_folder"))
-        self.stage.report_requested.connect(lambda _job_id: self.do("report"))
+        self.preview.frame_requested.connect(self._controller.show_frame)
+        self.preview.files_requested.connect(self.intake.ask_files)
+        self.preview.sample_requested.connect(self.sample_requested)
+        self.preview.open_requested.connect(lambda _job_id: self.do("open_result"))
+        self.preview.folder_requested.connect(lambda _job_id: self.do("show_in_folder"))
+        self.preview.report_requested.connect(lambda _job_id: self.do("report"))
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(self._queue_changed)
 
@@ -383,9 +383,9 @@ class MainWindow(QMainWindow):
         self._controller.choose(row.job_id if row is not None else "", settings, output)
         self._ui_state.choices = self._controller.settings
 
-    def _show_log(self, is_wanted: bool) -> None:
-        self.log_dock.setVisible(is_wanted)
-        if is_wanted:
+    def _show_log(self, is_requested: bool) -> None:
+        self.log_dock.setVisible(is_requested)
+        if is_requested:
             self.resizeDocks([self.log_dock], [_LOG_HEIGHT], Qt.Orientation.Vertical)
 
     def _log_shown(self, is_visible: bool) -> None:

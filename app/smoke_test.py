@@ -2,8 +2,8 @@
 
     upreel --smoke-test --out result.json
 
-Runs in folders of its own and, unless told otherwise, without a display. Writes what it saw to
-`result.json`, with pictures of the window, empty and finished, beside it. What PyInstaller forgets
+Runs in folders of its own and, by default without a display. Writes what it saw to
+`result.json`, with pictures of the window, empty and finished, next to it. What PyInstaller forgets
 shows here: a module, a library, a Qt plugin, a resource.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.protocol.report import Report
 
 SAMPLE_FRAMES = 96
-WANTED_SIZE = (640, 360)  # px, of the sample clip at twice its size
+EXPECTED_SIZE = (640, 360)  # px, of the sample clip at twice its size
 FEWEST_COLOURS = 64  # a window that did not paint has one
 PAINT_LIMIT_S, LOAD_LIMIT_S, JOB_LIMIT_S, TELEMETRY_LIMIT_S = 60.0, 120.0, 240.0, 10.0
 LIBRARIES = ("torch", "av", "numpy", "PySide6", "psutil", "pynvml")
@@ -219,7 +219,7 @@ def _look_at_report(seen: Findings, report: Report) -> None:
     video = probe(report.output).video
     size = (video.size.width, video.size.height) if video is not None else None
     seen.note("output_bytes", report.output.stat().st_size)
-    seen.note("output_size", size, size == WANTED_SIZE)
+    seen.note("output_size", size, size == EXPECTED_SIZE)
     seen.note("output_frames", report.frames_out, report.frames_out == SAMPLE_FRAMES)
     seen.note("failed_checks", [str(check.message) for check in report.problems], report.passed)
 
@@ -236,7 +236,7 @@ def _look_at_libraries(seen: Findings) -> None:
 
 
 def _look_at_telemetry(seen: Findings, program: Program) -> None:
-    """A reading comes also where there is no NVIDIA card; its `gpu` is None then."""
+    """A reading comes also where there is no NVIDIA GPU; its `gpu` is None then."""
     from engine.protocol.events import Telemetry
 
     readings: list[Telemetry] = []

@@ -26,7 +26,7 @@ class UiState:
 
     @property
     def language(self) -> str:
-        """Language code; "" when nobody has chosen one."""
+        """Language code; "" when none was chosen."""
         return str(self._store.value("language", ""))
 
     @language.setter
@@ -83,7 +83,7 @@ class UiState:
 
     @property
     def runtime_hidden(self) -> tuple[str, ...]:
-        """Offers about the NVIDIA runtime that were waved away."""
+        """Situations of the NVIDIA runtime that the user has hidden."""
         try:
             kept = json.loads(str(self._store.value("runtime_hidden", "[]")))
         except ValueError:

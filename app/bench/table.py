@@ -62,7 +62,7 @@ _TIPS = {
     3: mark("With it, compared to without: less is faster"),
     4: mark("Peak memory with it, compared to without"),
     5: mark("Error of the result against float64"),
-    6: mark("What others promise; nobody measured that here"),
+    6: mark("What others promise; not measured here"),
 }
 
 

@@ -105,8 +105,8 @@ _COPIED_MS = 2500  # how long the button shows it
 class BenchView(Themed, QDialog):
     """Shows the model; emits the user's requests."""
 
-    run_wanted = Signal(bool)  # True for the speed test alone
-    stop_wanted = Signal()
+    run_requested = Signal(bool)  # True for the speed test alone
+    stop_requested = Signal()
 
     def __init__(self, model: BenchmarkModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -125,9 +125,9 @@ class BenchView(Themed, QDialog):
         self._notes, self._machine = QLabel(), ElidedLabel()
         self._name_parts()
         self._lay_out()
-        self._quick.clicked.connect(lambda: self.run_wanted.emit(True))
-        self._full.clicked.connect(lambda: self.run_wanted.emit(False))
-        self._stop.clicked.connect(self.stop_wanted)
+        self._quick.clicked.connect(lambda: self.run_requested.emit(True))
+        self._full.clicked.connect(lambda: self.run_requested.emit(False))
+        self._stop.clicked.connect(self.stop_requested)
         self._copy.clicked.connect(self._copy_report)
         self._close.clicked.connect(self.close)
         self._timer = QTimer(self)
@@ -138,7 +138,7 @@ class BenchView(Themed, QDialog):
         model.progressed.connect(self._show)
         self.retranslate_ui()
 
-    def say_busy(self, reason: str) -> None:
+    def show_busy(self, reason: str) -> None:
         """Show why nothing can be measured now; "" where it can."""
         self._busy = reason
         self._show()
@@ -205,11 +205,11 @@ class BenchView(Themed, QDialog):
         is_stopped = task is None and self._model.was_stopped
         self._notice.setVisible(bool(self._busy) or is_stopped or error is not None)
         if self._busy:
-            self._notice.say("info", self._busy)
+            self._notice.show_message("info", self._busy)
         elif is_stopped:
-            self._notice.say("info", tr("The benchmark was stopped."))
+            self._notice.show_message("info", tr("The benchmark was stopped."))
         elif error is not None:
-            self._notice.say("warning", text(error), hint(error))
+            self._notice.show_message("warning", text(error), hint(error))
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))

@@ -30,8 +30,8 @@ class BenchmarkController(QObject):
         self._window, self._controller = window, controller
         self._queue, self._model = queue, model
         self._view: BenchView | None = None
-        window.page_wanted.connect(self._open)
-        queue.queue_changed.connect(self._say_busy)
+        window.page_requested.connect(self._open)
+        queue.queue_changed.connect(self._show_busy)
         model.changed.connect(self._hold)
         hub.subscribe(events.TaskDone, self._plan_again)
 
@@ -40,14 +40,14 @@ class BenchmarkController(QObject):
         """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = BenchView(self._model, self._window)
-            view.run_wanted.connect(self._run)
-            view.stop_wanted.connect(self._stop)
-            self._say_busy()
+            view.run_requested.connect(self._run)
+            view.stop_requested.connect(self._stop)
+            self._show_busy()
         return self._view
 
     def _open(self, page: str) -> None:
         if page == "bench":
-            self._say_busy()
+            self._show_busy()
             bring_up(self.view)
 
     def _run(self, is_quick: bool) -> None:
@@ -59,12 +59,12 @@ class BenchmarkController(QObject):
         self._model.end()
         self._controller.send(commands.StopTask(kind=self._model.kind))
 
-    def _say_busy(self) -> None:
+    def _show_busy(self) -> None:
         """The times of a benchmark and of a film that run together would be wrong."""
         if self._view is not None:
             is_busy = self._queue.active is not None
             words = tr("A film is being worked on: measure when it is done.")
-            self._view.say_busy(words if is_busy else "")
+            self._view.show_busy(words if is_busy else "")
 
     def _plan_again(self, event: events.TaskDone) -> None:
         """Plans use what was measured."""

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app import desktop
 from app.bridge.engine_bridge import EventHub
 from app.desktop.windows_rules import Progress
-from app.preview.preview_view import StageView
+from app.preview.preview_view import PreviewView
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from engine.protocol import events
@@ -20,45 +20,45 @@ _STEPS = 200  # a button is no wider; not every frame has to be shown
 class PreviewController(QObject):
     """Hands the preview what concerns the job it shows."""
 
-    def __init__(self, stage: StageView, hub: EventHub, parent: QObject | None = None) -> None:
+    def __init__(self, view: PreviewView, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._stage = stage
-        hub.subscribe(events.TileDone, stage.tile_done)
-        hub.subscribe(events.PreviewReady, stage.preview_ready)
-        hub.subscribe(events.StageProgress, stage.progress)
-        hub.subscribe(events.Telemetry, stage.telemetry)
+        self._view = view
+        hub.subscribe(events.TileDone, view.tile_done)
+        hub.subscribe(events.PreviewReady, view.preview_ready)
+        hub.subscribe(events.StageProgress, view.progress)
+        hub.subscribe(events.Telemetry, view.telemetry)
         for planned in (events.PlanChosen, events.PlanDowngraded):
-            hub.subscribe(planned, lambda event: stage.show_plan(event.job_id, event.plan))
+            hub.subscribe(planned, lambda event: view.show_plan(event.job_id, event.plan))
         hub.subscribe(events.JobFinished, self._finished)
         hub.subscribe(events.JobFailed, self._failed)
         hub.subscribe(events.JobCancelled, self._cancelled)
 
     def show_row(self, row: JobRow | None) -> None:
-        """Another card was taken, or the shown job was read."""
+        """Another job was selected, or the shown one was read."""
         if row is None or row.media is None:
-            self._stage.show_empty()
+            self._view.show_empty()
             return
-        if row.job_id == self._stage.job_id:
+        if row.job_id == self._view.job_id:
             return
-        self._stage.show_job(row.job_id, row.media, row.picture)
+        self._view.show_job(row.job_id, row.media, row.picture)
         if row.plan is not None:
-            self._stage.show_plan(row.job_id, row.plan)
+            self._view.show_plan(row.job_id, row.plan)
         if row.report is not None:
-            self._stage.finished(row.report)
+            self._view.finished(row.report)
         elif row.error is not None and row.state is JobState.FAILED:
-            self._stage.failed(row.error)
+            self._view.failed(row.error)
 
     def _finished(self, event: events.JobFinished) -> None:
-        if event.job_id == self._stage.job_id:
-            self._stage.finished(event.report)
+        if event.job_id == self._view.job_id:
+            self._view.finished(event.report)
 
     def _failed(self, event: events.JobFailed) -> None:
-        if event.job_id == self._stage.job_id:
-            self._stage.failed(event.error)
+        if event.job_id == self._view.job_id:
+            self._view.failed(event.error)
 
     def _cancelled(self, event: events.JobCancelled) -> None:
-        if event.job_id == self._stage.job_id:
-            self._stage.stopped()
+        if event.job_id == self._view.job_id:
+            self._view.stopped()
 
 
 class DesktopController(QObject):

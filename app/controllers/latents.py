@@ -51,9 +51,9 @@ class LatentsController(QObject):
         if self._sheet is None:
             sheet = self._sheet = LatentSheet(self._window)
             sheet.decided.connect(self._decide)
-            sheet.next_wanted.connect(self._go_on)
+            sheet.next_requested.connect(self._go_on)
             sheet.vae_chosen.connect(lambda _vae: self._ask())
-            sheet.get_wanted.connect(self._get)
+            sheet.get_requested.connect(self._get)
             sheet.rejected.connect(self._forget)
         return self._sheet
 

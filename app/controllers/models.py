@@ -41,7 +41,7 @@ class ModelsController(QObject):
         self._telemetry, self.model = telemetry, model
         self._here: frozenset[str] | None = None
         self._view: ModelsPage | None = None
-        window.page_wanted.connect(self._open)
+        window.page_requested.connect(self._open)
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
@@ -51,13 +51,13 @@ class ModelsController(QObject):
         """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = ModelsPage(self.model, self._telemetry, self._window)
-            view.get_wanted.connect(self.get)
-            view.stop_wanted.connect(self.stop)
-            view.verify_wanted.connect(self.verify)
-            view.remove_wanted.connect(self.remove)
-            view.import_wanted.connect(self.take_file)
-            view.refresh_wanted.connect(self.look)
-            view.use_wanted.connect(self.use)
+            view.get_requested.connect(self.get)
+            view.stop_requested.connect(self.stop)
+            view.verify_requested.connect(self.verify)
+            view.remove_requested.connect(self.remove)
+            view.import_requested.connect(self.take_file)
+            view.refresh_requested.connect(self.look)
+            view.use_requested.connect(self.use)
         return self._view
 
     def open_view(self) -> None:
@@ -90,24 +90,24 @@ class ModelsController(QObject):
 
         Args:
             settings: Of the job.
-            params: Of the refusal; they name files where the settings do not tell a model.
+            params: Of the refusal; they name files where the settings do not name a model.
 
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
         """
         named = {name.strip() for text in params.values() for name in text.split(",")}
         files = [file for file in self.model.files if file.id in named]
-        package = self._wanted(settings, files)
+        package = self._requested(settings, files)
         if package is None or _has_own_files(settings):
-            wanted = [file.id for file in files]
+            requested = [file.id for file in files]
         else:  # of its own model the best; a source of latents may need another one as well
-            wanted = [] if package.is_complete else [package.main.id]
-            wanted += [file.id for file in files if settings.model not in file.models]
-        for file in wanted:
+            requested = [] if package.is_complete else [package.main.id]
+            requested += [file.id for file in files if settings.model not in file.models]
+        for file in requested:
             self.get(file)
-        return wanted[0] if wanted else ""
+        return requested[0] if requested else ""
 
-    def _wanted(self, settings: JobSettings, named: Sequence[PublishedState]) -> Package | None:
+    def _requested(self, settings: JobSettings, named: Sequence[PublishedState]) -> Package | None:
         """What was begun of the job's own model, else what its refusal names, else the best."""
         best = self.model.best_package(settings.model, settings.precision)
         if best is not None and best.main.done_bytes:
@@ -166,12 +166,12 @@ class ModelsController(QObject):
         model = self.model
         published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
         known = {name: _availability(model, name) for name in published if model.is_known}
-        self._window.choices.say_availability(known)
+        self._window.choices.show_availability(known)
         overall = model.overall
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 
     def _plan_again(self) -> None:
-        """Films that were refused for want of a file are planned again when one has come."""
+        """Plan films again that were refused for a missing file."""
         if not self.model.is_known:
             return
         here = frozenset(file.id for file in self.model.files if file.is_here)
@@ -205,7 +205,7 @@ def _availability(model: ModelFilesModel, name: str) -> str:
 
 
 def _params(row: JobRow) -> dict[str, str]:
-    """What the refusal says about missing files."""
+    """What the refusal states about missing files."""
     if row.error is not None and row.error.code == MISSING:
         return row.error.params
     notices = row.plan.notices if row.plan is not None else ()

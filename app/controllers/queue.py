@@ -1,4 +1,4 @@
-"""What the user wants becomes commands; what the engine answers is left to the models."""
+"""Requests of the user become commands; answers of the engine are left to the models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
-    latents_found = Signal(list)  # list[Path]: the user has to say how they are meant
+    latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # why, in the current language
 
@@ -79,7 +79,7 @@ class QueueController(QObject):
         self._finder.look_through(paths)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue; latents wait until the user has said how they are meant."""
+        """Put files into the queue; latents wait until the user has chosen how they are read."""
         latents = [file for file in files if is_latent(file)]
         wheels = [file for file in files if is_wheel(file)]
         films = [file for file in files if not is_latent(file) and not is_wheel(file)]

@@ -48,7 +48,7 @@ class Waiting:
 
 
 class RestartController(QObject):
-    """Waits for the film that runs, then ends the program; `is_due` says to start it again."""
+    """Waits for the film that runs, then ends the program; `is_due` means to start it again."""
 
     changed = Signal()
 
@@ -59,7 +59,7 @@ class RestartController(QObject):
         self.is_due = False
         queue.queue_changed.connect(self._look)
 
-    def want(self) -> None:
+    def request(self) -> None:
         """Start again as soon as no film is worked on; the queue stops meanwhile."""
         active = self._queue.active
         if active is None:

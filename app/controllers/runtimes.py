@@ -1,4 +1,4 @@
-"""NVIDIA runtimes and the rest of the window: what the user wants becomes commands."""
+"""NVIDIA runtimes and the rest of the window: requests of the user become commands."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class RuntimesController(QObject):
         self._discards = ""  # id of a runtime whose download was cancelled
         self.bar = OfferBar(model)
         window.add_bar(self.bar)
-        self.bar.wanted.connect(self.act)
-        restart.changed.connect(lambda: self.bar.say_waiting(restart.waits_for))
-        window.page_wanted.connect(self._open)
+        self.bar.requested.connect(self.act)
+        restart.changed.connect(lambda: self.bar.show_waiting(restart.waits_for))
+        window.page_requested.connect(self._open)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
@@ -61,16 +61,16 @@ class RuntimesController(QObject):
         """The page; made when the user first opens it."""
         if self._view is None:
             view = self._view = RuntimeView(self._model, self._window)
-            view.wanted.connect(self.act_on)
-            view.file_wanted.connect(self.ask_file)
-            view.look_wanted.connect(self.look)
-            view.restart_wanted.connect(lambda: self.act("restart"))
+            view.requested.connect(self.act_on)
+            view.file_requested.connect(self.ask_file)
+            view.look_requested.connect(self.look)
+            view.restart_requested.connect(lambda: self.act("restart"))
         return self._view
 
     def settings_part(self) -> QWidget:
         """The line among the settings."""
         part = RuntimeLine(self._model)
-        part.page_wanted.connect(self.open_view)
+        part.page_requested.connect(self.open_view)
         return part
 
     def look(self) -> None:
@@ -83,10 +83,10 @@ class RuntimesController(QObject):
         bring_up(self.view)
 
     def act(self, name: str) -> None:
-        """What the bar wants."""
+        """A request of the bar."""
         match name:
             case "restart":
-                self._restart.want()
+                self._restart.request()
             case "restart_now":
                 self._restart.now()
             case "stay":
@@ -107,11 +107,11 @@ class RuntimesController(QObject):
             case "retry":
                 self._again()
             case _:
-                about, task = self._model.standing.runtime, self._model.task
+                about, task = self._model.status.runtime, self._model.task
                 self.act_on(name, about.id if about is not None else task.subject if task else "")
 
     def act_on(self, name: str, runtime: str) -> None:
-        """What a row of the page wants, or the bar of the runtime that it is about."""
+        """A request of a row, or of the bar about that runtime."""
         state = find(self._model.listed, runtime)
         match name:
             case "download" | "continue" | "repair":
@@ -128,7 +128,7 @@ class RuntimesController(QObject):
                 self._order(commands.RemoveRuntime(runtime=runtime), "remove", runtime)
 
     def confirm_remove(self, state: RuntimeState) -> bool:
-        """Ask before gigabytes have to be fetched again."""
+        """Ask before gigabytes have to be downloaded again."""
         question = tr("Remove the NVIDIA runtime {name}?", name=runtime_labels.title_of(state))
         freed = bytes_text(state.done_bytes)
         details = tr("This frees {size}. It can be fetched again.", size=freed)
@@ -198,7 +198,7 @@ class RuntimesController(QObject):
             self._order(*self._last)
 
     def _cancel(self, runtime: str) -> None:
-        """Stop; what a download has brought is deleted too, if that is really wanted."""
+        """Stop; delete the downloaded part too, after a question."""
         task = self._model.task
         if task is None or not task.runs:
             return
@@ -209,7 +209,7 @@ class RuntimesController(QObject):
         self._controller.send(commands.StopTask(kind=self._model.kind))
 
     def _delete_cancelled(self, event: events.TaskEvent) -> None:
-        """Delete what a cancelled download has left, as the list tells that came before its end."""
+        """Delete what a cancelled download has left, by the list from before its end."""
         state = find(self._model.listed, self._discards)
         if event.kind is not self._model.kind or state is None:
             return

@@ -31,7 +31,7 @@ class SettingsController(QObject):
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
         self._parts: list[Callable[[], QWidget]] = []
-        window.page_wanted.connect(self._open)
+        window.page_requested.connect(self._open)
 
     @property
     def dialog(self) -> SettingsDialog:
@@ -73,7 +73,7 @@ class PresetsController(QObject):
         form = self._form = window.choices.presets
         form.ordered.connect(self._order)
         model.changed.connect(lambda: form.show_presets(model.presets, model.card))
-        model.failed.connect(form.say_problem)
+        model.failed.connect(form.show_problem)
 
     def look(self) -> None:
         """Ask which presets there are."""
@@ -81,10 +81,10 @@ class PresetsController(QObject):
 
     def ask_title(self, suggestion: str) -> str:
         """The title under which choices are kept; "" for none."""
-        title, is_wanted = QInputDialog.getText(
+        title, is_requested = QInputDialog.getText(
             self._window, tr("Save as a preset"), tr("Title"), text=suggestion
         )
-        return title.strip() if is_wanted else ""
+        return title.strip() if is_requested else ""
 
     def confirm(self, question: str, yes: str) -> bool:
         """Ask before a preset is lost."""

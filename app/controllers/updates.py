@@ -51,17 +51,17 @@ class UpdatesController(QObject):
         """The page; made when the user first opens it."""
         if self._view is None:
             self._view = UpdateView(self._model, self._window)
-            self._view.wanted.connect(self._do)
+            self._view.requested.connect(self._do)
         return self._view
 
     def settings_part(self) -> UpdateLine:
         """The line among the settings."""
         part = UpdateLine()
-        part.page_wanted.connect(self.open_view)
+        part.page_requested.connect(self.open_view)
         return part
 
     def open_view(self) -> None:
-        """Show the page and look: what was pressed says so."""
+        """Show the page and check for an update at once."""
         bring_up(self.view)
         self._do("check")
 

@@ -1,4 +1,4 @@
-"""What the desktop does for us; one face, one module per system."""
+"""What the desktop does for the window: the same functions for Windows and for other systems."""
 
 from __future__ import annotations
 
@@ -12,9 +12,41 @@ from app.desktop.windows_rules import Progress
 from engine.core import windows_paths
 
 if sys.platform == "win32":
-    from app.desktop import windows as system
+    from app.desktop.windows import (
+        colour_title_bar,
+        let_come_forward,
+        prepare_process,
+        show_in_folder,
+        show_progress,
+    )
 else:
-    from app.desktop import other as system
+
+    def show_in_folder(path: Path) -> bool:
+        """Open the folder of a file, with the file marked where the system can do that."""
+        return QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent)))
+
+    def prepare_process() -> None:
+        """Tell the system who this program is, before its first window."""
+
+    def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
+        """Show on the window's button in the taskbar how far it is, where there is such a thing."""
+
+    def let_come_forward() -> None:
+        """Let another program of ours put its window in front: the user has just started it."""
+
+    def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
+        """Make the system's title bar match the theme, where the system can."""
+
+
+__all__ = [
+    "colour_title_bar",
+    "let_come_forward",
+    "open_file",
+    "open_page",
+    "prepare_process",
+    "show_in_folder",
+    "show_progress",
+]
 
 
 def open_file(path: Path) -> bool:
@@ -25,28 +57,3 @@ def open_file(path: Path) -> bool:
 def open_page(address: str) -> bool:
     """Open a page of the web in the user's browser; False when there is none."""
     return QDesktopServices.openUrl(QUrl(address))
-
-
-def show_in_folder(path: Path) -> bool:
-    """Open the folder of a file, with the file marked where the system can do that."""
-    return system.show_in_folder(path)
-
-
-def prepare_process() -> None:
-    """What must be said to the system before the first window."""
-    system.prepare_process()
-
-
-def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
-    """Show on the window's button in the taskbar how far it is, where there is such a thing."""
-    system.show_progress(window_id, progress, share)
-
-
-def let_come_forward() -> None:
-    """Let another program of ours put its window in front: the user has just started this one."""
-    system.let_come_forward()
-
-
-def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
-    """Make the system's title bar match the theme, where the system can."""
-    system.colour_title_bar(window_id, is_dark=is_dark)

@@ -32,11 +32,11 @@ class SingleInstance(QObject):
         folder: The user's data folder; another folder is another program.
     """
 
-    called = Signal(list)  # list[Path]: somebody started us again, with these files or none
+    called = Signal(list)  # list[Path]: files of a second start, or none
 
     def __init__(self, folder: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        with suppress(OSError):  # then the lock says so
+        with suppress(OSError):  # then the lock fails too
             folder.mkdir(parents=True, exist_ok=True)
         self._lock = QLockFile(str(folder / "window.lock"))
         self._lock.setStaleLockTime(0)  # held for hours; a dead owner is noticed all the same
@@ -47,7 +47,7 @@ class SingleInstance(QObject):
     def begin(self, files: Sequence[Path], *, patience_s: float = _PATIENCE_S) -> bool:
         """Whether this start shall open a window; False when another one has taken the files.
 
-        When nobody answers in time, or nothing can be locked, a window of its own is better than
+        Without an answer in time, or where nothing can be locked, a second window is better than
         none.
 
         Args:
@@ -91,10 +91,10 @@ class SingleInstance(QObject):
             if caller is None:
                 return
             caller.disconnected.connect(caller.deleteLater)
-            caller.readyRead.connect(lambda caller=caller: self._hear(caller))
-            self._hear(caller)  # it may have spoken already
+            caller.readyRead.connect(lambda caller=caller: self._receive(caller))
+            self._receive(caller)  # it may have spoken already
 
-    def _hear(self, caller: QLocalSocket) -> None:
+    def _receive(self, caller: QLocalSocket) -> None:
         if caller.canReadLine():
             files = _read(bytes(caller.readLine(_MOST_BYTES).data()))
             if files is not None:
@@ -120,7 +120,7 @@ def _given(name: str, files: Sequence[Path]) -> bool | None:
 
 
 def _read(line: bytes) -> list[Path] | None:
-    """The files that somebody brings; None for something else."""
+    """The files of a second start; None for anything else."""
     try:
         files = json.loads(line)["files"]
     except (ValueError, TypeError, KeyError):

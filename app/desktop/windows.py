@@ -1,7 +1,7 @@
 """Windows: Explorer, taskbar, foreground, dark title bar.
 
 The window makes these calls here and nowhere else; what can be decided without Windows is decided
-in modules beside this one.
+in `windows_rules`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import winreg
 from pathlib import Path, PureWindowsPath
 
-from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_card
+from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_fast_gpu
 from engine.core import windows_paths
 
 _log = logging.getLogger(__name__)
@@ -44,18 +44,18 @@ def prepare_process() -> None:
     """Own button in the taskbar, with our icon instead of Python's; the fast chip of a laptop.
 
     A packed program gets its button from Windows: a name of its own would part it from the shortcut
-    that somebody has pinned, which has none, and a second button would appear.
+    that a user has pinned, which has none, and a second button would appear.
     """
     if not _is_packed():
         ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID(_APP_ID)
     if _is_installed():
         try:
-            prefer_card(winreg, sys.executable)
+            prefer_fast_gpu(winreg, sys.executable)
         except OSError as err:
             _log.info("no graphics chip could be chosen: %s", err)
 
 
-def show_progress(window_id: int, progress: Progress, share: float) -> None:
+def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
     """Progress on the window's button in the taskbar."""
     taskbar = _taskbar()
     if taskbar is not None:
@@ -63,7 +63,7 @@ def show_progress(window_id: int, progress: Progress, share: float) -> None:
 
 
 def let_come_forward() -> None:
-    """Only the program that was started last may put a window in front, or whom it names."""
+    """Only the program started last may put a window in front, or a program that it names."""
     ctypes.windll.user32.AllowSetForegroundWindow(_ANYBODY)
 
 

@@ -15,7 +15,7 @@ _LONGEST = 259  # characters; what Explorer takes, whatever is allowed to others
 def command_for(file: PureWindowsPath, windows: PureWindowsPath) -> str:
     """Opens a folder with a file marked; only a folder above it where its path is too long.
 
-    Explorer wants `/select,"path"` as one raw text: a list of words would be quoted the other way.
+    Explorer wants `/select,"path"` as one raw text: arguments in a list would be quoted.
     A name cannot hold quotation marks, so it cannot end the text either.
 
     Args:
@@ -41,10 +41,10 @@ KEY = r"Software\Microsoft\DirectX\UserGpuPreferences"
 _FAST_CHIP = "GpuPreference=2;"  # "High performance" in Windows' settings
 
 
-def prefer_card(registry: Any, program: str) -> bool:
+def prefer_fast_gpu(registry: Any, program: str) -> bool:
     """Ask for the fast chip of a laptop, unless the user has chosen for this program already.
 
-    Some laptops let a program see the card only then. The setup's uninstaller takes it back.
+    Some laptops let a program see the GPU only then. The setup's uninstaller takes it back.
 
     Args:
         registry: The module `winreg`.
@@ -69,7 +69,11 @@ def prefer_card(registry: Any, program: str) -> bool:
 _CLASS = "{56FDF344-FD6D-11D0-958A-006097C9A090}"
 _FACE = "{EA1AFB91-9E28-4B86-90E9-5E9F8A5EEFAF}"
 _IN_PROCESS = 1  # CLSCTX_INPROC_SERVER
-_HR_INIT, _SET_VALUE, _SET_STATE = 3, 9, 10  # places in the table, behind those of what it extends
+_HR_INIT, _SET_VALUE, _SET_STATE = (
+    3,
+    9,
+    10,
+)  # places in the table, after those of the interface that it extends
 _FULL = 1000
 
 
@@ -107,7 +111,7 @@ class Taskbar:
     def show(self, window_id: int, progress: Progress, share: float = 0.0) -> None:
         """Show a state, and with those that have one the finished part, 0 to 1.
 
-        An error of the taskbar (Explorer has been ended) is nobody's concern.
+        Errors of the taskbar (Explorer has been ended) are ignored.
         """
         window = ctypes.c_void_p(window_id)
         state = self._method(_SET_STATE, ctypes.c_void_p, ctypes.c_int)

@@ -34,7 +34,7 @@ class SeedVr2Form(Translated, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         about = schema.about("strength")
-        self._label, self._words = QLabel(), QLabel()
+        self._label, self._explanation = QLabel(), QLabel()
         self._slider = WheellessSlider(Qt.Orientation.Horizontal)
         self._slider.setObjectName("setting-strength")
         self._slider.setRange(int(about.low or 0), int(about.high or 100))
@@ -44,13 +44,13 @@ class SeedVr2Form(Translated, QWidget):
         head = QHBoxLayout()
         head.addWidget(self._label)
         head.addStretch()
-        head.addWidget(self._words)
+        head.addWidget(self._explanation)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
         column.addLayout(head)
         column.addWidget(self._slider)
-        self._slider.valueChanged.connect(self._say_strength)
+        self._slider.valueChanged.connect(self._show_strength)
         self._slider.valueChanged.connect(lambda value: self.changed.emit({"strength": value}))
         self.retranslate_ui()
 
@@ -59,7 +59,7 @@ class SeedVr2Form(Translated, QWidget):
         self._slider.blockSignals(True)
         self._slider.setValue(settings.strength)
         self._slider.blockSignals(False)
-        self._say_strength()
+        self._show_strength()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -68,18 +68,18 @@ class SeedVr2Form(Translated, QWidget):
         explanation = tr(
             "Lower keeps more of the source. What the model redraws may never have been there."
         )
-        for part in (self._label, self._words, self._slider):
+        for part in (self._label, self._explanation, self._slider):
             part.setToolTip(explanation)
         self._slider.setAccessibleDescription(explanation)
-        self._say_strength()
+        self._show_strength()
 
-    def _say_strength(self) -> None:
+    def _show_strength(self) -> None:
         percent = self._slider.value()
-        self._words.setText(f"{strength_of(percent)} · {percent} %")
+        self._explanation.setText(f"{strength_of(percent)} · {percent} %")
 
 
 def strength_of(percent: int) -> str:
-    """What a strength does, in words."""
+    """What a strength does, as text."""
     if percent == 0:
         return tr("Only resized")
     if percent <= 40:
@@ -91,7 +91,7 @@ def strength_of(percent: int) -> str:
     return tr("All redrawn")
 
 
-_WAIT_MS = 200  # after the last change, before the engine plans anew
+_WAIT_MS = 200  # after the last change, before the engine plans again
 _FIXED = mark("Choices are fixed once a film was started.")
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _TREATMENTS = about("treatment").choices
@@ -168,7 +168,7 @@ class ChoicesForm(Translated, QWidget):
         for part in self._parts:
             part.setEnabled(self._can_change)
             part.setToolTip("" if self._can_change else tr(_FIXED))
-        self._say_chosen(row.plan if row is not None else None)
+        self._show_chosen(row.plan if row is not None else None)
         self.file.show_output(row.plan if row is not None else None, self.output)
 
     def choose(self, values: dict[str, object]) -> bool:
@@ -180,12 +180,12 @@ class ChoicesForm(Translated, QWidget):
         self.flush()
         return True
 
-    def say_availability(self, words: dict[str, str]) -> None:
-        """What is here of each model, behind its name."""
+    def show_availability(self, words: dict[str, str]) -> None:
+        """What is installed of each model, after its name."""
         self._model.show_notes(words)
 
     def flush(self) -> None:
-        """Say a pending change at once: somebody presses Start."""
+        """Send a pending change at once: Start was pressed."""
         if self._timer.isActive():
             self._timer.stop()
             self.changed.emit(self.settings, self.output)
@@ -205,10 +205,10 @@ class ChoicesForm(Translated, QWidget):
         )
         self._treatment.setAccessibleName(setting_title("treatment"))
         self._model.retranslate_ui()
-        self._say_chosen(self._plan)  # and the limits of the model
+        self._show_chosen(self._plan)  # and the limits of the model
         self._show_subject()
 
-    def _say_chosen(self, plan: Plan | None) -> None:
+    def _show_chosen(self, plan: Plan | None) -> None:
         """What "automatic" has come to mean."""
         self._plan = plan
         is_automatic = plan is not None and self.settings.model == "auto"
@@ -295,13 +295,13 @@ class ChoicesForm(Translated, QWidget):
 
     def _choose_preset(self, preset: Preset) -> None:
         try:
-            wanted = applied(preset, self.settings)
+            requested = applied(preset, self.settings)
         except SettingsError as err:
-            self.presets.say_problem(err.info())
+            self.presets.show_problem(err.info())
             self.presets.show_settings(self.settings)
             return
-        is_kin = model_family(wanted.model) == model_family(self.settings.model)
-        values = {name: getattr(wanted, name) for name in preset.changes}
+        is_kin = model_family(requested.model) == model_family(self.settings.model)
+        values = {name: getattr(requested, name) for name in preset.changes}
         self.choose(values if is_kin else {**values, "vae": ""})
 
     def _apply(self, values: dict[str, object]) -> None:

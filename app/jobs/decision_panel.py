@@ -25,9 +25,9 @@ from app.widgets.error_view import ErrorCard
 
 
 def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
-    """The one thing to do now, and beside it the second: names of actions, "" for none.
+    """The main action now and the second one: names of actions, "" for none.
 
-    A running job always wins, whichever card is selected: Pause must never be out of reach.
+    A running job always wins, whichever job is selected: Pause must never be out of reach.
     """
     active = model.active
     if active is not None:
@@ -43,9 +43,9 @@ def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
 class DecisionPanel(QWidget):
     """Shows one of four cards and two buttons."""
 
-    action_wanted = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
-    choices_wanted = Signal(dict)  # settings by name, that a refused plan offers
-    details_wanted = Signal()
+    action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
+    choices_requested = Signal(dict)  # settings by name, that a refused plan offers
+    details_requested = Signal()
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -73,12 +73,12 @@ class DecisionPanel(QWidget):
         for card in (self._hint, self.plan, self.done, self.error):
             column.addWidget(card)
         column.addLayout(buttons)
-        self._primary.clicked.connect(lambda: self.action_wanted.emit(self._names[0]))
-        self._second.clicked.connect(lambda: self.action_wanted.emit(self._names[1]))
-        self.plan.action_wanted.connect(self.action_wanted)
-        self.plan.choices_wanted.connect(self.choices_wanted)
-        self.error.action_wanted.connect(self.action_wanted)
-        self.done.details_wanted.connect(self.details_wanted)
+        self._primary.clicked.connect(lambda: self.action_requested.emit(self._names[0]))
+        self._second.clicked.connect(lambda: self.action_requested.emit(self._names[1]))
+        self.plan.action_requested.connect(self.action_requested)
+        self.plan.choices_requested.connect(self.choices_requested)
+        self.error.action_requested.connect(self.action_requested)
+        self.done.details_requested.connect(self.details_requested)
         self.show_job(None)
 
     def show_job(self, row: JobRow | None) -> None:
@@ -100,7 +100,7 @@ class DecisionPanel(QWidget):
         self._show_buttons()
 
     def hold(self, reason: str) -> None:
-        """Let nothing start, and say why; "" lets it."""
+        """Let nothing start, and show why; "" lets it."""
         self.held = reason
         self._show_buttons()
 
@@ -147,7 +147,7 @@ class DecisionPanel(QWidget):
         if plan is None or plan.fits:
             return tr("Add a film first")
         if plan.is_pretended:
-            return tr("Planned for {card}: not in this machine", card=plan.card)
+            return tr("Planned for {gpu}: not in this machine", gpu=plan.card)
         return next(text(n) for n in plan.notices if n.severity == "refusal")
 
 

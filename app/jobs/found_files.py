@@ -1,4 +1,4 @@
-"""Which files of a drop are films or pictures; folders are looked through off the main thread."""
+"""How files come into the window: dialogs, drops, and folders searched in another thread."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
+from PySide6.QtCore import QMimeData, QObject, QRunnable, QThreadPool, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
 
+from app.i18n import tr
 from app.jobs.file_suffixes import (
     LATENT_ENDINGS,
     PICTURE_ENDINGS,
     VIDEO_ENDINGS,
     WHEEL_ENDINGS,
 )
+from app.ui_state import UiState
 
-_MOST_FILES = 2000  # of one folder; more is a mistake of the hand, or a job for the command line
+if TYPE_CHECKING:
+    from app.controllers.queue import QueueController
+
+_MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
 
 
@@ -84,3 +91,39 @@ class _Search(QRunnable):
 
     def run(self) -> None:
         self._finder.found.emit(media_files(self._paths))  # queued: Qt changes the thread
+
+
+class Intake(QObject):
+    """Asks for files and folders, remembers where they were, and hands them on."""
+
+    def __init__(self, window: QWidget, controller: QueueController, ui_state: UiState) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._ui_state = window, controller, ui_state
+
+    def ask_files(self) -> None:
+        """Let the user choose files."""
+        known = VIDEO_ENDINGS | PICTURE_ENDINGS | LATENT_ENDINGS
+        endings = " ".join(f"*{ending}" for ending in sorted(known))
+        chosen, _ = QFileDialog.getOpenFileNames(
+            self._window,
+            tr("Add films or pictures"),
+            str(self._ui_state.source_folder),
+            f"{tr('Films and pictures')} ({endings});;{tr('All files')} (*)",
+        )
+        self.take([Path(name) for name in chosen])
+
+    def ask_folder(self) -> None:
+        """Let the user choose a folder."""
+        folder = str(self._ui_state.source_folder)
+        chosen = QFileDialog.getExistingDirectory(self._window, tr("Add a folder"), folder)
+        self.take([Path(chosen)] if chosen else [])
+
+    def take_drop(self, mime: QMimeData) -> None:
+        """Add what was dropped; what lies on other machines is left alone."""
+        self.take([Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()])
+
+    def take(self, found: Sequence[Path]) -> None:
+        """Add files and folders."""
+        if found:
+            self._ui_state.source_folder = found[0].parent
+            self._controller.add_paths(found)

@@ -90,7 +90,7 @@ class TargetForm(Translated, QWidget):
             editor.set_value(getattr(settings, name))
 
     def show_preset(self, settings: JobSettings) -> None:
-        """Show the target of another job: an open "Other" closes where a preset says the same."""
+        """Show the target of another job: an open "Other" closes where a preset gives the same."""
         self._row.set_current(preset_of(settings))
         self.show_settings(settings)
 
@@ -103,7 +103,7 @@ class TargetForm(Translated, QWidget):
                 "x4": tr("Four times as wide and high"),
                 "1080p": tr("1080 lines, width to match"),
                 "4K": tr("2160 lines, width to match"),
-                _OTHER: tr("Exact numbers"),
+                _OTHER: tr("Exact size"),
             }
         )
         self._row.setAccessibleName(tr("What comes out"))
@@ -137,12 +137,12 @@ class OutputForm(Themed, QWidget):
         super().__init__(parent)
         self._output: Path | None = None  # shown: of the plan
         self._folder: Path | None = None
-        self._is_beside = True
+        self._is_next_to_source = True
         self._is_named = False  # by the user; else by the planner
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
         self._labels = {name: QLabel() for name in self._editors}
         self._quality_label = QLabel()
-        self._quality_words = QLabel()
+        self._quality_text = QLabel()
         self._quality = WheellessSlider(Qt.Orientation.Horizontal)
         self._quality.setObjectName("setting-crf")
         about = schema.about("crf")
@@ -167,7 +167,7 @@ class OutputForm(Themed, QWidget):
         self._quality.blockSignals(True)
         self._quality.setValue(self._worst - settings.crf)
         self._quality.blockSignals(False)
-        self._say_quality()
+        self._show_quality()
 
     def show_output(self, plan: Plan | None, chosen: Path | None) -> None:
         """Show where the result of a plan will lie; None while there is no plan.
@@ -183,15 +183,15 @@ class OutputForm(Themed, QWidget):
         self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
         if plan is None:
             self._name.clear()
-            self._is_beside = True
-            self._say_where()
+            self._is_next_to_source = True
+            self._show_where()
             return
         self._folder = plan.output.parent
         self._is_named = chosen is not None and chosen != plan.output.parent
         if not self._name.hasFocus():
             self._name.setText(plan.output.name)
-        self._is_beside = plan.output.parent == plan.source.parent
-        self._say_where()
+        self._is_next_to_source = plan.output.parent == plan.source.parent
+        self._show_where()
 
     def edit_name(self) -> None:
         """Put the cursor into the name, before its ending: "choose another name"."""
@@ -213,8 +213,8 @@ class OutputForm(Themed, QWidget):
         self._browse.setAccessibleName(tr("Choose another folder"))
         for editor in self._editors.values():
             editor.retranslate_ui()
-        self._say_quality()
-        self._say_where()
+        self._show_quality()
+        self._show_where()
 
     def _lay_out(self) -> None:
         kinds = QGridLayout()
@@ -228,7 +228,7 @@ class OutputForm(Themed, QWidget):
         quality = QHBoxLayout()
         quality.addWidget(self._quality_label)
         quality.addStretch()
-        quality.addWidget(self._quality_words)
+        quality.addWidget(self._quality_text)
         name = QHBoxLayout()
         name.setSpacing(8)
         name.addWidget(self._name, 1)
@@ -251,20 +251,20 @@ class OutputForm(Themed, QWidget):
     def _connect(self) -> None:
         for editor in self._editors.values():
             editor.changed.connect(lambda name, value: self.changed.emit({name: value}))
-        self._quality.valueChanged.connect(self._say_quality)
+        self._quality.valueChanged.connect(self._show_quality)
         self._quality.valueChanged.connect(
             lambda value: self.changed.emit({"crf": self._worst - value})
         )
         self._name.editingFinished.connect(self._rename)
         self._browse.clicked.connect(self.choose_folder)
 
-    def _say_where(self) -> None:
-        is_beside = self._is_beside or self._folder is None
-        self._where.setText(tr("Beside the source") if is_beside else labels.folder(self._folder))
+    def _show_where(self) -> None:
+        is_fixed = self._folder is not None and not self._is_next_to_source
+        self._where.setText(labels.folder(self._folder) if is_fixed else tr("Next to the source"))
 
-    def _say_quality(self) -> None:
+    def _show_quality(self) -> None:
         crf = self._worst - self._quality.value()
-        self._quality_words.setText(f"{quality_of(crf)} · {crf}")
+        self._quality_text.setText(f"{quality_of(crf)} · {crf}")
 
     def _rename(self) -> None:
         if self._output is None or self._folder is None:
@@ -300,7 +300,7 @@ def with_ending(name: str, ending: str) -> str:
 
 
 def quality_of(crf: int) -> str:
-    """A CRF in words."""
+    """A CRF as text."""
     if crf == 0:
         return tr("Lossless or nearly")
     if crf <= 14:

@@ -1,4 +1,4 @@
-"""Presets: a list that is named for the card, and a menu to keep, give away and take some."""
+"""Presets: a list for the GPU of this machine, and a menu to save, export and import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
 
 GOALS = {"fast": mark("Fast"), "balanced": mark("Balanced"), "best": mark("Best")}
-_ORDERS = {  # of the menu: what is wanted, and its text
+_ORDERS = {  # of the menu: the request and its text
     "save": mark("Save as …"),
     "export": mark("Export …"),
     "import": mark("Import …"),
@@ -27,7 +27,7 @@ _ORDERS = {  # of the menu: what is wanted, and its text
 
 
 class PresetForm(Themed, QWidget):
-    """Shows which preset the settings are; says which one is wanted instead."""
+    """Shows which preset the settings are; emits which one is chosen instead."""
 
     chosen = Signal(Preset)
     ordered = Signal(str, object)  # of _ORDERS; the shown Preset, None for choices of one's own
@@ -35,7 +35,7 @@ class PresetForm(Themed, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._presets: tuple[Preset, ...] = ()
-        self._card = ""
+        self._gpu = ""
         self._settings = JobSettings()
         self._label, self._for = QLabel(), ElidedLabel()
         self._for.setObjectName("presetFor")
@@ -62,9 +62,9 @@ class PresetForm(Themed, QWidget):
         """The preset that the settings are; None for choices of one's own."""
         return matching(self._presets, self._settings)
 
-    def show_presets(self, presets: Sequence[Preset], card: str) -> None:
-        """What there is to choose, and for which card it is made."""
-        self._presets, self._card = tuple(presets), card
+    def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
+        """What there is to choose, and for which GPU it is made."""
+        self._presets, self._gpu = tuple(presets), gpu
         self._problem.setVisible(False)
         self.setVisible(bool(presets))
         self.retranslate_ui()
@@ -91,16 +91,16 @@ class PresetForm(Themed, QWidget):
         """Show what can be done with presets."""
         self._menu.popup(self._more.mapToGlobal(self._more.rect().bottomLeft()))
 
-    def say_problem(self, error: ErrorInfo) -> None:
+    def show_problem(self, error: ErrorInfo) -> None:
         """Something about a preset did not work."""
-        self._problem.say("warning", text(error), hint(error))
+        self._problem.show_message("warning", text(error), hint(error))
         self._problem.setVisible(True)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._label.setText(tr("Preset"))
         self._box.setAccessibleName(tr("Preset"))
-        self._for.setText(tr("for {card}", card=self._card) if self._card else "")
+        self._for.setText(tr("for {gpu}", gpu=self._gpu) if self._gpu else "")
         self._more.setIcon(icon("more", size=16))
         self._more.setToolTip(tr("Keep, give away or take presets"))
         self._more.setAccessibleName(self._more.toolTip())
@@ -129,10 +129,10 @@ class PresetForm(Themed, QWidget):
 
     def _choose(self, at: int) -> None:
         name = self._box.itemData(at)
-        wanted = next((preset for preset in self._presets if preset.name == name), None)
+        requested = next((preset for preset in self._presets if preset.name == name), None)
         self._problem.setVisible(False)
-        if wanted is not None:
-            self.chosen.emit(wanted)
+        if requested is not None:
+            self.chosen.emit(requested)
 
     def _fill_menu(self) -> None:
         for name, action in self._actions.items():
@@ -160,7 +160,7 @@ class PresetForm(Themed, QWidget):
 
 
 def title_of(preset: Preset) -> str:
-    """What a preset is called in a list that names the card already."""
+    """What a preset is called in a list that names the GPU already."""
     if not preset.is_own and preset.goal in GOALS:
         return tr(GOALS[preset.goal])
     return preset.title

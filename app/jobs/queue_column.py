@@ -25,10 +25,10 @@ from app.widgets.drop import DropZone
 class QueueColumn(Themed, QWidget):
     """Shows the queue and asks for more files."""
 
-    files_wanted = Signal()
-    folder_wanted = Signal()
-    continue_wanted = Signal()  # unfinished jobs of an earlier run
-    discard_wanted = Signal()
+    files_requested = Signal()
+    folder_requested = Signal()
+    continue_requested = Signal()  # unfinished jobs of an earlier run
+    discard_requested = Signal()
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,11 +51,11 @@ class QueueColumn(Themed, QWidget):
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
         self._lay_out()
-        self._add.clicked.connect(self.files_wanted)
-        self._folder.clicked.connect(self.folder_wanted)
-        self._drop.clicked.connect(self.files_wanted)
-        self._banner.accepted.connect(self.continue_wanted)
-        self._banner.declined.connect(self.discard_wanted)
+        self._add.clicked.connect(self.files_requested)
+        self._folder.clicked.connect(self.folder_requested)
+        self._drop.clicked.connect(self.files_requested)
+        self._banner.accepted.connect(self.continue_requested)
+        self._banner.declined.connect(self.discard_requested)
         model.queue_changed.connect(self._show_count)
         self.retranslate_ui()
         self.view.setVisible(False)
@@ -87,7 +87,7 @@ class QueueColumn(Themed, QWidget):
 
     def _show_count(self) -> None:
         count = self._model.rowCount()
-        self._drop.setVisible(count > 0)  # the stage shows a large one meanwhile
+        self._drop.setVisible(count > 0)  # the preview shows a large one meanwhile
         self._nothing.setVisible(count == 0)
         self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
 

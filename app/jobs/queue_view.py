@@ -64,7 +64,7 @@ class _Look:
 class JobCard(QStyledItemDelegate):
     """The delegate of the queue."""
 
-    open_wanted = Signal(str)  # job_id; its link was clicked
+    open_requested = Signal(str)  # job_id; its link was clicked
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         """Height of a card and the gap below it."""
@@ -95,7 +95,7 @@ class JobCard(QStyledItemDelegate):
         if event.type() == QEvent.Type.MouseButtonRelease and isinstance(event, QMouseEvent):
             row: JobRow = index.data(JOB_ROLE)
             if row.result is not None and self._link(option).contains(event.position().toPoint()):
-                self.open_wanted.emit(row.job_id)
+                self.open_requested.emit(row.job_id)
                 return True
         return False
 
@@ -183,12 +183,12 @@ def _paint_thumbnail(painter: QPainter, place: QRect, row: JobRow) -> None:
 
 def _middle_part(image: QImage, place: QSize) -> QRectF:
     """The part of a picture that fills `place` without being squeezed."""
-    wanted = place.width() / place.height()
+    requested = place.width() / place.height()
     width, height = float(image.width()), float(image.height())
-    if width / height > wanted:
-        width = height * wanted
+    if width / height > requested:
+        width = height * requested
     else:
-        height = width / wanted
+        height = width / requested
     return QRectF((image.width() - width) / 2, (image.height() - height) / 2, width, height)
 
 
@@ -226,7 +226,7 @@ class QueueView(QListView):
     """Cards of all jobs; as high as its cards, so that the drop zone follows the last one."""
 
     selected = Signal(str)  # job_id, "" when nothing is
-    open_wanted = Signal(str)  # job_id
+    open_requested = Signal(str)  # job_id
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -244,18 +244,18 @@ class QueueView(QListView):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self.doubleClicked.connect(lambda index: self._open(index.data(JOB_ROLE)))
-        self._card.open_wanted.connect(self.open_wanted)
-        self.selectionModel().currentChanged.connect(self._tell_selection)
+        self._card.open_requested.connect(self.open_requested)
+        self.selectionModel().currentChanged.connect(self._report_selection)
         model.queue_changed.connect(self._fit)
 
     @property
     def selected_row(self) -> JobRow | None:
-        """The job whose card is taken."""
+        """The selected job."""
         index = self.currentIndex()
         return index.data(JOB_ROLE) if index.isValid() else None
 
     def select(self, job_id: str) -> None:
-        """Take the card of a job."""
+        """Select a job."""
         index = self._model.index(self._model.position(job_id))
         flags = QItemSelectionModel.SelectionFlag.ClearAndSelect
         self.selectionModel().setCurrentIndex(index, flags)
@@ -278,13 +278,13 @@ class QueueView(QListView):
         self.scheduleDelayedItemsLayout()
         self.updateGeometry()
 
-    def _tell_selection(self) -> None:
+    def _report_selection(self) -> None:
         row = self.selected_row
         self.selected.emit(row.job_id if row is not None else "")
 
     def _open(self, row: JobRow) -> None:
         if row.result is not None:
-            self.open_wanted.emit(row.job_id)
+            self.open_requested.emit(row.job_id)
 
     def _show_menu(self, place: QPoint) -> None:
         if not self.indexAt(place).isValid():

@@ -26,7 +26,7 @@ from engine.protocol.report import Report
 class DoneCard(QFrame):
     """Done, how many checks passed, how long it took, and the name of the result."""
 
-    details_wanted = Signal()
+    details_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -54,7 +54,7 @@ class DoneCard(QFrame):
         column.addLayout(head)
         for part in (self._problem, self._name, self._folder, self._facts):
             column.addWidget(part)
-        self._details.clicked.connect(self.details_wanted)
+        self._details.clicked.connect(self.details_requested)
 
     def show_report(self, report: Report) -> None:
         """Show the outcome of a job."""
@@ -79,8 +79,8 @@ class DoneCard(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
-        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in wanted and self._report is not None:
+        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in requested and self._report is not None:
             self.show_report(self._report)
 
 

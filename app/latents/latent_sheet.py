@@ -38,10 +38,10 @@ def is_missing(error: ErrorInfo | None) -> bool:
     return error is not None and error.code == WeightsMissing.code
 
 
-class TroubleCard(QFrame):
-    """The error in words, and for a missing file the button that downloads it."""
+class ProblemCard(QFrame):
+    """The error, and for a missing file the button that downloads it."""
 
-    get_wanted = Signal()
+    get_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,7 +50,7 @@ class TroubleCard(QFrame):
         self._line, self._get = NoticeLine(), QPushButton()
         self._get.setObjectName("getLatentVae")
         self._get.setAutoDefault(False)
-        self._get.clicked.connect(self.get_wanted)
+        self._get.clicked.connect(self.get_requested)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 12, 14, 12)
         row.setSpacing(12)
@@ -76,10 +76,10 @@ class TroubleCard(QFrame):
         title, text = problem(failed or error)
         if task is not None and task.runs:
             text = tr("Waits for its turn") if task.waits else progress(task)
-        elif package is not None and failed is None:  # the button says the rest
+        elif package is not None and failed is None:  # the button has the rest
             text = f"{package.main.filename} · {size(package.main)}"
         is_ours = is_missing(error) and failed is None
-        self._line.say("warning" if is_ours else "refusal", title, text)
+        self._line.show_message("warning" if is_ours else "refusal", title, text)
         self._get.setVisible(is_missing(error) and (task is None or failed is not None))
         self._get.setText(tr("Get the model") if failed is None else tr("Try again"))
 
@@ -89,7 +89,7 @@ _WIDTH = 760
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the user said about a file of latents."""
+    """What the user has chosen for a file of latents."""
 
     reading: Reading
     rate: float  # frames/s
@@ -103,15 +103,15 @@ class LatentSheet(Themed, QDialog):
 
     decided = Signal(Decision)
     vae_chosen = Signal(str)  # file of the user's own; "" for the published one
-    get_wanted = Signal()
-    next_wanted = Signal()  # the file cannot be used, and that was read
+    get_requested = Signal()
+    next_requested = Signal()  # the file cannot be used, and that was read
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("latentSheet")
         self.setMinimumWidth(_WIDTH)
         self._name, self._facts, self._count = ElidedLabel(), QLabel(), QLabel()
-        self._readings, self._trouble = ReadingsForm(), TroubleCard()
+        self._readings, self._trouble = ReadingsForm(), ProblemCard()
         self._rate_label, self._vae_label = QLabel(), QLabel()
         self.rate, self._vae = RateForm(), make_editor("latent_vae")
         self._for_all = Switch()
@@ -130,7 +130,7 @@ class LatentSheet(Themed, QDialog):
 
     @property
     def read(self) -> LatentRead | None:
-        """What it says of itself; None while unknown, or where it cannot be used."""
+        """Its header; None while unknown, or where it cannot be used."""
         return self._read
 
     @property
@@ -140,7 +140,7 @@ class LatentSheet(Themed, QDialog):
 
     @property
     def reading(self) -> Reading:
-        """The one that is taken."""
+        """The selected one."""
         return self._readings.reading
 
     @property
@@ -149,7 +149,7 @@ class LatentSheet(Themed, QDialog):
         return is_missing(self._error)
 
     def picture(self) -> Picture | None:
-        """What the taken reading looks like."""
+        """The picture of the selected reading."""
         if self._shown is None:
             return None
         return self._shown.raw if self.reading == "raw" else self._shown.normalised
@@ -170,7 +170,7 @@ class LatentSheet(Themed, QDialog):
         self._task: TaskState | None = None
 
     def show_read(self, read: LatentRead) -> None:
-        """What the file says of itself; its pictures follow."""
+        """Show the header of the file; its pictures follow."""
         is_first = self._read is None
         self._read, self._shown, self._error = read, None, None
         self._show()
@@ -273,12 +273,12 @@ class LatentSheet(Themed, QDialog):
         self._cancel.clicked.connect(self.reject)
         self._add.clicked.connect(lambda: self._decide(upscales=False))
         self._upscale.clicked.connect(self._go_on)
-        self._trouble.get_wanted.connect(self.get_wanted)
+        self._trouble.get_requested.connect(self.get_requested)
         self._vae.changed.connect(self._choose_vae)
 
     def _go_on(self) -> None:
         if self._is_stuck:
-            self.next_wanted.emit()
+            self.next_requested.emit()
         else:
             self._decide(upscales=True)
 

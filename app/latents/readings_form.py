@@ -32,8 +32,8 @@ READINGS: dict[Reading, tuple[str, str]] = {
     "normalised": (mark("Normalised"), mark("As WanVideoWrapper saves them")),
 }
 _SURE: dict[Reading, str] = {
-    "raw": mark("The numbers are spread like ComfyUI's own, so “As they are” is chosen."),
-    "normalised": mark("The numbers are spread like normalised ones, so “Normalised” is chosen."),
+    "raw": mark("The values are spread like ComfyUI's own, so “As they are” is chosen."),
+    "normalised": mark("The values are spread like normalised ones, so “Normalised” is chosen."),
 }
 
 
@@ -52,7 +52,7 @@ def guess(read: LatentRead) -> tuple[str, str]:
     """How serious it is, and what was chosen beforehand and why."""
     if read.is_sure:
         return "info", tr(_SURE[read.guess])
-    return "warning", tr("The numbers would suit both. Take the picture that looks right.")
+    return "warning", tr("The values would suit both. Choose the picture that looks right.")
 
 
 _RATES = ("16", "24")  # frames/s, of Wan 2.1 and Wan 2.2 5B
@@ -72,14 +72,14 @@ class RateForm(Translated, QWidget):
         self._row.setFixedWidth(210)
         self._field = make_editor(_NAME)
         self._field.setFixedWidth(128)
-        self._words = QLabel()
-        self._words.setProperty("kind", "secondary")
+        self._explanation = QLabel()
+        self._explanation.setProperty("kind", "secondary")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
         row.addWidget(self._row)
         row.addWidget(self._field)
-        row.addWidget(self._words, 1)
+        row.addWidget(self._explanation, 1)
         self._row.chosen.connect(self._choose)
         self._field.changed.connect(lambda _name, rate: self._take(rate))
         self.retranslate_ui()
@@ -120,11 +120,11 @@ class RateForm(Translated, QWidget):
         self._field.setVisible(self._row.current == _OTHER)
         self._field.set_value(self._rate)
         if self._read is None or not self._rate:
-            self._words.setText(tr("frames/s"))
+            self._explanation.setText(tr("frames/s"))
             return
         length = labels.duration(self._read.frames / self._rate)
         is_short = self._row.current == _OTHER  # the field has the unit
-        self._words.setText(f"→ {length}" if is_short else f"{tr('frames/s')} → {length}")
+        self._explanation.setText(f"→ {length}" if is_short else f"{tr('frames/s')} → {length}")
 
 
 _PADDING = 10
@@ -154,7 +154,7 @@ class ReadingCard(QAbstractButton):
 
     @property
     def instead(self) -> str:
-        """What stands in the place of the picture."""
+        """Text in the place of the picture."""
         return self._instead
 
     def set_texts(self, title: str, second_line: str) -> None:
@@ -204,7 +204,7 @@ class ReadingCard(QAbstractButton):
         self._paint_texts(painter, inner)
 
     def _paint_focus(self, painter: QPainter, frame: QRectF) -> None:
-        """A ring inside the frame: taken and focused look different."""
+        """A ring inside the frame: selected and focused look different."""
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(QColor(tokens.current().text_1), 1.5))
         radius = tokens.CARD_RADIUS - 3
@@ -273,7 +273,7 @@ class ReadingsForm(Translated, QWidget):
 
     @property
     def reading(self) -> Reading:
-        """The one that is taken."""
+        """The selected one."""
         return next(name for name in _READINGS if self._cards[name].isChecked())
 
     def take(self, reading: Reading) -> None:
@@ -287,14 +287,14 @@ class ReadingsForm(Translated, QWidget):
         """Show what is known of a file.
 
         Args:
-            read: What it says of itself.
+            read: Its header.
             shown: Its pictures.
             is_decoding: Whether those are on their way.
         """
         self._read, self._shown, self._is_decoding = read, shown, is_decoding
         self._guess.setVisible(read is not None)
         if read is not None:
-            self._guess.say(*guess(read))
+            self._guess.show_message(*guess(read))
         self._part.setVisible(shown is not None and not shown.is_whole)
         pictures = {} if shown is None else {"raw": shown.raw, "normalised": shown.normalised}
         instead = tr("Its picture is shown once the VAE can be used.")

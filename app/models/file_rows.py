@@ -23,27 +23,27 @@ from app import labels
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.models import model_labels
-from app.state.model_files_model import Package, Standing, standing_of
+from app.state.model_files_model import FileStatus, Package, status_of
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from app.widgets.meters import ShareBar
+from app.widgets.meters import ProgressLine, ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
 from engine.protocol.plan import Notice
 
 SIZE_WIDTH, LICENCE_WIDTH, STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH = 72, 88, 168, 104, 36
 GAP = 12
 _ICONS = {
-    Standing.MISSING: ("download", "info"),
-    Standing.PARTIAL: ("pause", "info"),
-    Standing.INCOMPLETE: ("warning", "warning"),
-    Standing.DAMAGED: ("error", "refusal"),
-    Standing.UNCHECKED: ("check", "info"),
-    Standing.HERE: ("check", "good"),
-    Standing.ELSEWHERE: ("info", "info"),
-    Standing.WAITING: ("pause", "info"),
-    Standing.BUSY: ("download", "good"),
-    Standing.FAILED: ("error", "refusal"),
+    FileStatus.MISSING: ("download", "info"),
+    FileStatus.PARTIAL: ("pause", "info"),
+    FileStatus.INCOMPLETE: ("warning", "warning"),
+    FileStatus.DAMAGED: ("error", "refusal"),
+    FileStatus.UNCHECKED: ("check", "info"),
+    FileStatus.HERE: ("check", "good"),
+    FileStatus.ELSEWHERE: ("info", "info"),
+    FileStatus.WAITING: ("pause", "info"),
+    FileStatus.BUSY: ("download", "good"),
+    FileStatus.FAILED: ("error", "refusal"),
 }
 _MENU = {
     "use": mark("Use for the film"),
@@ -53,26 +53,27 @@ _MENU = {
 }
 
 
-def main_action(package: Package, standing: Standing, task: TaskState | None) -> tuple[str, str]:
+def main_action(package: Package, status: FileStatus, task: TaskState | None) -> tuple[str, str]:
     """Name and text of the one button."""
-    if standing.is_running:
+    if status.is_running:
         return "stop", tr("Stop")
-    if standing is Standing.FAILED and task is not None:
+    if status is FileStatus.FAILED and task is not None:
         again = task.phase if task.phase in ("verify", "remove") else "get"
         return again, tr("Try again")
-    if standing.is_usable:
+    if status.is_usable:
         return (
             ("use", tr("Use")) if model_labels.can_redraw(package.main) else ("verify", tr("Check"))
         )
-    if standing is Standing.PARTIAL:
+    if status is FileStatus.PARTIAL:
         return "get", tr("Continue")
-    return "get", tr("Get again") if standing is Standing.DAMAGED else tr("Get")
+    return "get", tr("Get again") if status is FileStatus.DAMAGED else tr("Get")
 
 
 class DownloadRow(QFrame):
-    """Shows one package; emits what the user wants done with it."""
+    """Shows one package; emits the requests of the user."""
 
-    wanted = Signal(str, str)  # "get", "stop", "verify", "use", "remove", "folder"; id of the file
+    # "get", "stop", "verify", "use", "remove", "folder"; id of the file
+    requested = Signal(str, str)
 
     def __init__(self, file: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,7 +83,7 @@ class DownloadRow(QFrame):
         self._problem = NoticeLine()
         self._problem.setObjectName(f"problem-{file}")
         self._shown: tuple[Package, TaskState | None, Notice | None] | None = None
-        self._name, self._words = ElidedLabel(), ElidedLabel()
+        self._name, self._explanation = ElidedLabel(), ElidedLabel()
         self._place = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._size, self._licence = QLabel(), QLabel()
         self._icon, self._state = QLabel(), ElidedLabel()
@@ -91,33 +92,32 @@ class DownloadRow(QFrame):
         self._more.setObjectName(f"more-{file}")
         self._menu = QMenu(self)
         self._entries = {name: QAction(self) for name in _MENU}
-        self._bar, self._progress = ShareBar(), QLabel()
-        self._busy = QWidget()
+        self._busy = ProgressLine()
         self._lay_out()
         self._since = QElapsedTimer()  # the last press
         self._button.clicked.connect(self._act)
         for name, entry in self._entries.items():
-            entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.file))
+            entry.triggered.connect(lambda _=False, name=name: self.requested.emit(name, self.file))
 
     def show_package(self, package: Package, task: TaskState | None, notice: Notice | None) -> None:
         """Show where a file and its companions stand."""
         self._shown = (package, task, notice)
-        file, standing = package.main, standing_of(package, task)
+        file, status = package.main, status_of(package, task)
         self._name.setText(model_labels.file_title(file))
-        self._words.setText(model_labels.file_words(file))
+        self._explanation.setText(model_labels.file_text(file))
         self._size.setText(model_labels.size(file))
         self._licence.setText(file.licence or "–")
         self._licence.setToolTip(file.repository)
-        self._say_place(package)
-        shape, severity = _ICONS[standing]
+        self._show_place(package)
+        shape, severity = _ICONS[status]
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
-        self._state.setText(model_labels.standing(package, standing, task))
-        self._action, text = main_action(package, standing, task)
+        self._state.setText(model_labels.status(package, status, task))
+        self._action, text = main_action(package, status, task)
         self._button.setText(text)
         self._button.setAccessibleName(f"{text}: {model_labels.full_title(file)}")
-        self._button.setEnabled(standing is not Standing.ELSEWHERE)
-        self._show_menu(package, standing)
-        self.show_progress(task if standing.is_running else None)
+        self._button.setEnabled(status is not FileStatus.ELSEWHERE)
+        self._show_menu(package, status)
+        self.show_progress(task if status.is_running else None)
         self._show_problem(task, notice)
 
     def show_progress(self, task: TaskState | None) -> None:
@@ -125,9 +125,7 @@ class DownloadRow(QFrame):
         is_shown = task is not None and not task.waits
         self._busy.setVisible(is_shown)
         if task is not None and is_shown:
-            self._bar.set_shares(task.share)
-            self._progress.setText(model_labels.progress(task))
-            self._bar.setAccessibleName(self._progress.text())
+            self._busy.show_progress(task.share, model_labels.progress(task))
 
     def focus_button(self) -> None:
         """The keyboard goes on here."""
@@ -136,20 +134,20 @@ class DownloadRow(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
-        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in wanted and self._shown is not None:
+        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in requested and self._shown is not None:
             self.show_package(*self._shown)
 
     def _act(self) -> None:
-        """Do what the button says; the second half of a double click does not stop what began."""
+        """Emit the button's action; the second half of a double click does not stop it."""
         is_double = self._since.isValid() and not self._since.hasExpired(
             QApplication.doubleClickInterval()
         )
         self._since.start()
         if not (is_double and self._action == "stop"):
-            self.wanted.emit(self._action, self.file)
+            self.requested.emit(self._action, self.file)
 
-    def _say_place(self, package: Package) -> None:
+    def _show_place(self, package: Package) -> None:
         """Where a file lies that we only read: it is not in our folder."""
         path = package.main.path
         is_shown = package.main.borrowed and path is not None
@@ -158,9 +156,9 @@ class DownloadRow(QFrame):
             folder = labels.folder(path.parent)
             self._place.setText(tr("Read where it lies: {folder}", folder=folder))
 
-    def _show_menu(self, package: Package, standing: Standing) -> None:
+    def _show_menu(self, package: Package, status: FileStatus) -> None:
         file = package.main
-        rests = not standing.is_running and standing is not Standing.ELSEWHERE
+        rests = not status.is_running and status is not FileStatus.ELSEWHERE
         able = {
             "use": model_labels.can_redraw(file) and rests and package.is_complete,
             "verify": file.is_here and rests,
@@ -177,17 +175,17 @@ class DownloadRow(QFrame):
         self._more.setAccessibleName(self._more.toolTip())
 
     def _show_problem(self, task: TaskState | None, notice: Notice | None) -> None:
-        """An error with its hint, or what should be known of a file that was taken all the same."""
+        """An error with its hint, or a notice about a file that was imported all the same."""
         error = task.error if task is not None else None
         self._problem.setVisible(error is not None or notice is not None)
         if error is not None:
-            self._problem.say("refusal", *model_labels.problem(error))
+            self._problem.show_message("refusal", *model_labels.problem(error))
         elif notice is not None:
-            self._problem.say(notice.severity, text(notice), hint(notice))
+            self._problem.show_message(notice.severity, text(notice), hint(notice))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")
-        for label in (self._words, self._place, self._licence, self._progress):
+        for label in (self._explanation, self._place, self._licence):
             label.setProperty("kind", "secondary")
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         self._size.setAlignment(right)
@@ -208,7 +206,7 @@ class DownloadRow(QFrame):
         inner.addWidget(self._state, 1)
         texts = QVBoxLayout()
         texts.setSpacing(1)
-        for label in (self._name, self._words, self._place):
+        for label in (self._name, self._explanation, self._place):
             texts.addWidget(label)
         grid = QGridLayout()
         grid.setHorizontalSpacing(GAP)
@@ -216,11 +214,6 @@ class DownloadRow(QFrame):
         grid.addLayout(texts, 0, 0)
         for at, part in enumerate((self._size, self._licence, state, self._button, self._more)):
             grid.addWidget(part, 0, at + 1)
-        busy = QHBoxLayout(self._busy)
-        busy.setContentsMargins(0, 0, 0, 0)
-        busy.setSpacing(GAP)
-        busy.addWidget(self._bar, 1)
-        busy.addWidget(self._progress)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 8, 10)
         column.setSpacing(8)
@@ -233,7 +226,7 @@ class DownloadRow(QFrame):
 class ImportRow(QFrame):
     """Name, progress and Stop; or what is wrong with the file."""
 
-    stop_wanted = Signal(str)  # path
+    stop_requested = Signal(str)  # path
     dismissed = Signal(str)  # path
 
     def __init__(self, path: str, parent: QWidget | None = None) -> None:
@@ -275,7 +268,7 @@ class ImportRow(QFrame):
         error = task.error
         self._problem.setVisible(error is not None)
         if error is not None:
-            self._problem.say("refusal", *model_labels.problem(error))
+            self._problem.show_message("refusal", *model_labels.problem(error))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
@@ -284,7 +277,7 @@ class ImportRow(QFrame):
             self.show_task(self._task)
 
     def _act(self) -> None:
-        (self.stop_wanted if self._task.runs else self.dismissed).emit(self._path)
+        (self.stop_requested if self._task.runs else self.dismissed).emit(self._path)
 
 
 SHARED = ""  # the group of files that belong to no single model
@@ -295,13 +288,13 @@ class Group(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title, self._words = QLabel(), QLabel()
+        self._title, self._explanation = QLabel(), QLabel()
         self._title.setProperty("kind", "title")
-        self._words.setProperty("kind", "secondary")
+        self._explanation.setProperty("kind", "secondary")
         head = QHBoxLayout()
         head.setSpacing(10)
         head.addWidget(self._title)
-        head.addWidget(self._words, 1, Qt.AlignmentFlag.AlignBottom)
+        head.addWidget(self._explanation, 1, Qt.AlignmentFlag.AlignBottom)
         card = QFrame()
         card.setProperty("kind", "card")
         self._inside = QVBoxLayout(card)
@@ -316,7 +309,7 @@ class Group(QWidget):
     def set_texts(self, title: str, text: str) -> None:
         """Name of the group and a sentence about it."""
         self._title.setText(title)
-        self._words.setText(text)
+        self._explanation.setText(text)
 
     def add(self, row: QWidget) -> None:
         """One more row, below a thin line."""
@@ -355,4 +348,4 @@ def group_texts(model: str) -> tuple[str, str]:
     """Name of a group and a sentence about it."""
     if model == SHARED:
         return tr("Used by all of SeedVR2"), tr("Fetched along with the first model.")
-    return model_labels.model_title(model), model_labels.model_words(model)
+    return model_labels.model_title(model), model_labels.model_text(model)

@@ -1,13 +1,13 @@
-"""Models, their files and where those stand, in words and in the current language."""
+"""Texts about models, their files and the status of those, in the current language."""
 
 from __future__ import annotations
 
 from app import labels
 from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
-from app.state.model_files_model import MB, Package, Standing, size_of
+from app.state.model_files_model import MB, FileStatus, Package, size_of
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import help_of
+from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
@@ -36,15 +36,15 @@ _SHARED = {
     "text": (mark("Text embedding"), mark("The fixed description that the model works with")),
 }
 _OWN = mark("A file of your own")
-_STANDINGS = {
-    Standing.MISSING: mark("Not here"),
-    Standing.INCOMPLETE: mark("Lacks shared files"),
-    Standing.DAMAGED: mark("Damaged"),
-    Standing.UNCHECKED: mark("Here, not checked"),
-    Standing.HERE: mark("Here, checked"),
-    Standing.ELSEWHERE: mark("Another program is at it"),
-    Standing.WAITING: mark("Waits for its turn"),
-    Standing.FAILED: mark("Stopped by an error"),
+_STATUSES = {
+    FileStatus.MISSING: mark("Not here"),
+    FileStatus.INCOMPLETE: mark("Lacks shared files"),
+    FileStatus.DAMAGED: mark("Damaged"),
+    FileStatus.UNCHECKED: mark("Here, not checked"),
+    FileStatus.HERE: mark("Here, checked"),
+    FileStatus.ELSEWHERE: mark("Another program uses it"),
+    FileStatus.WAITING: mark("Waits for its turn"),
+    FileStatus.FAILED: mark("Stopped by an error"),
 }
 _PHASES = {
     "download": mark("Fetching"),
@@ -60,12 +60,12 @@ def model_title(model: str) -> str:
 
 
 def _ending(file: PublishedState) -> str:
-    """What tells two files of the same numbers apart."""
+    """The suffix, which distinguishes two files of the same weights."""
     ending = file.filename.rsplit(".", 1)[-1]
     return "" if ending == "safetensors" else ending.upper()
 
 
-def model_words(model: str) -> str:
+def model_text(model: str) -> str:
     """What a model is good for; "" for one that we do not know."""
     return tr(_MODELS[model]) if model in _MODELS else ""
 
@@ -82,7 +82,7 @@ def file_title(file: PublishedState) -> str:
     return tr(_FILES[file.precision][0]) if file.precision in _FILES else file.precision.upper()
 
 
-def file_words(file: PublishedState) -> str:
+def file_text(file: PublishedState) -> str:
     """What choosing this file means."""
     if file.is_own:
         return tr(_OWN)
@@ -119,17 +119,17 @@ def size(file: PublishedState) -> str:
     return f"≈ {bytes_text(file.about_bytes)}"
 
 
-def standing(package: Package, stands: Standing, task: TaskState | None) -> str:
+def status(package: Package, status: FileStatus, task: TaskState | None) -> str:
     """Where a package stands."""
-    if stands is Standing.BUSY and task is not None:
+    if status is FileStatus.BUSY and task is not None:
         return tr(_PHASES[task.phase])
-    if stands is Standing.PARTIAL:
+    if status is FileStatus.PARTIAL:
         file = package.main
         if not size_of(file):
             return tr("{size} here", size=bytes_text(file.done_bytes))
         percent = min(99, int(100 * file.done_bytes / size_of(file)))
         return tr("{percent} % here", percent=percent)
-    return tr(_STANDINGS[stands])
+    return tr(_STATUSES[status])
 
 
 def progress(task: TaskState) -> str:
@@ -149,7 +149,7 @@ def progress(task: TaskState) -> str:
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
     lines = (text(error), hint(error))
-    return tr(help_of(error).title), "\n".join(line for line in lines if line)
+    return error_title(error), "\n".join(line for line in lines if line)
 
 
 def short_progress(task: TaskState) -> str:
@@ -160,7 +160,7 @@ def short_progress(task: TaskState) -> str:
 
 
 def availability(package: Package | None, task: TaskState | None) -> str:
-    """What the list of engines says after a model; "" where nothing is known."""
+    """What the list of models shows after a model; "" where nothing is known."""
     if package is None:
         return ""
     if task is not None and task.runs:

@@ -40,15 +40,15 @@ _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
 
 
 class ModelsPage(Themed, QDialog):
-    """Shows the model of files; emits what the user wants. Stays open while films run."""
+    """Shows the model of files; emits requests of the user. Stays open while films run."""
 
-    get_wanted = Signal(str)  # id of a file: it and what it cannot work without
-    stop_wanted = Signal(str)  # id of a file, or path of an import
-    verify_wanted = Signal(str)
-    remove_wanted = Signal(str)
-    use_wanted = Signal(str)
-    import_wanted = Signal(Path, str)  # file, "copy" or "link"
-    refresh_wanted = Signal()
+    get_requested = Signal(str)  # id of a file: it and what it cannot work without
+    stop_requested = Signal(str)  # id of a file, or path of an import
+    verify_requested = Signal(str)
+    remove_requested = Signal(str)
+    use_requested = Signal(str)
+    import_requested = Signal(Path, str)  # file, "copy" or "link"
+    refresh_requested = Signal()
 
     def __init__(
         self, model: ModelFilesModel, telemetry: TelemetryModel, parent: QWidget | None = None
@@ -58,8 +58,8 @@ class ModelsPage(Themed, QDialog):
         self.resize(900, 660)
         self.setMinimumSize(760, 420)
         self._model, self._telemetry = model, telemetry
-        self._no_card = NoticeLine()
-        self._no_card.setObjectName("noCard")
+        self._no_gpu = NoticeLine()
+        self._no_gpu.setObjectName("noGpu")
         self._ids: tuple[tuple[str, str], ...] = ()
         self._rows: dict[str, DownloadRow] = {}
         self._groups: dict[str, Group] = {}
@@ -74,7 +74,7 @@ class ModelsPage(Themed, QDialog):
         self._heads = ColumnHeads()
         self._lay_out()
         self._import.clicked.connect(self._ask_file)
-        self._again.clicked.connect(self.refresh_wanted)
+        self._again.clicked.connect(self.refresh_requested)
         self._close.clicked.connect(self.close)
         model.changed.connect(self._show_all)
         model.progressed.connect(self._show_progress)
@@ -98,9 +98,9 @@ class ModelsPage(Themed, QDialog):
             )
         )
         self._heads.retranslate_ui()
-        self._no_card.say(
+        self._no_gpu.show_message(
             "warning",
-            tr("These models are made for NVIDIA cards, and this machine has none."),
+            tr("These models are made for NVIDIA GPUs, and this machine has none."),
             tr("On the processor they take very long; Lite is the better choice there."),
         )
         self._warn()
@@ -116,26 +116,26 @@ class ModelsPage(Themed, QDialog):
             row.focus_button()
 
     def act(self, name: str, file: str) -> None:
-        """What a row wants."""
+        """A request of a row."""
         known = self._model.find(file)
         if known is None:
             return
         match name:
             case "get":
-                self.get_wanted.emit(file)
+                self.get_requested.emit(file)
             case "stop":
-                self.stop_wanted.emit(file)
+                self.stop_requested.emit(file)
             case "verify":
-                self.verify_wanted.emit(file)
+                self.verify_requested.emit(file)
             case "use":
-                self.use_wanted.emit(file)
+                self.use_requested.emit(file)
             case "folder" if known.path is not None:
                 desktop.show_in_folder(known.path)
             case "remove" if self.confirm_remove(self._model.package(known)):
-                self.remove_wanted.emit(file)
+                self.remove_requested.emit(file)
 
     def confirm_remove(self, package: Package) -> bool:
-        """Ask before gigabytes have to be fetched again; a borrowed file only leaves the list."""
+        """Ask before a removal; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
         details = (
@@ -179,9 +179,9 @@ class ModelsPage(Themed, QDialog):
         self._heads.setVisible(bool(self._model.files))
         self._show_imports()
         found = self._found()
-        wanted = tuple((model, package.main.id) for model, package in found)
-        if wanted != self._ids:
-            self._build(wanted)
+        requested = tuple((model, package.main.id) for model, package in found)
+        if requested != self._ids:
+            self._build(requested)
         for _, package in found:
             file = package.main.id
             self._rows[file].show_package(
@@ -189,9 +189,9 @@ class ModelsPage(Themed, QDialog):
             )
 
     def _warn(self) -> None:
-        """Before gigabytes are fetched: without a card they are of little use."""
+        """Warn before gigabytes are downloaded: without a GPU they are of little use."""
         reading = self._telemetry.reading
-        self._no_card.setVisible(reading is not None and reading.gpu is None)
+        self._no_gpu.setVisible(reading is not None and reading.gpu is None)
 
     def _show_progress(self, name: str) -> None:
         """Only what the progress of one file changes."""
@@ -212,20 +212,20 @@ class ModelsPage(Themed, QDialog):
         large = [pair for pair in found.values() if pair[1].main.kind == "dit"]
         return [*large, *shared, *(pair for pair in found.values() if pair not in large)]
 
-    def _build(self, wanted: tuple[tuple[str, str], ...]) -> None:
+    def _build(self, requested: tuple[tuple[str, str], ...]) -> None:
         """New rows: the engine knows other files than before."""
-        self._ids = wanted
+        self._ids = requested
         for group in self._groups.values():
             group.hide()
             group.deleteLater()
         self._groups, self._rows = {}, {}
-        for model, file in wanted:
+        for model, file in requested:
             if model not in self._groups:
                 group = self._groups[model] = Group()
                 group.set_texts(*group_texts(model))
                 self._list.layout().insertWidget(self._list.layout().count() - 1, group)
             row = self._rows[file] = DownloadRow(file)
-            row.wanted.connect(self.act)
+            row.requested.connect(self.act)
             self._groups[model].add(row)
 
     def _show_imports(self) -> None:
@@ -237,7 +237,7 @@ class ModelsPage(Themed, QDialog):
         for path, task in running.items():
             if path not in self._imports:
                 line = self._imports[path] = ImportRow(path)
-                line.stop_wanted.connect(self.stop_wanted)
+                line.stop_requested.connect(self.stop_requested)
                 line.dismissed.connect(self._model.dismiss)
                 self._top.addWidget(line)
             self._imports[path].show_task(task)
@@ -251,7 +251,7 @@ class ModelsPage(Themed, QDialog):
         )
         mode = self.ask_mode(Path(chosen)) if chosen else ""
         if mode:
-            self.import_wanted.emit(Path(chosen), mode)
+            self.import_requested.emit(Path(chosen), mode)
 
     def _lay_out(self) -> None:
         self._title.setProperty("kind", "headline")
@@ -288,7 +288,7 @@ class ModelsPage(Themed, QDialog):
         column.setContentsMargins(20, 16, 20, 16)
         column.setSpacing(10)
         column.addLayout(head)
-        column.addWidget(self._no_card)
+        column.addWidget(self._no_gpu)
         column.addLayout(self._top)
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)

@@ -24,12 +24,12 @@ STAGES = {
     "write": mark("Write"),
     "verify": mark("Check"),
 }
-_ROOM = 1.04  # of the limit: its tick has something behind it
+_ROOM = 1.04  # of the limit: there is room after its tick
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bar: bytes that are needed, bytes that may be used, and what its tool tip says."""
+    """One bar: bytes that are needed, bytes that may be used, and its tool tip."""
 
     name: str
     needed: int
@@ -43,24 +43,24 @@ class Row:
 
 
 def rows_of(plan: Plan) -> list[Row]:
-    """The bars of a plan: stages on the card and main memory, or main memory alone."""
+    """The bars of a plan: stages on the GPU and main memory, or main memory alone."""
     of_memory = Row(
         name=tr("Memory"),
         needed=plan.peak_bytes,
         limit=plan.budget_bytes,
         tip="\n".join([*map(_in_memory, plan.stages), tr(_PART_OF_FREE)]),
     )
-    on_card = [stage for stage in plan.stages if stage.device_bytes]
-    if not on_card:
+    on_gpu = [stage for stage in plan.stages if stage.device_bytes]
+    if not on_gpu:
         return [of_memory]
     rows = [
         Row(
             name=tr(STAGES.get(stage.stage, stage.stage)),
             needed=stage.device_bytes,
             limit=plan.device_budget_bytes,
-            tip=_on_card(stage, plan),
+            tip=_on_gpu(stage, plan),
         )
-        for stage in on_card
+        for stage in on_gpu
     ]
     limit = tr("limit {size}", size=memory_text(plan.budget_bytes))
     tip = f"{memory_text(plan.peak_bytes)}, {limit}\n{of_memory.tip}"
@@ -68,7 +68,7 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def limit_of(plan: Plan) -> int:
-    """What the limit beside the head means: of the card, else of main memory; bytes."""
+    """The limit next to the heading: of the GPU, else of main memory; bytes."""
     return plan.device_budget_bytes if plan.device_bytes else plan.budget_bytes
 
 
@@ -126,15 +126,15 @@ def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
     figure.style().polish(figure)
     for part in (name, bar, figure):
         part.setToolTip(row.tip)
-    said = tr("{stage} needs {needed}, the limit is {limit}")
-    bar.setAccessibleName(said.format(stage=row.name, needed=needed, limit=limit))
+    sentence = tr("{stage} needs {needed}, the limit is {limit}")
+    bar.setAccessibleName(sentence.format(stage=row.name, needed=needed, limit=limit))
 
 
 def _in_memory(stage: StagePlan) -> str:
     return f"{tr(STAGES.get(stage.stage, stage.stage))}: {memory_text(stage.peak_bytes)}"
 
 
-def _on_card(stage: StagePlan, plan: Plan) -> str:
+def _on_gpu(stage: StagePlan, plan: Plan) -> str:
     name = tr(STAGES.get(stage.stage, stage.stage))
     limit = tr("limit {size}", size=memory_text(plan.device_budget_bytes))
     lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]

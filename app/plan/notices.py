@@ -8,11 +8,11 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import choice_text, hint, text
+from app.engine_messages import button, choice_text, hint, text, title
 from app.i18n import tr
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
-from app.widgets.error_view import HELP
+from app.widgets.error_view import ACTION_OF
 from app.widgets.notice_line import NoticeLine
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
@@ -26,7 +26,7 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way out: what the button says, and what is chosen by it."""
+    """Choices that would fit: text of the button, and values by setting."""
 
     text: str
     values: dict[str, Any]
@@ -38,12 +38,12 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
     for offer in notice.params.get(PARAM, "").split(";"):
         values = _values(offer, settings)
         if values:
-            found.append(Offer(words_of(values, settings), values))
+            found.append(Offer(offer_text(values, settings), values))
     return found[:_MOST]
 
 
-def words_of(values: dict[str, Any], settings: JobSettings) -> str:
-    """What a button says that chooses values."""
+def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
+    """Text of a button that chooses values."""
     if "model" in values and values["model"] != "auto":
         return tr("Use {choice}", choice=_model(values["model"]))
     if values.get("width") and values.get("height"):
@@ -68,17 +68,17 @@ def _values(offer: str, settings: JobSettings) -> dict[str, Any]:
     """The settings of one offer that are not chosen already; {} where it cannot be read."""
     assignments = [part.strip() for part in offer.split(",") if part.strip()]
     try:
-        wanted = with_text(settings, assignments)
+        requested = with_text(settings, assignments)
     except SettingsError:
         return {}
     names = [part.partition("=")[0].strip() for part in assignments]
-    values = {name: getattr(wanted, name) for name in names}
-    return values if wanted != settings else {}
+    values = {name: getattr(requested, name) for name in names}
+    return values if requested != settings else {}
 
 
-PRETENDED = PretendedGpu.code  # said by a chip
+PRETENDED = PretendedGpu.code  # shown by a chip
 _MOST_NOTICES = 3
-_SAID_ABOVE = (
+_SHOWN_ABOVE = (
     "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
     PRETENDED,
 )
@@ -88,8 +88,8 @@ _ORDER = {"refusal": 0, "warning": 1, "info": 2}
 class PlanNotices(QWidget):
     """A few lines and, for a refusal, buttons that help."""
 
-    action_wanted = Signal(str)  # of error_view.Help
-    choices_wanted = Signal(dict)  # settings by name
+    action_requested = Signal(str)  # what MainWindow.do takes
+    choices_requested = Signal(dict)  # settings by name
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -109,20 +109,20 @@ class PlanNotices(QWidget):
         if row.downgrades:
             self._lines.addWidget(_changed_line(row.downgrades))
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
-        found = [notice for notice in notices if notice.code not in _SAID_ABOVE]
+        found = [notice for notice in notices if notice.code not in _SHOWN_ABOVE]
         found.sort(key=_rank)
         shown = _worth_a_line(found)
         hints = [hint(notice) for notice in shown]
         for at, notice in enumerate(shown):
             is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
             self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
-        self._say_rest(found[len(shown) :])
+        self._show_rest(found[len(shown) :])
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
         if refusal is not None:
             self._offer(refusal, row)
         self.setVisible(bool(found or row.downgrades))
 
-    def _say_rest(self, rest: list[Notice]) -> None:
+    def _show_rest(self, rest: list[Notice]) -> None:
         if not rest:
             return
         more = QLabel(tr("and {count} more", count=len(rest)))
@@ -135,18 +135,18 @@ class PlanNotices(QWidget):
         offers = offers_of(refusal, row.settings)
         for at, offer in enumerate(offers):
             self._buttons.addWidget(self._offer_button(offer, at))
-        help_ = HELP.get(refusal.code)
-        if help_ is None or (offers and help_.action == "choices"):
+        action = ACTION_OF.get(refusal.code)
+        if action is None or (offers and action == "choices"):
             return
-        button = QPushButton(tr(help_.button))
-        button.setObjectName("planHelp")
-        button.clicked.connect(lambda: self.action_wanted.emit(help_.action))
-        self._buttons.addWidget(button)
+        help_ = QPushButton(button(refusal.code))
+        help_.setObjectName("planHelp")
+        help_.clicked.connect(lambda: self.action_requested.emit(action))
+        self._buttons.addWidget(help_)
 
     def _offer_button(self, offer: Offer, at: int) -> QPushButton:
         button = QPushButton(offer.text)
         button.setObjectName(f"planOffer{at}")
-        button.clicked.connect(lambda: self.choices_wanted.emit(offer.values))
+        button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
 
 
@@ -158,7 +158,7 @@ def _worth_a_line(found: list[Notice]) -> list[Notice]:
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:
-    """Refusals first, and of those what does not fit: no use in fetching a model for that."""
+    """Refusals first, and of those what does not fit: no use in downloading a model for that."""
     return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
 
 
@@ -179,10 +179,10 @@ def _change(downgrade: Downgrade) -> str:
 
 
 def _line(notice: Notice, hint: str) -> NoticeLine:
-    """A notice; names of missing files are only a tool tip, the button below fetches them."""
+    """A notice; names of missing files are only a tool tip, the button below downloads them."""
     if notice.code != WeightsMissing.code:
         return NoticeLine(notice.severity, text(notice), hint)
-    line = NoticeLine(notice.severity, tr(HELP[notice.code].title))
+    line = NoticeLine(notice.severity, title(notice.code))
     line.setToolTip(text(notice))
     return line
 

@@ -69,8 +69,8 @@ class WhyFold(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
-        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in wanted and self._plan is not None:
+        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in requested and self._plan is not None:
             self.show_plan(self._plan)
 
     def _unfold(self, is_open: bool) -> None:
@@ -79,10 +79,10 @@ class WhyFold(QWidget):
             self.show_plan(self._plan)
 
     def _fit(self) -> None:
-        """As high as the words, as far as the choices above keep some room."""
+        """As high as the text, as far as the choices above keep some room."""
         body, width = self._scroll.widget(), max(self.width(), 200)
-        wanted = body.heightForWidth(width - 12) + 4
-        self._scroll.setFixedHeight(min(wanted, max(_LEAST, self.window().height() - _REST)))
+        requested = body.heightForWidth(width - 12) + 4
+        self._scroll.setFixedHeight(min(requested, max(_LEAST, self.window().height() - _REST)))
 
 
 def _body(plan: Plan, reasons: Reasons) -> QWidget:
@@ -144,14 +144,14 @@ def _wrapped(text: str, kind: str = "small") -> QLabel:
     return label
 
 
-_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that say nothing about memory
+_OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that are not about memory
 
 
 class PlanCard(QFrame):
     """Shows one plan; everything in it comes from the engine's prediction."""
 
-    action_wanted = Signal(str)  # what MainWindow.do takes
-    choices_wanted = Signal(dict)  # settings by name, that a refusal offers
+    action_requested = Signal(str)  # what MainWindow.do takes
+    choices_requested = Signal(dict)  # settings by name, that a refusal offers
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -172,9 +172,9 @@ class PlanCard(QFrame):
         self._guess.setProperty("kind", "link")
         self._notes = PlanNotices()
         self._why = WhyFold()
-        self._notes.action_wanted.connect(self.action_wanted)
-        self._notes.choices_wanted.connect(self.choices_wanted)
-        self._guess.clicked.connect(lambda: self.action_wanted.emit("bench"))
+        self._notes.action_requested.connect(self.action_requested)
+        self._notes.choices_requested.connect(self.choices_requested)
+        self._guess.clicked.connect(lambda: self.action_requested.emit("bench"))
         self._lay_out()
 
     def show_job(self, row: JobRow) -> None:
@@ -195,8 +195,8 @@ class PlanCard(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
         super().changeEvent(event)
-        wanted = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in wanted and self._row is not None:
+        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
+        if event.type() in requested and self._row is not None:
             self.show_job(self._row)
 
     def _lay_out(self) -> None:
@@ -241,7 +241,7 @@ class PlanCard(QFrame):
         self._head.style().polish(self._head)
         self._limit.setText(tr("limit {size}", size=memory_text(limit_of(plan))))
         self._planned_for.setVisible(plan.is_pretended)
-        self._planned_for.setText(tr("Planned for {card}: not in this machine", card=plan.card))
+        self._planned_for.setText(tr("Planned for {gpu}: not in this machine", gpu=plan.card))
 
     def _show_figures(self, row: JobRow) -> None:
         plan = row.plan

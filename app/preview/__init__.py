@@ -1,1 +1,1 @@
-"""The stage: source beside result, tiles as they finish, the timeline and a few figures."""
+"""The preview: source and result, tiles as they finish, the timeline and a few figures."""

@@ -60,7 +60,7 @@ class CompareCanvas(QWidget):
         return self.scene.mode
 
     def set_mode(self, mode: Mode) -> None:
-        """Show the pictures in another way; zoom and place stay."""
+        """Show the pictures in another mode; zoom and position stay."""
         self.scene.mode = mode
         self._update_view()
         self._update_cursor()
@@ -91,13 +91,13 @@ class CompareCanvas(QWidget):
         self.update()
 
     def set_no_result_text(self, text: str) -> None:
-        """Why the frame has no result, in words."""
+        """Why the frame has no result, as text."""
         if text != self.scene.no_result_text:
             self.scene.no_result_text = text
             self.update()
 
     def set_no_source_text(self, text: str) -> None:
-        """Why the frame has no picture of the source, in words; "" while one is on its way."""
+        """Why the frame has no picture of the source, as text; "" while one is on its way."""
         if text != self.scene.no_source_text:
             self.scene.no_source_text = text
             self.update()
@@ -249,7 +249,7 @@ class CompareCanvas(QWidget):
     # Keyboard
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Line, zoom, place and tiles without a mouse."""
+        """Line, zoom, position and tiles without a mouse."""
         key = Qt.Key(event.key())
         if key in _ARROWS:
             is_wide = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
@@ -318,7 +318,7 @@ class CompareCanvas(QWidget):
             self.update()
 
     def retranslate(self) -> None:
-        """What a screen reader says; painted texts are translated when they are painted."""
+        """Texts for screen readers; painted texts are translated when they are painted."""
         self.setAccessibleName(tr("Picture"))
         self.setAccessibleDescription(
             tr("Arrow keys move the line or the picture, plus and minus zoom, 0 fits, 1 is 100 %.")

@@ -1,4 +1,4 @@
-"""What the stage shows before there is a job: an invitation."""
+"""What the preview shows before there is a job: an invitation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DropPanel(QFrame):
 
 
 class EmptyView(QWidget):
-    """The drop panel in the middle, and that it works without a card."""
+    """The drop panel in the middle, and that it works without a GPU."""
 
     files_requested = Signal()
     sample_requested = Signal()
@@ -131,12 +131,10 @@ class EmptyView(QWidget):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts and the icon anew."""
+        """All texts and the icon again."""
         self._icon.setPixmap(pixmap("film", tokens.current().accent, _ICON_PX))
         self._title.setText(tr("Drop films, pictures or folders"))
         self._add.setText(tr("Add files"))
         self._sample.setText(tr("Try the sample clip"))
         self._sample.setToolTip(tr("Upscales a short film of our own, with sound"))
-        self._honest.setText(
-            tr("The built-in model works right now: no graphics card, no download.")
-        )
+        self._honest.setText(tr("The built-in model works right now: no GPU, no download."))

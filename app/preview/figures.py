@@ -128,7 +128,7 @@ class FiguresRow(QWidget):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts anew."""
+        """All texts in the current language."""
         captions = {
             "speed": tr("Speed"),
             "left": tr("Time left"),

@@ -1,4 +1,4 @@
-"""The middle of the window: what a job was, is and becomes. Fed by signals, asks by signals."""
+"""The middle of the window: what a job was, is and becomes. Fed by signals, requests by signals."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 
 _ASK_AFTER_MS = 120  # while scrubbing, only the frame where the pointer rests is asked for
-_FIGURES_FROM_PX = 430  # height of the stage below which the figures give their room away
+_FIGURES_FROM_PX = 430  # height below which the figures are hidden
 _MB = 2**20
 
 
-class StageView(QWidget):
+class PreviewView(QWidget):
     """Shows one job at a time; events of other jobs are not for it and change nothing."""
 
     frame_requested = Signal(str, float)  # job_id, s
@@ -45,7 +45,7 @@ class StageView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("stageView")
+        self.setObjectName("previewView")
         self.empty = EmptyView()
         self.canvas, self.bar = CompareCanvas(), ViewBar()
         self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip()
@@ -103,7 +103,7 @@ class StageView(QWidget):
         self._is_finished = False
         self._counts_written = False  # progress of "write" counts, once it was heard of
 
-    # What the window says
+    # What the window shows
 
     @property
     def job_id(self) -> str:
@@ -245,8 +245,8 @@ class StageView(QWidget):
         """Memory of this program where its plan is the tightest, while the shown job runs."""
         if not self._is_running:
             return
-        on_card = self._plan is not None and self._plan.device_bytes > 0
-        if not on_card:
+        on_gpu = self._plan is not None and self._plan.device_bytes > 0
+        if not on_gpu:
             self.figures.show_memory(event.ram_ours_mb * _MB)
         elif event.gpu is not None:
             self.figures.show_memory((event.gpu.ours_mb + event.gpu.spilled_mb) * _MB)

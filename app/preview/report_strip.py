@@ -11,7 +11,7 @@ from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from app.widgets.error_view import help_of
+from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 from engine.protocol.report import Report
@@ -90,7 +90,7 @@ class ReportStrip(QFrame):
 
     def _fill_error(self, error: ErrorInfo) -> None:
         detail = f"{text(error)} {hint(error)}".strip()
-        self._fill("error", "error", tr(help_of(error).title), detail)
+        self._fill("error", "error", error_title(error), detail)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language or theme."""

@@ -188,7 +188,7 @@ class Scene:
         self.split = 0.5  # 0 to 1 of the visible picture
         self.labels = ("", "")
         self.is_live = False  # the frame in work is shown, not one that was asked for
-        self.no_result_text = ""  # why the frame has none, in words
+        self.no_result_text = ""  # why the frame has none, as text
         self.no_source_text = ""
         self.are_tiles_shown = True
         self.viewport = Viewport()
@@ -227,11 +227,6 @@ class Scene:
         """The part of the first pane that its picture covers."""
         pane = self.panes(whole)[0][0]
         return self.target(pane) & pane
-
-    def split_x(self, whole: QRectF) -> float:
-        """Where the line is, in px of the widget."""
-        visible = self.visible(whole)
-        return visible.left() + self.split * visible.width()
 
     def paint(self, painter: QPainter, whole: QRectF) -> None:
         """Everything but the focus ring."""
@@ -314,7 +309,7 @@ class Scene:
             painter.fillRect(area, _VEIL)
             draw_message(painter, area, self.no_result_text)
             return
-        if self._difference is None:  # once for a pair, and only when somebody looks
+        if self._difference is None:  # once for a pair, and only when it is shown
             image = difference(self._source.image, self._result.image)
             self._difference = Layer(image)
         self._paint_layer(painter, self._difference, target)

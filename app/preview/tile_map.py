@@ -39,11 +39,6 @@ class TileMap:
         return self.frame < 0
 
     @property
-    def has_pictures(self) -> bool:
-        """True when tiles of this frame came with pictures."""
-        return self._has_pictures
-
-    @property
     def picture_size(self) -> QSize:
         """Size of the collected picture, in px of its own."""
         return self._layer.size()

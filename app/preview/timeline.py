@@ -85,7 +85,7 @@ _MARGIN = 6  # px left and right of the strip, room for handles and playhead
 
 
 class TimelineStrip(QAbstractSlider):
-    """A slider over the steps of a film; says what the user chose, never what was set."""
+    """A slider over the steps of a film; emits what the user chose, never what was set."""
 
     step_chosen = Signal(int)
 
@@ -245,7 +245,7 @@ class TimelineStrip(QAbstractSlider):
 
 
 class Timeline(QFrame):
-    """The strip with what it means in words and figures above it."""
+    """The slider with its meaning as text and figures above it."""
 
     seconds_chosen = Signal(float)  # s of the source, well inside a frame
 
@@ -299,7 +299,7 @@ class Timeline(QFrame):
             self._title.setText(self._title_text())
 
     def set_step(self, step: int) -> None:
-        """Move the playhead; says nothing."""
+        """Move the playhead without a signal."""
         if not self.strip.isSliderDown():
             self.strip.setValue(step)
 
@@ -332,7 +332,7 @@ class Timeline(QFrame):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts anew."""
+        """All texts in the current language."""
         self._title.setText(self._title_text())
         self.strip.setAccessibleName(tr("Timeline"))
         self.strip.setToolTip(

@@ -138,7 +138,7 @@ class ViewBar(QWidget):
             self.retranslate()
 
     def retranslate(self) -> None:
-        """All texts and icons anew."""
+        """All texts and icons again."""
         labels = {
             Mode.ORIGINAL: tr("Original"),
             Mode.RESULT: tr("Result"),
@@ -161,17 +161,17 @@ class ViewBar(QWidget):
         for index, text in enumerate(labels.values()):
             self._list.setItemText(index, text)
         self._list.setMinimumContentsLength(max(map(len, labels.values())))
-        self._buttons_anew()
+        self._rebuild_buttons()
         self._give_way()
 
     def _widen_segments(self) -> None:
-        """Room for the taken segment's bold text, so that choosing moves nothing."""
+        """Room for the selected segment's bold text, so that choosing moves nothing."""
         bold = QFontMetrics(interface_font(weight=QFont.Weight.DemiBold))
         for mode in Mode:
             button = self._segments.button(str(mode.value))
             button.setMinimumWidth(bold.horizontalAdvance(button.text()) + 22)
 
-    def _buttons_anew(self) -> None:
+    def _rebuild_buttons(self) -> None:
         self._fit.setText(tr("Fit"))
         self._fit.setToolTip(tr("Show the whole picture (0)"))
         self._whole.setText("100 %")

@@ -1,4 +1,4 @@
-"""One line across the window: what the card could do with a runtime, and how far that is."""
+"""One line across the window: what the GPU could do with a runtime, and how far that is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from app.runtimes import runtime_labels
 from app.runtimes.runtime_labels import Message
 from app.state.runtimes_model import (
     RuntimesModel,
+    RuntimeStatus,
     Situation,
-    Standing,
     is_known,
 )
 from app.state.tasks_model import TaskState
@@ -42,11 +42,11 @@ _QUIET = ("hide", "later", "dismiss", "details")
 _STOPS = ("pause", "cancel")
 
 
-def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> tuple[str, ...]:
+def offers(status: RuntimeStatus, task: TaskState | None, *, can_import: bool) -> tuple[str, ...]:
     """Names of the buttons for a situation, the likely one first."""
     file = ("file",) if can_import else ()
-    runtime = standing.runtime
-    match standing.situation:
+    runtime = status.runtime
+    match status.situation:
         case Situation.OFFER if runtime is not None:
             return (*(("download",) if runtime.can_download else ()), *file, "hide")
         case Situation.PARTIAL:
@@ -63,7 +63,7 @@ def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> t
             return (*helps, "details", "hide")
         case Situation.OLD_DRIVER:
             return "driver", "hide"
-        case Situation.OLD_CARD:
+        case Situation.OLD_GPU:
             return "details", "hide"
         case Situation.NOT_IN_BUILD:
             return (*file, "details", "hide")
@@ -71,9 +71,9 @@ def offers(standing: Standing, task: TaskState | None, *, can_import: bool) -> t
 
 
 class OfferBar(Themed, QFrame):
-    """Shows the model's one situation; emits what the user wants. Never stands in the way."""
+    """Shows the model's one situation; emits requests of the user. Never blocks the window."""
 
-    wanted = Signal(str)  # a name of `_TEXTS`
+    requested = Signal(str)  # a name of `_TEXTS`
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -88,10 +88,10 @@ class OfferBar(Themed, QFrame):
         self._since = QElapsedTimer()  # the last press
         self._lay_out()
         model.changed.connect(self._show)
-        model.progressed.connect(self._say)
+        model.progressed.connect(self._show_texts)
         self.retranslate_ui()
 
-    def say_waiting(self, film: str) -> None:
+    def show_waiting(self, film: str) -> None:
         """Upreel starts again when this film is done; "" for no more."""
         self._waits = film
         self._show()
@@ -109,7 +109,7 @@ class OfferBar(Themed, QFrame):
         for name, button in self._buttons.items():
             button.setVisible(name in shown)
         self.setVisible(bool(self._waits) or not self._model.is_hidden)
-        self._say()
+        self._show_texts()
         if had_focus and shown:
             self._buttons[shown[0]].setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -117,18 +117,18 @@ class OfferBar(Themed, QFrame):
         if self._waits:
             return "restart_now", "stay"
         model = self._model
-        return offers(model.standing, model.task, can_import=model.can_import)
+        return offers(model.status, model.task, can_import=model.can_import)
 
-    def _say(self, _runtime: str = "") -> None:
+    def _show_texts(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
-        said, task = self._message(), self._model.task
-        self._notice.say(said.severity, said.title, said.text)
-        self.setAccessibleName(f"{said.title}. {said.text}")
+        shown, task = self._message(), self._model.task
+        self._notice.show_message(shown.severity, shown.title, shown.text)
+        self.setAccessibleName(f"{shown.title}. {shown.text}")
         is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)
         if task is not None and is_counted:
             self._bar.set_shares(task.share)
-            self._bar.setAccessibleName(said.text)
+            self._bar.setAccessibleName(shown.text)
 
     def _message(self) -> Message:
         if not self._waits:
@@ -146,7 +146,7 @@ class OfferBar(Themed, QFrame):
         )
         self._since.start()
         if not (is_double and name in _STOPS):
-            self.wanted.emit(name)
+            self.requested.emit(name)
 
     def _lay_out(self) -> None:
         self._bar.setFixedWidth(_BAR_WIDTH)

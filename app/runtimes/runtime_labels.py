@@ -9,13 +9,13 @@ from app.i18n import mark, tr
 from app.models.model_labels import progress
 from app.state.runtimes_model import (
     RuntimesModel,
+    RuntimeStatus,
     Situation,
-    Standing,
     is_known,
     size_of,
 )
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import help_of
+from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
@@ -54,61 +54,61 @@ class Message:
     text: str = ""
 
 
-def card_name(name: str) -> str:
-    """A card as its owner calls it."""
+def gpu_name(name: str) -> str:
+    """Short name of a GPU."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def message(model: RuntimesModel) -> Message:
-    """What the bar says."""
-    standing = model.standing
-    match standing.situation:
+    """Text of the bar."""
+    status = model.status
+    match status.situation:
         case Situation.OFFER:
-            return _offer(model, standing)
+            return _offer(model, status)
         case Situation.PARTIAL:
-            return _partial(standing)
+            return _partial(status)
         case Situation.BUSY:
             return _busy(model.task)
         case Situation.FAILED:
             return _failed(model.task)
         case Situation.READY:
-            return _ready(model, standing)
+            return _ready(model, status)
         case Situation.BROKEN:
-            return _broken(standing)
-        case Situation.OLD_DRIVER | Situation.OLD_CARD | Situation.NOT_IN_BUILD:
-            return _no_way(model, standing)
+            return _broken(status)
+        case Situation.OLD_DRIVER | Situation.OLD_GPU | Situation.NOT_IN_BUILD:
+            return _no_way(model, status)
         case Situation.QUIET:
             return Message(severity="info", title="")
 
 
-def _offer(model: RuntimesModel, standing: Standing) -> Message:
-    listed, runtime = model.listed, standing.runtime
+def _offer(model: RuntimesModel, status: RuntimeStatus) -> Message:
+    listed, runtime = model.listed, status.runtime
     assert listed is not None
     assert runtime is not None
-    card, size = card_name(listed.card), bytes_text(size_of(runtime))
-    if standing.outdated:
-        title = tr("This version of Upreel needs a newer NVIDIA runtime for your {card}", card=card)
+    gpu, size = gpu_name(listed.card), bytes_text(size_of(runtime))
+    if status.outdated:
+        title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
     elif runtime.can_download:
         title = tr(
-            "Your {card} can be used after a download of {size} (NVIDIA runtime)",
-            card=card,
+            "Your {gpu} can be used after a download of {size} (NVIDIA runtime)",
+            gpu=gpu,
             size=size,
         )
     else:
-        title = tr("Your {card} can be used with the NVIDIA runtime, from a file", card=card)
+        title = tr("Your {gpu} can be used with the NVIDIA runtime, from a file", gpu=gpu)
     text = tr(
         "Until then the processor does the work. It takes about {size} of the {free} free on the "
         "disk; films go on meanwhile. Later: in the settings.",
         size=bytes_text(runtime.disk_bytes),
         free=bytes_text(listed.free_mb * 1e6),
     )
-    if standing.outdated and runtime.can_download:
+    if status.outdated and runtime.can_download:
         text = joined(tr("A download of {size}.", size=size), text)
     return Message(severity="info", title=title, text=text)
 
 
-def _partial(standing: Standing) -> Message:
-    runtime = standing.runtime
+def _partial(status: RuntimeStatus) -> Message:
+    runtime = status.runtime
     assert runtime is not None
     done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
     return Message(
@@ -141,12 +141,12 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     if _COMMAND in error.hint:
         advice = tr(_HINTS[error.code]) if error.code in _HINTS else ""
     lines = (text(error), advice)
-    title = _TITLES.get(error.code) or help_of(error).title
-    return tr(title), "\n".join(line for line in lines if line)
+    title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
+    return title, "\n".join(line for line in lines if line)
 
 
-def _ready(model: RuntimesModel, standing: Standing) -> Message:
-    if standing.runtime is None:
+def _ready(model: RuntimesModel, status: RuntimeStatus) -> Message:
+    if status.runtime is None:
         title = tr("From the next start on the processor does the work again")
     else:
         title = tr("The NVIDIA runtime is here: it is used from the next start on")
@@ -161,8 +161,8 @@ def reason(state: RuntimeState) -> str:
     return tr("The reason: {why}.", why=text(state.why).rstrip(".。"))
 
 
-def _broken(standing: Standing) -> Message:
-    runtime = standing.runtime
+def _broken(status: RuntimeStatus) -> Message:
+    runtime = status.runtime
     assert runtime is not None
     without = tr("The processor does the work until it is repaired.")
     if runtime.is_used:
@@ -174,30 +174,30 @@ def _broken(standing: Standing) -> Message:
     )
 
 
-def _no_way(model: RuntimesModel, standing: Standing) -> Message:
+def _no_way(model: RuntimesModel, status: RuntimeStatus) -> Message:
     listed = model.listed
     assert listed is not None
-    card, lite = card_name(listed.card), tr("Until then the processor does the work, with Lite.")
-    if standing.situation is Situation.OLD_DRIVER:
+    gpu, lite = gpu_name(listed.card), tr("Until then the processor does the work, with Lite.")
+    if status.situation is Situation.OLD_DRIVER:
         return Message(
             severity="warning",
             title=tr(
-                "Your {card} needs a newer NVIDIA driver: {needed} or newer, {driver} is here",
-                card=card,
+                "Your {gpu} needs a newer NVIDIA driver: {needed} or newer, {driver} is here",
+                gpu=gpu,
                 needed=listed.driver_needed,
                 driver=listed.driver,
             ),
             text=joined(tr("Update the driver, then start Upreel again."), lite),
         )
-    if standing.situation is Situation.OLD_CARD:
+    if status.situation is Situation.OLD_GPU:
         return Message(
             severity="info",
-            title=tr("Your {card} cannot be used: no NVIDIA runtime knows it", card=card),
+            title=tr("Your {gpu} cannot be used: no NVIDIA runtime knows it", gpu=gpu),
             text=tr("The processor does the work. Lite is made for that."),
         )
     return Message(
         severity="info",
-        title=tr("The NVIDIA runtime for your {card} is not in this build of Upreel", card=card),
+        title=tr("The NVIDIA runtime for your {gpu} is not in this build of Upreel", gpu=gpu),
         text=joined(tr("A released Upreel knows where to get it."), lite),
     )
 
@@ -265,7 +265,7 @@ def about(state: RuntimeState) -> str:
 
 
 def state_of(state: RuntimeState, task: TaskState | None) -> tuple[str, str, str]:
-    """Icon, severity and words for where a runtime stands."""
+    """Icon, severity and text for the status of a runtime."""
     if task is not None:
         if task.runs:
             return "download", "good", tr(_SHORT_PHASES[task.phase])
@@ -284,7 +284,7 @@ def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
         case "here":
             return "check", "info", tr("Here, not chosen")
         case "busy":
-            return "info", "info", tr("Another program is at it")
+            return "info", "info", tr("Another program uses it")
         case "not-in-build":
             return "info", "info", tr("Not in this build")
     if not state.suits_program:
@@ -302,14 +302,14 @@ def summary(model: RuntimesModel) -> str:
     listed = model.listed
     if listed is None:
         return tr("Looking at this machine …")
-    if model.standing.situation is Situation.READY:
+    if model.status.situation is Situation.READY:
         return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
     return joined(text(listed.used), "" if is_used else text(listed.advice))
 
 
 def in_use(model: RuntimesModel) -> Message:
-    """Which torch this program has, why, and what would suit the card."""
+    """Which torch this program has, why, and what would suit the GPU."""
     listed = model.listed
     if listed is None:
         return Message(severity="info", title=tr("Looking at this machine …"))

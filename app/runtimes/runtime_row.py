@@ -22,7 +22,7 @@ from app.state.runtimes_model import is_known
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from app.widgets.meters import ShareBar
+from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of
 from engine.protocol.runtime_state import RuntimeState
 
@@ -55,9 +55,9 @@ def main_action(state: RuntimeState, task: TaskState | None) -> str:
 
 
 class RuntimeRow(QFrame):
-    """Shows one runtime; emits what the user wants done with it."""
+    """Shows one runtime; emits the requests of the user."""
 
-    wanted = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
+    requested = Signal(str, str)  # a name of `_TEXTS`; id of the runtime
 
     def __init__(self, runtime: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -69,20 +69,21 @@ class RuntimeRow(QFrame):
         self._icon, self._state = QLabel(), ElidedLabel()
         self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
         self._entries = {name: QAction(self) for name in ("folder", "remove")}
-        self._bar, self._progress, self._problem = ShareBar(), QLabel(), NoticeLine()
-        self._busy = QWidget()
+        self._busy, self._problem = ProgressLine(), NoticeLine()
         self._lay_out()
-        self._button.clicked.connect(lambda: self.wanted.emit(self._action, self.runtime))
+        self._button.clicked.connect(lambda: self.requested.emit(self._action, self.runtime))
         for name, entry in self._entries.items():
-            entry.triggered.connect(lambda _=False, name=name: self.wanted.emit(name, self.runtime))
+            entry.triggered.connect(
+                lambda _=False, name=name: self.requested.emit(name, self.runtime)
+            )
 
     def show_state(self, state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> None:
         """Show where a runtime stands.
 
         Args:
-            state: What the engine said.
+            state: As the engine lists it.
             task: What is done to this one, or what it ended with.
-            is_idle: Nothing is done to any runtime: a request would be taken.
+            is_idle: Nothing is done to any runtime: a request would be accepted.
         """
         self._shown = (state, task)
         self._name.setText(runtime_labels.title_of(state))
@@ -106,9 +107,7 @@ class RuntimeRow(QFrame):
         is_shown = task is not None and task.runs and not task.waits
         self._busy.setVisible(is_shown)
         if task is not None and is_shown:
-            self._bar.set_shares(task.share)
-            self._progress.setText(progress(task))
-            self._bar.setAccessibleName(self._progress.text())
+            self._busy.show_progress(task.share, progress(task))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the theme; texts come again from the page."""
@@ -139,14 +138,13 @@ class RuntimeRow(QFrame):
         is_broken = state.state == "broken" and task is None
         self._problem.setVisible(error is not None or is_broken)
         if error is not None:
-            self._problem.say("refusal", *runtime_labels.problem(error))
+            self._problem.show_message("refusal", *runtime_labels.problem(error))
         elif is_broken:
-            self._problem.say("warning", runtime_labels.reason(state))
+            self._problem.show_message("warning", runtime_labels.reason(state))
 
     def _lay_out(self) -> None:
         self._name.setProperty("kind", "strong")
-        for label in (self._about, self._progress):
-            label.setProperty("kind", "secondary")
+        self._about.setProperty("kind", "secondary")
         self._more.setProperty("kind", "more")
         self._more.setObjectName(f"runtime-more-{self.runtime}")
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -163,11 +161,6 @@ class RuntimeRow(QFrame):
         head.addWidget(_fixed(STATE_WIDTH, self._icon, self._state))
         head.addWidget(_fixed(BUTTON_WIDTH, self._button))
         head.addWidget(_fixed(MORE_WIDTH, self._more))
-        busy = QHBoxLayout(self._busy)
-        busy.setContentsMargins(0, 0, 0, 0)
-        busy.setSpacing(GAP)
-        busy.addWidget(self._bar, 1)
-        busy.addWidget(self._progress)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 8, 10)
         column.setSpacing(8)

@@ -28,12 +28,12 @@ from engine.protocol.runtime_state import RuntimeState
 
 
 class RuntimeView(Themed, QDialog):
-    """Shows the model; emits what the user wants. Stays open while films run."""
+    """Shows the model; emits requests of the user. Stays open while films run."""
 
-    wanted = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
-    file_wanted = Signal()
-    look_wanted = Signal()
-    restart_wanted = Signal()
+    requested = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
+    file_requested = Signal()
+    look_requested = Signal()
+    restart_requested = Signal()
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -56,9 +56,9 @@ class RuntimeView(Themed, QDialog):
         self._list = QFrame()
         self._list.setProperty("kind", "card")
         self._lay_out()
-        self._file.clicked.connect(self.file_wanted)
-        self._again.clicked.connect(self.look_wanted)
-        self._restart.clicked.connect(self.restart_wanted)
+        self._file.clicked.connect(self.file_requested)
+        self._again.clicked.connect(self.look_requested)
+        self._restart.clicked.connect(self.restart_requested)
         self._close.clicked.connect(self.close)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
@@ -70,8 +70,8 @@ class RuntimeView(Themed, QDialog):
         self._title.setText(tr("NVIDIA runtime"))
         self._lead.setText(
             tr(
-                "The NVIDIA runtime lets Upreel compute on the card; without it the processor "
-                "does the work. It is the official build of PyTorch for NVIDIA cards, taken only "
+                "The NVIDIA runtime lets Upreel compute on the GPU; without it the processor "
+                "does the work. It is the official build of PyTorch for NVIDIA GPUs, used only "
                 "when it is, byte for byte, what was published."
             )
         )
@@ -98,8 +98,8 @@ class RuntimeView(Themed, QDialog):
         self._file.setVisible(model.can_import and listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible(self._needs_restart())
-        self._say_now()
-        self._say_trouble()
+        self._show_now()
+        self._show_trouble()
         shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
         self._list.setVisible(bool(shown))
         ids = tuple(state.id for state in shown)
@@ -110,27 +110,27 @@ class RuntimeView(Themed, QDialog):
             self._rows[state.id].show_state(state, task, is_idle=not model.is_running)
 
     def _needs_restart(self) -> bool:
-        standing = self._model.standing
-        about = standing.runtime
-        is_broken = standing.situation is Situation.BROKEN and about is not None and about.is_used
-        return standing.situation is Situation.READY or is_broken
+        status = self._model.status
+        about = status.runtime
+        is_broken = status.situation is Situation.BROKEN and about is not None and about.is_used
+        return status.situation is Situation.READY or is_broken
 
-    def _say_now(self) -> None:
+    def _show_now(self) -> None:
         now = runtime_labels.in_use(self._model)
-        self._now.say(now.severity, now.title, now.text)
+        self._now.show_message(now.severity, now.title, now.text)
 
-    def _say_trouble(self) -> None:
+    def _show_trouble(self) -> None:
         """What concerns no row: an import that fails or runs, a build without, good news."""
         model, task = self._model, self._model.task
         about = find(model.listed, task.subject) if task is not None else None
-        is_without = model.standing.situation is Situation.NOT_IN_BUILD
+        is_without = model.status.situation is Situation.NOT_IN_BUILD
         has_own_line = is_without or (task is not None and about is None)
         self._trouble.setVisible(has_own_line or model.done is not None)
         if has_own_line:
             message = runtime_labels.message(model)
-            self._trouble.say(message.severity, message.title, message.text)
-        elif model.done:
-            self._trouble.say("good", text(model.done))
+            self._trouble.show_message(message.severity, message.title, message.text)
+        elif model.done is not None:
+            self._trouble.show_message("good", text(model.done))
 
     def _task_of(self, state: RuntimeState) -> TaskState | None:
         task = self._model.task
@@ -143,7 +143,7 @@ class RuntimeView(Themed, QDialog):
         if row is not None:
             row.show_progress(task)
         else:
-            self._say_trouble()
+            self._show_trouble()
 
     def _build(self, ids: tuple[str, ...]) -> None:
         """New rows: the engine knows other runtimes than before."""
@@ -159,7 +159,7 @@ class RuntimeView(Themed, QDialog):
                 rule.setProperty("kind", "rule")
                 self._inside.addWidget(rule)
             row = self._rows[name] = RuntimeRow(name)
-            row.wanted.connect(self.wanted)
+            row.requested.connect(self.requested)
             self._inside.addWidget(row)
 
     def _lay_out(self) -> None:
@@ -217,6 +217,6 @@ class RuntimeLine(PageLine):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.name.setText(tr("NVIDIA runtime"))
-        self.words.setText(runtime_labels.summary(self._model))
+        self.explanation.setText(runtime_labels.summary(self._model))
         self.button.setText(tr("Show …"))
         self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))

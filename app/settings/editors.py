@@ -55,43 +55,18 @@ class Editor(QWidget):
         self.setToolTip(explanation)
 
 
-class TextEditor(Editor):
-    """A line of text; the engine checks it."""
+class LineEditor(Editor):
+    """A line of text; one that `_problem` objects to is marked and not sent.
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        self._field = QLineEdit()
+    Args:
+        name: Setting.
+        empty: What an empty field stands for, English.
+    """
+
+    def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
+        self._field, self._empty, self._value = QLineEdit(), empty, ""
         super().__init__(name, self._field, parent)
         self._field.editingFinished.connect(self._finish)
-        self._value = ""
-
-    def set_value(self, value: Any) -> None:
-        """Show a value without emitting `changed`."""
-        self._value = str(value)
-        if not self._field.hasFocus():
-            self._field.setText(self._value)
-
-    def retranslate_ui(self) -> None:
-        """The empty field shows what it means."""
-        super().retranslate_ui()
-        self._field.setPlaceholderText(tr("Automatic"))
-
-    def _finish(self) -> None:
-        text = self._field.text().strip()
-        if text != self._value:
-            self._value = text
-            self.changed.emit(self.name, text)
-
-
-class TimeEditor(Editor):
-    """A time in the film, or nothing; a text that is not a time is marked and not sent."""
-
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        self._field = QLineEdit()
-        super().__init__(name, self._field, parent)
-        self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self._field.editingFinished.connect(self._finish)
-        self._field.textEdited.connect(lambda _: mark_wrong(self._field, ""))
-        self._value = ""
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
@@ -103,49 +78,52 @@ class TimeEditor(Editor):
     def retranslate_ui(self) -> None:
         """The empty field shows what it means."""
         super().retranslate_ui()
-        self._field.setPlaceholderText(
-            tr("First frame") if self.name == "start" else tr("Last frame")
-        )
+        self._field.setPlaceholderText(tr(self._empty))
+
+    def _problem(self, _text: str) -> str:
+        """Why a text cannot be used; "" where it can: the engine checks the rest."""
+        return ""
 
     def _finish(self) -> None:
         text = self._field.text().strip()
-        try:
-            if text:
-                parse_clock(text)
-        except SettingsError as err:
-            mark_wrong(self._field, engine_messages.hint(err.info()))
-            self._field.setAccessibleDescription(engine_messages.text(err.info()))
-            return
-        if text != self._value:
+        problem = self._problem(text) if text else ""
+        mark_wrong(self._field, problem)
+        if not problem and text != self._value:
             self._value = text
             self.changed.emit(self.name, text)
 
 
-class PathEditor(Editor):
-    """A file of the user's, or nothing; a missing one is marked and not sent."""
+class TimeEditor(LineEditor):
+    """A time in the film, or nothing."""
+
+    def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
+        super().__init__(name, empty, parent)
+        self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self._field.textEdited.connect(lambda _: mark_wrong(self._field, ""))
+
+    def _problem(self, text: str) -> str:
+        try:
+            parse_clock(text)
+        except SettingsError as err:
+            self._field.setAccessibleDescription(engine_messages.text(err.info()))
+            return engine_messages.hint(err.info()) or engine_messages.text(err.info())
+        return ""
+
+
+class PathEditor(LineEditor):
+    """A file of the user's, or nothing."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        self._field = QLineEdit()
-        super().__init__(name, self._field, parent)
+        super().__init__(name, mark("Published"), parent)
         self._browse = QToolButton()
         self._browse.setObjectName(f"browse-{name}")
         self.layout().setSpacing(4)
         self.layout().addWidget(self._browse)
-        self._field.editingFinished.connect(lambda: self._finish(self._field.text().strip()))
         self._browse.clicked.connect(self._ask)
-        self._value = ""
-
-    def set_value(self, value: Any) -> None:
-        """Show a value without emitting `changed`."""
-        self._value = str(value)
-        if not self._field.hasFocus():
-            self._field.setText(self._value)
-            mark_wrong(self._field, "")
 
     def retranslate_ui(self) -> None:
-        """The empty field shows what it means."""
+        """Texts of the button too."""
         super().retranslate_ui()
-        self._field.setPlaceholderText(tr("Published"))
         self._browse.setIcon(icon("folder", size=16))
         self._browse.setToolTip(tr("Choose a file"))
         self._browse.setAccessibleName(f"{tr('Choose a file')}: {setting_title(self.name)}")
@@ -155,14 +133,10 @@ class PathEditor(Editor):
         chosen, _ = QFileDialog.getOpenFileName(self, setting_title(self.name), folder)
         if chosen:
             self._field.setText(chosen)
-            self._finish(chosen)
+            self._finish()
 
-    def _finish(self, text: str) -> None:
-        is_wrong = bool(text) and not Path(text).is_file()
-        mark_wrong(self._field, tr("There is no such file.") if is_wrong else "")
-        if not is_wrong and text != self._value:
-            self._value = text
-            self.changed.emit(self.name, text)
+    def _problem(self, text: str) -> str:
+        return "" if Path(text).is_file() else tr("There is no such file.")
 
 
 def mark_wrong(field: QLineEdit, problem: str) -> None:
@@ -320,4 +294,9 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
         return SwitchEditor(name, parent)
     if kind in (int, float):
         return NumberEditor(name, about, kind, parent)
-    return {"time": TimeEditor, "path": PathEditor}.get(about.kind, TextEditor)(name, parent)
+    if about.kind == "path":
+        return PathEditor(name, parent)
+    if about.kind == "time":
+        empty = mark("First frame") if name == "start" else mark("Last frame")
+        return TimeEditor(name, empty, parent)
+    return LineEditor(name, mark("Automatic"), parent)

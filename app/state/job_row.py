@@ -46,7 +46,7 @@ class JobState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """Why a running job's plan became smaller, and in which words the engine said so."""
+    """Why a running job's plan became smaller, and the notice of the engine."""
 
     why: str
     notice: Notice | None = None

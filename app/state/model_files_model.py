@@ -35,7 +35,7 @@ class Package:
 
     @property
     def files(self) -> tuple[PublishedState, ...]:
-        """All of them, the small ones first: they are fetched in this order."""
+        """All of them, the small ones first: they are downloaded in this order."""
         return (*self.others, self.main)
 
     @property
@@ -50,11 +50,11 @@ class Package:
 
     @property
     def lacking_mb(self) -> float:
-        """What is left to fetch, as far as sizes are known."""
+        """What is left to download, as far as sizes are known."""
         return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
-class Standing(enum.Enum):
+class FileStatus(enum.Enum):
     """Where a package stands, as the user sees it."""
 
     MISSING = "missing"
@@ -71,32 +71,32 @@ class Standing(enum.Enum):
     @property
     def is_running(self) -> bool:
         """True while there is something to stop."""
-        return self in (Standing.WAITING, Standing.BUSY)
+        return self in (FileStatus.WAITING, FileStatus.BUSY)
 
     @property
     def is_usable(self) -> bool:
         """True when a job could use it now."""
-        return self in (Standing.UNCHECKED, Standing.HERE)
+        return self in (FileStatus.UNCHECKED, FileStatus.HERE)
 
 
 _AT_REST = {
-    "missing": Standing.MISSING,
-    "partial": Standing.PARTIAL,
-    "damaged": Standing.DAMAGED,
-    "unverified": Standing.UNCHECKED,
-    "here": Standing.HERE,
-    "busy": Standing.ELSEWHERE,
+    "missing": FileStatus.MISSING,
+    "partial": FileStatus.PARTIAL,
+    "damaged": FileStatus.DAMAGED,
+    "unverified": FileStatus.UNCHECKED,
+    "here": FileStatus.HERE,
+    "busy": FileStatus.ELSEWHERE,
 }
 
 
-def standing_of(package: Package, task: TaskState | None) -> Standing:
+def status_of(package: Package, task: TaskState | None) -> FileStatus:
     """Where a package stands, with what is done to it now."""
     if task is not None:
         if not task.runs:
-            return Standing.FAILED
-        return Standing.WAITING if task.waits else Standing.BUSY
+            return FileStatus.FAILED
+        return FileStatus.WAITING if task.waits else FileStatus.BUSY
     if package.main.is_here and not package.is_complete:
-        return Standing.INCOMPLETE
+        return FileStatus.INCOMPLETE
     return _AT_REST[package.main.state]
 
 
@@ -113,7 +113,7 @@ class ModelFilesModel(KindModel):
         self.files: tuple[PublishedState, ...] = ()
         self.free_mb = 0.0
         self.is_known = False  # the engine has answered
-        self.notices: dict[str, Notice] = {}  # by id of a file that was taken all the same
+        self.notices: dict[str, Notice] = {}  # by id of a file that was imported all the same
         self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> requested with it
         hub.subscribe(events.ModelFilesListed, self._list)
         hub.subscribe(events.TaskDone, self._done)
@@ -161,10 +161,10 @@ class ModelFilesModel(KindModel):
         known = self.find(file)
         parts = (file,) if known is None else tuple(part.id for part in self.package(known).files)
         running = tuple(name for name in self._orders.get(file, parts) if self._runs(name))
-        wanted = {
+        requested = {
             name for main, files in self._orders.items() if main != file for name in files
         } - {file}
-        return tuple(name for name in running if name not in wanted) or running
+        return tuple(name for name in running if name not in requested) or running
 
     def find(self, file: str) -> PublishedState | None:
         """A file by its id."""

@@ -1,4 +1,4 @@
-"""The queue as an item model: rows change when the engine says so, views read nothing else."""
+"""The queue as an item model: rows change by events of the engine, views read nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class QueueModel(QAbstractListModel):
         return 0 if parent.isValid() else len(self._rows)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """The row itself, or words for people and screen readers."""
+        """The row itself, or text for users and screen readers."""
         if not index.isValid():
             return None
         row = self._rows[index.row()]
@@ -84,7 +84,7 @@ class QueueModel(QAbstractListModel):
     def add(
         self, job_id: str, source: Path, settings: JobSettings, output: Path | None = None
     ) -> None:
-        """A card for a file that the engine is about to read."""
+        """Add a row for a file that the engine is about to read."""
         at = len(self._rows)
         self.beginInsertRows(QModelIndex(), at, at)
         self._rows.append(JobRow(job_id=job_id, source=source, settings=settings, output=output))
@@ -96,7 +96,7 @@ class QueueModel(QAbstractListModel):
         row = self.find(job_id)
         if row is not None:
             row.settings, row.output = settings, output
-            self._tell(row)
+            self._emit_changed(row)
 
     def forget(self, job_id: str) -> None:
         """Take a row away."""
@@ -109,7 +109,7 @@ class QueueModel(QAbstractListModel):
         self.queue_changed.emit()
 
     def move(self, job_id: str, to: int) -> bool:
-        """Put a row to another place; False when it is there already."""
+        """Move a row; False when it is there already."""
         at = self.position(job_id)
         to = max(0, min(to, len(self._rows) - 1))
         if at < 0 or at == to:
@@ -122,11 +122,11 @@ class QueueModel(QAbstractListModel):
         return True
 
     def set_thumbnail(self, job_id: str, picture: events.Picture) -> None:
-        """Keep a small picture for a card that has none yet."""
+        """Keep a small picture for a row that has none yet."""
         row = self.find(job_id)
         if row is not None and row.thumbnail is None:
             row.picture, row.thumbnail = picture, image_of(picture)
-            self._tell(row)
+            self._emit_changed(row)
 
     # The engine's side
 
@@ -140,11 +140,11 @@ class QueueModel(QAbstractListModel):
             return
         before = row.state
         _apply(row, event)
-        self._tell(row)
+        self._emit_changed(row)
         if row.state is not before:
             self.queue_changed.emit()
 
-    def _tell(self, row: JobRow) -> None:
+    def _emit_changed(self, row: JobRow) -> None:
         index = self.index(self.position(row.job_id))
         self.dataChanged.emit(index, index)
         self.job_changed.emit(row.job_id)

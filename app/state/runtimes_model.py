@@ -18,22 +18,22 @@ from engine.protocol.tasks import Phase, TaskKind
 
 
 class Situation(enum.Enum):
-    """What there is to say, if anything."""
+    """The situation that is shown, if any."""
 
-    QUIET = "quiet"  # nothing to offer: no card, all well, or not known yet
-    OFFER = "offer"  # a card could be used after a download
+    QUIET = "quiet"  # nothing to offer: no GPU, all well, or not known yet
+    OFFER = "offer"  # a GPU could be used after a download
     PARTIAL = "partial"  # a part of it has come
     BUSY = "busy"
     FAILED = "failed"
     READY = "ready"  # the next start uses another torch than this one
     BROKEN = "broken"  # installed, and not used
     OLD_DRIVER = "old-driver"
-    OLD_CARD = "old-card"
+    OLD_GPU = "old-card"
     NOT_IN_BUILD = "not-in-build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RuntimeStatus:
     """One situation with what it is about."""
 
     situation: Situation
@@ -42,44 +42,44 @@ class Standing:
 
     @property
     def key(self) -> str:
-        """Tells it from others that a user may have waved away."""
+        """Distinguishes it from others that the user may have dismissed."""
         about = self.runtime
         parts = (about.id, about.torch, str(about.why or "")) if about is not None else ()
         return ":".join((self.situation.value, *parts))
 
 
-def standing_of(listed: RuntimesListed | None, task: TaskState | None) -> Standing:
-    """The one thing to say.
+def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeStatus:
+    """The situation to show.
 
     Args:
-        listed: What the engine said last; None before it has answered.
-        task: What is done now, or has failed and was not waved away.
+        listed: The last list of the engine; None before it has answered.
+        task: What is done now, or has failed and was not dismissed.
     """
     if task is not None:
         situation = Situation.BUSY if task.runs else Situation.FAILED
-        return Standing(situation=situation, runtime=find(listed, task.subject))
+        return RuntimeStatus(situation=situation, runtime=find(listed, task.subject))
     if listed is None or not listed.follows_choice:
-        return Standing(situation=Situation.QUIET)
+        return RuntimeStatus(situation=Situation.QUIET)
     chosen = next((state for state in listed.runtimes if state.is_chosen), None)
     used = next((state for state in listed.runtimes if state.is_used), None)
     broken = next((s for s in (chosen, used) if s is not None and s.state == "broken"), None)
     if broken is not None and (is_known(broken) or not listed.suited):
-        return Standing(situation=Situation.BROKEN, runtime=broken)
+        return RuntimeStatus(situation=Situation.BROKEN, runtime=broken)
     if broken is None and chosen is not used and (chosen is None or chosen.state == "here"):
-        return Standing(situation=Situation.READY, runtime=chosen)
+        return RuntimeStatus(situation=Situation.READY, runtime=chosen)
     if broken is None and used is not None:
-        return Standing(situation=Situation.QUIET)
-    return _for_the_card(listed, is_outdated=broken is not None)
+        return RuntimeStatus(situation=Situation.QUIET)
+    return _for_gpu(listed, is_outdated=broken is not None)
 
 
-def _for_the_card(listed: RuntimesListed, *, is_outdated: bool) -> Standing:
-    """What can be done for the card while no runtime is used."""
+def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
+    """What can be done for the GPU while no runtime is used."""
     suited = find(listed, listed.suited)
     if suited is None:
-        situation = Situation.OLD_DRIVER if listed.driver_needed else Situation.OLD_CARD
-        return Standing(situation=situation if listed.card else Situation.QUIET)
+        situation = Situation.OLD_DRIVER if listed.driver_needed else Situation.OLD_GPU
+        return RuntimeStatus(situation=situation if listed.card else Situation.QUIET)
     if not suited.suits_program:
-        return Standing(situation=Situation.QUIET)
+        return RuntimeStatus(situation=Situation.QUIET)
     situations = {
         "missing": Situation.OFFER,
         "partial": Situation.PARTIAL,
@@ -88,7 +88,7 @@ def _for_the_card(listed: RuntimesListed, *, is_outdated: bool) -> Standing:
     }
     # "here" and not chosen is what the user wants; "busy" is another program's affair.
     situation = situations.get(suited.state, Situation.QUIET)
-    return Standing(situation=situation, runtime=suited, outdated=is_outdated)
+    return RuntimeStatus(situation=situation, runtime=suited, outdated=is_outdated)
 
 
 def find(listed: RuntimesListed | None, runtime: str) -> RuntimeState | None:
@@ -161,7 +161,7 @@ class RuntimesModel(KindModel):
 
     def hide(self, *, for_good: bool) -> None:
         """Hide the present situation, for good or until the program ends."""
-        key = self.standing.key
+        key = self.status.key
         if for_good:
             kept = [other for other in self.hidden if other != key]
             self.hidden = (*kept[-_KEPT + 1 :], key)
@@ -169,21 +169,21 @@ class RuntimesModel(KindModel):
         self.changed.emit()
 
     @property
-    def standing(self) -> Standing:
-        """The one thing to say, whether it is hidden or not."""
-        return standing_of(self.listed, self.task)
+    def status(self) -> RuntimeStatus:
+        """The situation to show, whether it is hidden or not."""
+        return status_of(self.listed, self.task)
 
     @property
     def is_hidden(self) -> bool:
-        """True where there is nothing to say, or the user has hidden it."""
-        standing = self.standing
-        if standing.situation is Situation.QUIET:
+        """True where there is nothing to show, or the user has hidden it."""
+        status = self.status
+        if status.situation is Situation.QUIET:
             return True
-        return standing.key in self._quiet or standing.key in self.hidden
+        return status.key in self._quiet or status.key in self.hidden
 
     @property
-    def leaves_card_idle(self) -> bool:
-        """True where there is a card, and no runtime that computes on it."""
+    def leaves_gpu_idle(self) -> bool:
+        """True where there is a GPU, and no runtime that computes on it."""
         listed = self.listed
         if listed is None or not listed.follows_choice or not listed.card:
             return False

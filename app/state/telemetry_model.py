@@ -9,7 +9,7 @@ from engine.protocol import events
 
 
 class TelemetryModel(QObject):
-    """Latest readings; `changed` says that there are newer ones."""
+    """Latest readings; `changed` announces newer ones."""
 
     changed = Signal()
 

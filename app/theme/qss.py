@@ -50,8 +50,8 @@ def style_sheet(theme: Theme) -> str:
 def _surfaces(t: Theme) -> str:
     return f"""
 QMainWindow, QDialog {{ background: {t.background}; }}
-QWidget#topStrip {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
-QWidget#footStrip {{ background: {t.surface_1}; }}
+QWidget#toolBar {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
+QWidget#statusBar {{ background: {t.surface_1}; }}
 QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
 QWidget#decisionPanel {{ border-top: 1px solid {t.line}; }}

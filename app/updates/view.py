@@ -48,9 +48,9 @@ _INSTEAD = {
 
 
 class UpdateView(QDialog):
-    """Shows the model; emits what the user wants."""
+    """Shows the model; emits requests of the user."""
 
-    wanted = Signal(str)  # "check", "download", "install", "stop"
+    requested = Signal(str)  # "check", "download", "install", "stop"
 
     def __init__(self, model: UpdateModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -67,9 +67,9 @@ class UpdateView(QDialog):
         self._action = "check"
         self._name_parts()
         self._lay_out()
-        self._check.clicked.connect(lambda: self.wanted.emit("check"))
-        self._act.clicked.connect(lambda: self.wanted.emit(self._action))
-        self._stop.clicked.connect(lambda: self.wanted.emit("stop"))
+        self._check.clicked.connect(lambda: self.requested.emit("check"))
+        self._act.clicked.connect(lambda: self.requested.emit(self._action))
+        self._stop.clicked.connect(lambda: self.requested.emit("stop"))
         self._close.clicked.connect(self.close)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
@@ -133,18 +133,18 @@ class UpdateView(QDialog):
 
     def _show_notice(self) -> None:
         model, state = self._model, self._model.state
-        says: tuple[str, ...] = ()
+        shown: tuple[str, ...] = ()
         if not state.is_in_build:
             sentence = tr("This build of Upreel cannot look for updates.")
-            says = ("info", sentence, tr("Get a released Upreel where you got this one."))
+            shown = ("info", sentence, tr("Get a released Upreel where you got this one."))
         elif model.is_running:
             pass
         elif model.error is not None:
-            says = ("refusal", *problem(model.error))
+            shown = ("refusal", *problem(model.error))
         elif state.newer and _instead(state):
-            says = ("info", _instead(state))
+            shown = ("info", _instead(state))
         elif state.is_ready:
-            says = (
+            shown = (
                 "good",
                 tr("The setup is here, and it is the one that was published."),
                 tr(
@@ -153,10 +153,10 @@ class UpdateView(QDialog):
                 ),
             )
         elif state.was_checked and not state.newer:
-            says = ("good", tr("Upreel {version} is the newest version.", version=state.version))
-        self._notice.setVisible(bool(says))
-        if says:
-            self._notice.say(*says)
+            shown = ("good", tr("Upreel {version} is the newest version.", version=state.version))
+        self._notice.setVisible(bool(shown))
+        if shown:
+            self._notice.show_message(*shown)
 
     def _show_buttons(self) -> None:
         model, state = self._model, self._model.state
@@ -240,7 +240,7 @@ class UpdateLine(PageLine):
         self.name.setText(tr("Updates"))
         yours = tr("You have Upreel {version}.", version=__version__)
         never = tr("Upreel looks for a newer version only when you ask here, never by itself.")
-        self.words.setText(f"{yours} {never}")
+        self.explanation.setText(f"{yours} {never}")
         self.button.setText(tr("Look for updates …"))
 
 

@@ -92,11 +92,11 @@ class SegmentedControl(QFrame):
 
     @property
     def current(self) -> str:
-        """Key of the taken choice; "" while there is none."""
+        """Key of the selected choice; "" while there is none."""
         return next((key for key, button in self._buttons.items() if button.isChecked()), "")
 
     def set_current(self, key: str) -> None:
-        """Show a choice as taken; an unknown key leaves none taken."""
+        """Show a choice as selected; an unknown key selects none."""
         button = self._buttons.get(key)
         if button is not None:
             button.setChecked(True)
@@ -251,7 +251,7 @@ class WheellessSlider(QSlider):
 
 
 class Switch(QCheckBox):
-    """On or off, drawn as a switch; position and fill both tell the state."""
+    """On or off, drawn as a switch; position and fill both show the state."""
 
     _WIDTH, _HEIGHT = 34, 20
 
@@ -306,7 +306,7 @@ class ElidedLabel(QLabel):
         self._elide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Elide anew."""
+        """Elide again."""
         super().resizeEvent(event)
         self._elide()
 

@@ -110,7 +110,7 @@ class DropOverlay(QWidget):
         return False
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Dim what lies below; a frame and a word in the middle."""
+        """Dim what lies below; a frame and a text in the middle."""
         theme = tokens.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

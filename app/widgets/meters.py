@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.theme import tokens
 
@@ -29,7 +29,7 @@ class ShareBar(QWidget):
         tick: float | None = None,
         is_over: bool = False,
     ) -> None:
-        """Parts of the whole, 0 to 1; `is_over` draws ours as too much."""
+        """Parts of the whole, 0 to 1; `is_over` draws our part as too much."""
         self._ours, self._others = min(1.0, ours), others
         self._tick, self._is_over = tick, is_over
         self.update()
@@ -56,8 +56,28 @@ class ShareBar(QWidget):
             painter.drawRect(QRectF(x, 0, 2, self.height()))
 
 
+class ProgressLine(QWidget):
+    """A bar and, after it, the figures."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._bar, self._figures = ShareBar(), QLabel()
+        self._figures.setProperty("kind", "secondary")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self._bar, 1)
+        row.addWidget(self._figures)
+
+    def show_progress(self, share: float, figures: str) -> None:
+        """Finished part, 0 to 1, and figures."""
+        self._bar.set_shares(share)
+        self._figures.setText(figures)
+        self._bar.setAccessibleName(figures)
+
+
 class ShareRing(QWidget):
-    """The same as a ring: ours in the accent, others' in grey, an amber tick at the plan's peak.
+    """The same as a ring: our part in accent, others in grey, an amber tick at the plan's peak.
 
     What did not fit is red and ends where the ring does, however little it is.
     """
@@ -71,7 +91,7 @@ class ShareRing(QWidget):
     def set_shares(
         self, ours: float, others: float, *, spilled: float = 0.0, tick: float | None = None
     ) -> None:
-        """Parts of the whole, 0 to 1; `spilled` is ours that lies outside of it."""
+        """Parts of the whole, 0 to 1; `spilled` is our part outside of it."""
         self._ours, self._others, self._tick = ours, others, tick
         self._spilled = min(1.0, max(_LEAST_SEEN, spilled)) if spilled > 0 else 0.0
         self.update()

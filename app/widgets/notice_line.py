@@ -53,9 +53,9 @@ class NoticeLine(QWidget):
         row.setSpacing(8)
         row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(texts, 1)
-        self.say(severity, message, hint)
+        self.show_message(severity, message, hint)
 
-    def say(self, severity: str, message: str, hint: str = "") -> None:
+    def show_message(self, severity: str, message: str, hint: str = "") -> None:
         """Show another sentence."""
         self._severity = severity
         self._message.setText(message)
@@ -82,26 +82,26 @@ class PageLine(Translated, QWidget):
         parent: Its owner.
     """
 
-    page_wanted = Signal()
+    page_requested = Signal()
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.name, self.words, self.button = QLabel(), QLabel(), QPushButton()
-        self.words.setProperty("kind", "secondary")
-        self.words.setWordWrap(True)
-        self.words.setObjectName(f"{name}Summary")
+        self.name, self.explanation, self.button = QLabel(), QLabel(), QPushButton()
+        self.explanation.setProperty("kind", "secondary")
+        self.explanation.setWordWrap(True)
+        self.explanation.setObjectName(f"{name}Summary")
         self.button.setObjectName(f"open{name.capitalize()}s")
         self.button.setAutoDefault(False)
         texts = QVBoxLayout()
         texts.setSpacing(2)
         texts.addWidget(self.name)
-        texts.addWidget(self.words)
+        texts.addWidget(self.explanation)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(24)
         row.addLayout(texts, 1)
         row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignVCenter)
-        self.button.clicked.connect(self.page_wanted)
+        self.button.clicked.connect(self.page_requested)
 
     @abstractmethod
     def retranslate_ui(self) -> None:

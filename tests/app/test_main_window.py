@@ -210,7 +210,7 @@ def test_the_queue_follows_the_keyboard(bench: Bench, qtbot: QtBot) -> None:
 def test_without_a_card_the_window_says_so_and_works(bench: Bench) -> None:
     bench.engine.say_telemetry()
     bench.hear()
-    assert "No NVIDIA card: runs on the processor" in texts(bench)
+    assert "No NVIDIA GPU: runs on the processor" in texts(bench)
 
 
 def test_with_a_card_its_memory_is_shown(bench: Bench) -> None:

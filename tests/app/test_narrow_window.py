@@ -16,8 +16,8 @@ from app.widgets.controls import ElidedLabel
 from engine.protocol import events
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
-from tests.app.monitor.test_gauges import GPU
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
+from tests.app.test_gauges import GPU
 from tests.helpers.fake_plans import on_card, pretended
 
 

@@ -74,7 +74,7 @@ def program(
 
 def until(qtbot: QtBot, program: Program, situation: Situation) -> None:
     qtbot.waitUntil(
-        lambda: program.runtime_model.standing.situation is situation, timeout=PATIENCE_MS
+        lambda: program.runtime_model.status.situation is situation, timeout=PATIENCE_MS
     )
 
 

@@ -124,7 +124,7 @@ def test_latents_are_seen_in_both_readings_and_become_a_film(
     made = probe(row.report.output)
     assert (made.video.size, row.report.frames_out) == (Size(64, 32), 5)
     assert made.video.frame_rate == Fraction(24)
-    canvas = program.window.stage.canvas
+    canvas = program.window.preview.canvas
     wait(qtbot, lambda: canvas.mode is Mode.RESULT)  # what was decoded has gone with the job
 
 

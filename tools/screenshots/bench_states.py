@@ -110,7 +110,7 @@ def _empty(player: Player) -> None:
 
 def _running(player: Player) -> None:
     _empty(player)
-    player.program.bench.view.run_wanted.emit(False)
+    player.program.bench.view.run_requested.emit(False)
     step = "norm and activation in one pass"
     player.say([events.TaskProgress(kind=BENCHMARK, done=7, total=31, step=step)])
 

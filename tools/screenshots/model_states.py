@@ -67,13 +67,13 @@ def _models(player: Player) -> None:
 def _fetching(player: Player) -> None:
     _models(player)
     view = player.program.models.view
-    view.get_wanted.emit(DIT)
+    view.get_requested.emit(DIT)
     _list(player, **_shared(player))
     for file in _companions(player):
         player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([_progress(DIT, done, 6780.0)])
-    view.get_wanted.emit(LARGE)
+    view.get_requested.emit(LARGE)
     player.settle()
 
 

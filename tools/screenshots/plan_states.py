@@ -67,14 +67,14 @@ def _show(player: Player, said: list[events.Event], settings: JobSettings, plan:
     player.play(changed)
 
 
-def _on_card(player: Player) -> None:
+def _on_gpu(player: Player) -> None:
     said = player.recording.on_card
     _telemetry(player, _GPU)
     _show(player, said, FITS, _as_if_here(_plan(said)))
 
 
 def _why(player: Player) -> None:
-    _on_card(player)
+    _on_gpu(player)
     player.program.window.decision.plan.unfold()
     player.settle()
 
@@ -91,7 +91,7 @@ def _refused(player: Player) -> None:
 
 
 def _spilled(player: Player) -> None:
-    _on_card(player)
+    _on_gpu(player)
     plan = player.program.queue.rows[0].plan
     assert plan is not None
     notice = Notice(
@@ -121,26 +121,26 @@ def _spilled(player: Player) -> None:
 
 
 def _preset_list(player: Player) -> None:
-    _on_card(player)
+    _on_gpu(player)
     player.program.window.choices.presets.open_list()
     player.settle()
 
 
 def _preset_menu(player: Player) -> None:
-    _on_card(player)
+    _on_gpu(player)
     player.program.window.choices.presets.open_menu()
     player.settle()
 
 
 STATES: dict[str, Callable[[Player], None]] = {
-    "card": _on_card,
+    "card": _on_gpu,
     "card_why": _why,
     "card_pretended": _pretended,
     "card_refused": _refused,
     "card_spilled": _spilled,
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
-    "narrow_card": _on_card,
+    "narrow_card": _on_gpu,
     "narrow_card_why": _why,
     "narrow_card_refused": _refused,
     "narrow_card_spilled": _spilled,

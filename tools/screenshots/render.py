@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.core import paths
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull, UnreadableMedia
+from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
@@ -267,21 +268,13 @@ def _finished(player: Player) -> None:
 
 def _failed(player: Player) -> None:
     _running(player)
-    error = ErrorInfo(
-        code="disk-full",
-        message="There is no space left while writing upreel_sample_x2.mp4.",
-        hint="Free some space on that drive, then continue the job.",
-    )
+    error = DiskFull("while-writing", name="upreel_sample_x2.mp4").info()
     player.say([events.JobFailed(job_id="sample", error=error)])
 
 
 def _rejected(player: Player) -> None:
     player.add("letter", "letter.docx")
-    error = ErrorInfo(
-        code="unreadable-media",
-        message="letter.docx is not a video or picture, or it is damaged beyond use.",
-        hint="Choose a video.",
-    )
+    error = UnreadableMedia("undecodable", name="letter.docx").info()
     player.say([events.JobRejected(job_id="letter", source="", error=error)])
 
 
@@ -299,9 +292,16 @@ def _refused(player: Player) -> None:
         ),
         Notice(
             code="stream-left-out",
+            case="other-container",
             severity="warning",
-            message="Stream 3 (subtitle, dvb_subtitle) is left out: MP4 cannot hold dvb_subtitle.",
-            hint="Choose MKV as the kind of file to keep it.",
+            params={
+                "index": "3",
+                "stream": message(
+                    "stream.with-codec", kind=message("stream.subtitle"), codec="dvb_subtitle"
+                ),
+                "why": message("reason.stream.codec", title="MP4", codec="dvb_subtitle"),
+                "better": "MKV",
+            },
         ),
     )
     player.say([replace(chosen, plan=replace(chosen.plan, notices=notices))])

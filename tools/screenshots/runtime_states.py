@@ -227,7 +227,7 @@ def _in_use(player: Player) -> None:
     _say(player, _HERE | {"is_chosen": True, "is_used": True}, used=used)
 
 
-def _no_card(player: Player) -> None:
+def _no_gpu(player: Player) -> None:
     advice = message("runtime-advice.no-gpu")
     _say(player, {"suits_card": False}, suited="", card="", driver="", advice=advice)
 
@@ -261,10 +261,10 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_page_ready": _page(_ready),
     "runtime_page_broken": _page(_broken),
     "runtime_page_cut": _page(_cut),
-    "runtime_page_no_card": _page(_no_card),
+    "runtime_page_no_card": _page(_no_gpu),
     "runtime_page_not_in_build": _page(_not_in_build),
     "runtime_settings": _settings(_in_use),
-    "runtime_settings_no_card": _settings(_no_card),
+    "runtime_settings_no_card": _settings(_no_gpu),
     "narrow_runtime_offer": _offer,
     "narrow_runtime_downloading": _downloading,
     "narrow_runtime_cut": _cut,

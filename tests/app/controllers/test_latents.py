@@ -195,7 +195,7 @@ def test_a_refused_latent_is_tried_again_as_it_was_meant(bench: Bench) -> None:
 def test_latents_without_a_picture_say_why(bench: Bench) -> None:
     bench.program.controller.add_file(Path("/latents/a.latent"))
     bench.hear()
-    scene = bench.window.stage.canvas.scene
+    scene = bench.window.preview.canvas.scene
     assert scene.no_source_text.startswith("Latents are decoded when")
     bench.program.controller.add_file(Path("film.mp4"))
     bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
@@ -206,15 +206,15 @@ def test_latents_without_a_picture_say_why(bench: Bench) -> None:
 def test_a_result_without_its_source_is_shown_alone(bench: Bench) -> None:
     job_id = bench.program.controller.add_file(Path("/latents/a.latent"))
     bench.hear()
-    stage = bench.window.stage
-    stage._ask_now()
-    seconds = stage._asked_seconds
+    preview = bench.window.preview
+    preview._ask_now()
+    seconds = preview._asked_seconds
     assert seconds is not None
     bench.engine.sink.emit(
         events.PreviewReady(job_id=job_id, frame=0, seconds=seconds, source=None, result=grey())
     )
     bench.hear()
-    assert stage.canvas.mode is Mode.RESULT
+    assert preview.canvas.mode is Mode.RESULT
 
 
 def test_the_file_dialog_knows_latents(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,11 +267,11 @@ def test_the_card_says_that_latents_are_being_decoded(bench: Bench) -> None:
 def test_the_first_picture_of_latents_stays_until_there_is_a_better_one(bench: Bench) -> None:
     drop(bench, "a.latent")
     press(bench, "latentAdd")
-    stage, row = bench.window.stage, bench.program.queue.rows[0]
-    seconds = stage.timeline.seconds_to_ask
+    preview, row = bench.window.preview, bench.program.queue.rows[0]
+    seconds = preview.timeline.seconds_to_ask
     bench.engine.sink.emit(
         events.PreviewReady(job_id=row.job_id, frame=0, seconds=seconds, source=None)
     )
     bench.hear()
     assert row.picture == flat(60)
-    assert stage.canvas.mode is Mode.ORIGINAL
+    assert preview.canvas.mode is Mode.ORIGINAL

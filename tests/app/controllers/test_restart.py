@@ -29,7 +29,7 @@ def test_without_a_running_film_it_goes_at_once(bench: Bench) -> None:
     bench.add("a.mp4")
     bench.window.choices.choose({"scale": 4})
     bench.hear()
-    again(bench).want()
+    again(bench).request()
     assert again(bench).is_due
     assert not bench.window.isVisible()
     assert kept(restart.read()) == [("a.mp4", JobSettings(scale=4), False)]
@@ -40,7 +40,7 @@ def test_a_running_film_ends_first_and_the_queue_goes_on_afterwards(bench: Bench
     bench.add("a.mp4")
     bench.add("b.mp4")
     bench.do("start")
-    again(bench).want()
+    again(bench).request()
     bench.hear()
     assert bench.window.isVisible()
     assert bench.engine.asked(commands.StopQueue)
@@ -57,7 +57,7 @@ def test_a_running_film_ends_first_and_the_queue_goes_on_afterwards(bench: Bench
 def test_a_film_that_fails_does_not_hold_it_up(bench: Bench) -> None:
     bench.add()
     bench.do("start")
-    again(bench).want()
+    again(bench).request()
     bench.engine.fail(ErrorInfo(code="disk-full", message="Full."))
     bench.hear()
     assert again(bench).is_due
@@ -66,7 +66,7 @@ def test_a_film_that_fails_does_not_hold_it_up(bench: Bench) -> None:
 def test_not_after_all(bench: Bench) -> None:
     bench.add()
     bench.do("start")
-    again(bench).want()
+    again(bench).request()
     bench.button("runtime-stay").click()
     assert isinstance(bench.engine.commands[-1], commands.StartQueue)
     bench.engine.finish()
@@ -81,7 +81,7 @@ def test_now_leaves_the_film_to_the_engine_and_asks_no_more(
     monkeypatch.setattr(bench.window, "confirm_close", lambda: pytest.fail("asked again"))
     bench.add()
     bench.do("start")
-    again(bench).want()
+    again(bench).request()
     bench.button("runtime-restart_now").click()
     assert again(bench).is_due
     assert not bench.window.isVisible()
@@ -93,7 +93,7 @@ def test_a_queue_that_cannot_be_kept_is_not_left(bench: Bench) -> None:
     paths.data_folder().mkdir(parents=True, exist_ok=True)
     (paths.data_folder() / "restart.json").mkdir()  # nothing can be written there
     bench.add()
-    again(bench).want()
+    again(bench).request()
     assert bench.window.isVisible()
     assert not again(bench).is_due
 

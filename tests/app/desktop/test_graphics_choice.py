@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from app.desktop.windows_rules import KEY, prefer_card
+from app.desktop.windows_rules import KEY, prefer_fast_gpu
 
 PROGRAM = "C:\\Users\\me\\AppData\\Local\\Programs\\Upreel\\upreel.exe"
 
@@ -35,13 +35,13 @@ class Registry:
 
 def test_the_fast_chip_is_asked_for_once() -> None:
     registry = Registry()
-    assert prefer_card(registry, PROGRAM)
+    assert prefer_fast_gpu(registry, PROGRAM)
     assert registry.values == {PROGRAM: "GpuPreference=2;"}
-    assert not prefer_card(registry, PROGRAM)
+    assert not prefer_fast_gpu(registry, PROGRAM)
 
 
 def test_what_the_user_has_chosen_stays() -> None:
     registry = Registry()
     registry.values[PROGRAM] = "GpuPreference=1;"
-    assert not prefer_card(registry, PROGRAM)
+    assert not prefer_fast_gpu(registry, PROGRAM)
     assert registry.values == {PROGRAM: "GpuPreference=1;"}

@@ -83,7 +83,7 @@ def test_texts_for_a_strength_are_exact_at_both_ends() -> None:
 def test_availability_is_shown_after_each_model(qtbot: QtBot) -> None:
     form = ChoicesForm()
     qtbot.addWidget(form)
-    form.say_availability({name: "here" for name in SEEDVR2})
+    form.show_availability({name: "here" for name in SEEDVR2})
     box = form._model.control
     assert isinstance(box, QComboBox)
     texts = [box.itemText(at) for at in range(box.count())]

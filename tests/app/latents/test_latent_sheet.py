@@ -76,7 +76,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet: Sheet) -> None:
 def test_a_guess_that_may_be_wrong_says_so(sheet: Sheet) -> None:
     sheet.view.show_read(replace(READ, is_sure=False))
     sheet.view.show_pictures(replace(SHOWN, is_whole=False))
-    assert "The numbers would suit both." in sheet.texts()
+    assert "The values would suit both." in sheet.texts()
     assert "Only the middle of the first picture is shown." in sheet.texts()
 
 
@@ -145,7 +145,7 @@ def test_a_vae_that_is_missing_offers_itself_and_leaves_the_choice_open(
     assert "The model is not on this machine yet" in sheet.texts()
     assert sheet.card("raw").instead == "Its picture is shown once the VAE can be used."
     assert sheet.button("latentUpscale").isEnabled()
-    with qtbot.waitSignal(sheet.view.get_wanted, timeout=1000):
+    with qtbot.waitSignal(sheet.view.get_requested, timeout=1000):
         sheet.button("getLatentVae").click()
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
     assert not sheet.card("raw").isVisible()
     shown = [b.text() for b in sheet.view.findChildren(QPushButton) if b.isVisible()]
     assert shown == ["Close"]
-    with qtbot.waitSignal(sheet.view.next_wanted, timeout=1000):
+    with qtbot.waitSignal(sheet.view.next_requested, timeout=1000):
         qtbot.keyClick(sheet.view, Qt.Key.Key_Return)
     assert sheet.decisions == []
 

@@ -274,7 +274,7 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(
     models: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models.put(DIT, VAE, "seedvr2-text")
-    error = ErrorInfo(code="weights-busy", message="Another program is at it.")
+    error = ErrorInfo(code="weights-busy", message="Another program uses it.")
     failed = events.TaskFailed(kind=FILE, subject=DIT, phase="remove", error=error)
     models.bench.engine.sink.emit(failed)
     models.bench.hear()
@@ -286,7 +286,7 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(
 
 def test_an_import_shows_its_name_and_its_error(models: Open, tmp_path: Path) -> None:
     file = tmp_path / "holiday.ckpt"
-    models.view.import_wanted.emit(file, "link")
+    models.view.import_requested.emit(file, "link")
     models.bench.hear()
     asked_for = models.bench.engine.asked(commands.ImportModelFile)[0]
     assert (asked_for.path, asked_for.mode) == (file, "link")
@@ -319,7 +319,7 @@ def test_what_was_taken_with_a_warning_keeps_it(models: Open) -> None:
 def test_another_program_at_a_file_leaves_nothing_to_press(models: Open) -> None:
     models.put(VAE, state="busy")
     assert not models.button(VAE).isEnabled()
-    assert "Another program is at it" in models.texts(models.part(f"model-file-{VAE}"))
+    assert "Another program uses it" in models.texts(models.part(f"model-file-{VAE}"))
 
 
 def test_rows_stay_while_figures_change(models: Open) -> None:
@@ -408,16 +408,16 @@ def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: Q
 
 
 def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: Open) -> None:
-    assert not models.part("noCard").isVisible()  # nobody knows yet
+    assert not models.part("noGpu").isVisible()  # nobody knows yet
     models.bench.engine.say_telemetry()
     models.bench.hear()
-    assert models.part("noCard").isVisible()
+    assert models.part("noGpu").isVisible()
     card = GpuReading(
         name="NVIDIA Test", total_mb=16384, ours_mb=0, others_mb=0, load_percent=0, temperature_c=40
     )
     models.bench.engine.say_telemetry(card)
     models.bench.hear()
-    assert not models.part("noCard").isVisible()
+    assert not models.part("noGpu").isVisible()
 
 
 def test_a_vae_of_wan_stands_alone_and_is_one_of_several(models: Open) -> None:

@@ -76,7 +76,7 @@ def test_a_guessed_time_leads_to_the_speed_test(bench: Bench, qtbot: QtBot) -> N
     assert "time, a guess" in texts(bench)
     link = bench.button("speedTest")
     assert link.isVisible()
-    with qtbot.waitSignal(bench.window.page_wanted) as heard:
+    with qtbot.waitSignal(bench.window.page_requested) as heard:
         link.click()
     assert heard.args == ["bench"]
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import QCoreApplication, Qt, QTranslator
 from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.preview.preview_view import StageView
+from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
 from app.theme import tokens
 from app.theme.fonts import interface_font
@@ -35,9 +35,9 @@ RED, BLUE, GREEN = (200, 40, 40), (40, 40, 200), (40, 200, 40)
 
 
 @pytest.fixture
-def stage(qtbot: QtBot) -> StageView:
+def stage(qtbot: QtBot) -> PreviewView:
     """As wide as in the smallest window."""
-    stage = StageView()
+    stage = PreviewView()
     stage.setFont(interface_font())
     stage.setStyleSheet(style_sheet(tokens.DARK))
     qtbot.addWidget(stage)
@@ -47,7 +47,7 @@ def stage(qtbot: QtBot) -> StageView:
 
 
 @pytest.fixture
-def shown(stage: StageView, media: MediaInfo, plan: Plan, flat: Flat) -> StageView:
+def shown(stage: PreviewView, media: MediaInfo, plan: Plan, flat: Flat) -> PreviewView:
     """With a job that waits."""
     stage.show_job("a", media, flat(64, 36, RED))
     stage.show_plan("a", plan)
@@ -97,18 +97,18 @@ def _report(*, passed: bool = True) -> Report:
     )
 
 
-def _button(stage: StageView, name: str) -> QPushButton:
+def _button(stage: PreviewView, name: str) -> QPushButton:
     button = stage.findChild(QPushButton, name)
     assert button is not None
     return button
 
 
-def _middle(stage: StageView, x: float = 0.25) -> tuple[int, ...]:
+def _middle(stage: PreviewView, x: float = 0.25) -> tuple[int, ...]:
     image = stage.canvas.grab().toImage()
     return image.pixelColor(round(image.width() * x), image.height() * 2 // 3).getRgb()[:3]
 
 
-def test_the_empty_stage_invites(stage: StageView, qtbot: QtBot) -> None:
+def test_the_empty_stage_invites(stage: PreviewView, qtbot: QtBot) -> None:
     stage.show_empty()
     assert stage.empty.isVisible()
     with qtbot.waitSignal(stage.files_requested):
@@ -120,7 +120,7 @@ def test_the_empty_stage_invites(stage: StageView, qtbot: QtBot) -> None:
 
 
 def test_a_new_job_shows_its_picture_and_asks_for_a_larger_one(
-    stage: StageView, media: MediaInfo, flat: Flat, qtbot: QtBot
+    stage: PreviewView, media: MediaInfo, flat: Flat, qtbot: QtBot
 ) -> None:
     with qtbot.waitSignal(stage.frame_requested, timeout=1000) as asked:
         stage.show_job("a", media, flat(64, 36, RED))
@@ -130,17 +130,17 @@ def test_a_new_job_shows_its_picture_and_asks_for_a_larger_one(
     assert stage.canvas.mode is Mode.ORIGINAL
 
 
-def test_the_names_of_both_pictures_tell_their_sizes(shown: StageView) -> None:
+def test_the_names_of_both_pictures_tell_their_sizes(shown: PreviewView) -> None:
     assert shown.canvas.scene.labels == ("Original 64×36", "Lite 128×72")
 
 
-def test_a_reduced_preview_says_so(shown: StageView, flat: Flat) -> None:
+def test_a_reduced_preview_says_so(shown: PreviewView, flat: Flat) -> None:
     shown.tile_done(_tile(flat))
     shown.preview_ready(replace(_preview(flat), result=flat(96, 54, BLUE)))
     assert shown.canvas.scene.labels[1] == "Lite 128×72, shown at 96×54"
 
 
-def test_tiles_of_a_running_job_fill_the_picture(shown: StageView, flat: Flat) -> None:
+def test_tiles_of_a_running_job_fill_the_picture(shown: PreviewView, flat: Flat) -> None:
     left = replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72))
     shown.tile_done(left)
     assert shown.canvas.mode is Mode.RESULT
@@ -149,13 +149,13 @@ def test_tiles_of_a_running_job_fill_the_picture(shown: StageView, flat: Flat) -
     assert shown.timeline.strip.value() == 60  # frame 10 of what is kept from 2 s on
 
 
-def test_tiles_of_another_job_change_nothing(shown: StageView, flat: Flat) -> None:
+def test_tiles_of_another_job_change_nothing(shown: PreviewView, flat: Flat) -> None:
     shown.tile_done(_tile(flat, job_id="b"))
     assert shown.canvas.mode is Mode.ORIGINAL
     assert _middle(shown) == RED
 
 
-def test_an_upright_film_is_shown_upright(stage: StageView, media: MediaInfo, flat: Flat) -> None:
+def test_an_upright_film_is_shown_upright(stage: PreviewView, media: MediaInfo, flat: Flat) -> None:
     upright = replace(media, video=replace(media.video, rotation=90))
     stage.show_job("a", upright, flat(36, 64, RED))  # pictures come as they are seen
     assert stage.canvas.scene.labels[0] == "Original 36×64"
@@ -163,7 +163,7 @@ def test_an_upright_film_is_shown_upright(stage: StageView, media: MediaInfo, fl
     assert target.height() > target.width()
 
 
-def test_the_pair_of_the_frame_in_work_is_split(shown: StageView, flat: Flat) -> None:
+def test_the_pair_of_the_frame_in_work_is_split(shown: PreviewView, flat: Flat) -> None:
     shown.tile_done(_tile(flat))
     assert shown.canvas.mode is Mode.SPLIT
     assert _middle(shown, 0.75) == GREEN  # the small picture of the tile, until the pair comes
@@ -173,13 +173,13 @@ def test_the_pair_of_the_frame_in_work_is_split(shown: StageView, flat: Flat) ->
     assert _middle(shown, 0.75) == BLUE
 
 
-def test_a_frame_that_nobody_asked_for_is_not_shown(shown: StageView, flat: Flat) -> None:
+def test_a_frame_that_nobody_asked_for_is_not_shown(shown: PreviewView, flat: Flat) -> None:
     small = PreviewReady(job_id="a", frame=62, seconds=2.5, source=flat(32, 18, GREEN))
     shown.preview_ready(small)
     assert _middle(shown) == RED
 
 
-def test_what_is_cut_off_has_no_result(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+def test_what_is_cut_off_has_no_result(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
     shown.finished(_report())
     qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_Home)
     with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
@@ -189,7 +189,7 @@ def test_what_is_cut_off_has_no_result(shown: StageView, flat: Flat, qtbot: QtBo
     assert shown.canvas.scene.no_result_text == "This part of the film is cut off."
 
 
-def test_progress_fills_timeline_and_figures(shown: StageView) -> None:
+def test_progress_fills_timeline_and_figures(shown: PreviewView) -> None:
     shown.progress(_progress(90, "upscale"))
     assert shown.timeline.strip.finished == 90
     shown.progress(_progress(60))
@@ -199,7 +199,7 @@ def test_progress_fills_timeline_and_figures(shown: StageView) -> None:
     assert texts == {"speed": "20.0 frames/s", "left": "1 min 05 s", "frame": "50 ms"}
 
 
-def test_the_peak_of_memory_stands_beside_the_plan(shown: StageView) -> None:
+def test_the_peak_of_memory_stands_beside_the_plan(shown: PreviewView) -> None:
     assert shown.figures.figure("memory").text == "1.3 GB planned"
     shown.progress(_progress(1))
     for megabytes in (500, 900, 700):
@@ -216,7 +216,7 @@ def test_the_peak_of_memory_stands_beside_the_plan(shown: StageView) -> None:
 
 
 def test_looking_elsewhere_does_not_stop_the_job_and_leads_back(
-    shown: StageView, flat: Flat, qtbot: QtBot
+    shown: PreviewView, flat: Flat, qtbot: QtBot
 ) -> None:
     shown.tile_done(_tile(flat))
     follow = _button(shown, "liveButton")
@@ -235,7 +235,7 @@ def test_looking_elsewhere_does_not_stop_the_job_and_leads_back(
     assert not follow.isVisible()
 
 
-def test_scrubbing_asks_only_for_the_last_frame(shown: StageView, qtbot: QtBot) -> None:
+def test_scrubbing_asks_only_for_the_last_frame(shown: PreviewView, qtbot: QtBot) -> None:
     asked: list[float] = []
     shown.frame_requested.connect(lambda _job, seconds: asked.append(seconds))
     for _ in range(20):
@@ -244,7 +244,7 @@ def test_scrubbing_asks_only_for_the_last_frame(shown: StageView, qtbot: QtBot) 
     assert asked == pytest.approx([20.25 / 25])
 
 
-def test_a_finished_job_is_compared(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+def test_a_finished_job_is_compared(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
     shown.tile_done(_tile(flat))
     with qtbot.waitSignal(shown.frame_requested) as asked:
         shown.finished(_report())
@@ -264,7 +264,7 @@ def test_a_finished_job_is_compared(shown: StageView, flat: Flat, qtbot: QtBot) 
         assert heard.args == ["a"]
 
 
-def test_a_missing_result_is_explained(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+def test_a_missing_result_is_explained(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
     scene = shown.canvas.scene
     shown.timeline.set_step(0)
     assert scene.no_result_text == "This part of the film is cut off."
@@ -277,13 +277,13 @@ def test_a_missing_result_is_explained(shown: StageView, flat: Flat, qtbot: QtBo
     assert scene.no_result_text == "Reading this frame …"
 
 
-def test_a_failed_check_is_named(shown: StageView) -> None:
+def test_a_failed_check_is_named(shown: PreviewView) -> None:
     shown.finished(_report(passed=False))
     assert "1 of 13 checks failed" in shown.strip.text
     assert "Number of frames: 150 frames in, 149 out" in shown.strip.text
 
 
-def test_an_error_shows_message_and_hint_in_any_window(shown: StageView) -> None:
+def test_an_error_shows_message_and_hint_in_any_window(shown: PreviewView) -> None:
     shown.resize(480, 380)
     shown.failed(ErrorInfo(code="disk-full", message="No room left.", hint="Make room."))
     assert shown.strip.isVisible()
@@ -292,7 +292,7 @@ def test_an_error_shows_message_and_hint_in_any_window(shown: StageView) -> None
 
 
 def test_a_chosen_view_is_kept_when_the_job_runs(
-    shown: StageView, flat: Flat, qtbot: QtBot
+    shown: PreviewView, flat: Flat, qtbot: QtBot
 ) -> None:
     side = _button(shown, "segment-side-by-side")
     qtbot.mouseClick(side, Qt.MouseButton.LeftButton)
@@ -303,7 +303,7 @@ def test_a_chosen_view_is_kept_when_the_job_runs(
 
 
 def test_another_job_starts_with_a_clean_stage(
-    shown: StageView, media: MediaInfo, flat: Flat
+    shown: PreviewView, media: MediaInfo, flat: Flat
 ) -> None:
     shown.tile_done(_tile(flat))
     shown.finished(_report())
@@ -315,7 +315,7 @@ def test_another_job_starts_with_a_clean_stage(
     assert shown.canvas.scene.labels == ("Original 64×36", "Result 64×36")
 
 
-def test_the_tiles_button_hides_the_grid(shown: StageView, flat: Flat, qtbot: QtBot) -> None:
+def test_the_tiles_button_hides_the_grid(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
     shown.tile_done(_tile(flat))
     assert not _button(shown, "tilesButton").isVisible()  # a single tile is no grid
     shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
@@ -326,7 +326,7 @@ def test_the_tiles_button_hides_the_grid(shown: StageView, flat: Flat, qtbot: Qt
 
 
 @pytest.mark.parametrize("width", [360, 420, 480, 652, 812, 1400])
-def test_nothing_is_clipped_at_any_width(shown: StageView, flat: Flat, width: int) -> None:
+def test_nothing_is_clipped_at_any_width(shown: PreviewView, flat: Flat, width: int) -> None:
     shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
     shown.resize(width, 632)
     for button in shown.bar.findChildren(QPushButton):
@@ -349,7 +349,7 @@ class _Shouting(QTranslator):
         return "".join(part if part.startswith("{") else part.upper() for part in parts)
 
 
-def test_the_language_changes_while_it_is_open(shown: StageView, flat: Flat) -> None:
+def test_the_language_changes_while_it_is_open(shown: PreviewView, flat: Flat) -> None:
     shown.finished(_report())
     shouting = _Shouting()
     QCoreApplication.installTranslator(shouting)

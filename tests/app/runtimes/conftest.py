@@ -29,7 +29,7 @@ from tests.helpers.fakes import FakeEngine
 class Window(QWidget):
     """The part of MainWindow that the links use."""
 
-    page_wanted = Signal(str)
+    page_requested = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,8 +16,8 @@ from engine.core.errors import ErrorInfo
 from engine.core.messages import message
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
-from tests.app.monitor.test_gauges import GPU
 from tests.app.runtimes.conftest import Over
+from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.fake_states import (
     NO_CARD,
@@ -52,7 +52,7 @@ def test_a_card_without_a_runtime_gets_one_clear_offer(over: Over) -> None:
 def test_the_card_on_top_says_that_it_is_not_used(whole: Over) -> None:
     whole.program.engine.say_telemetry(GPU)
     whole.hear()
-    chip = whole.program.window.findChild(ElidedLabel, "cardText")
+    chip = whole.program.window.findChild(ElidedLabel, "gpuText")
     assert chip.whole == "RTX 5070 Ti · 16 GB · not used"
     whole.put(**HERE, is_chosen=True, is_used=True)
     assert chip.whole == "RTX 5070 Ti · 16 GB"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.bridge.engine_bridge import EventHub
-from app.state.model_files_model import ModelFilesModel, Package, Standing, standing_of
+from app.state.model_files_model import FileStatus, ModelFilesModel, Package, status_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.protocol import commands, events
 from tests.helpers.fake_states import OFFLINE
@@ -45,8 +45,8 @@ class Both:
     def task(self, main: str = DIT) -> TaskState | None:
         return self.model.task_of(self.package(main))
 
-    def standing(self, main: str = DIT) -> Standing:
-        return standing_of(self.package(main), self.task(main))
+    def status(self, main: str = DIT) -> FileStatus:
+        return status_of(self.package(main), self.task(main))
 
 
 @pytest.fixture
@@ -66,29 +66,29 @@ def test_groups_are_the_models_in_their_order(both: Both) -> None:
 
 
 def test_a_file_at_rest_stands_as_the_engine_says(both: Both) -> None:
-    for state, standing in (
-        ("missing", Standing.MISSING),
-        ("partial", Standing.PARTIAL),
-        ("damaged", Standing.DAMAGED),
-        ("unverified", Standing.UNCHECKED),
-        ("here", Standing.HERE),
-        ("busy", Standing.ELSEWHERE),
+    for state, status in (
+        ("missing", FileStatus.MISSING),
+        ("partial", FileStatus.PARTIAL),
+        ("damaged", FileStatus.DAMAGED),
+        ("unverified", FileStatus.UNCHECKED),
+        ("here", FileStatus.HERE),
+        ("busy", FileStatus.ELSEWHERE),
     ):
         both.engine.put(VAE, state)
         both.engine.list(FILE)
-        assert both.standing(VAE) is standing, state
+        assert both.status(VAE) is status, state
 
 
 def test_a_transformer_without_its_vae_cannot_be_used(both: Both) -> None:
     both.engine.put(DIT, "here")
     both.engine.list(FILE)
-    assert both.standing() is Standing.INCOMPLETE
+    assert both.status() is FileStatus.INCOMPLETE
     assert both.package().lacking_mb == 501
 
 
 def test_an_order_shows_before_the_engine_answers(both: Both) -> None:
     both.model.request("download", ORDER, main=DIT)
-    assert both.standing() is Standing.WAITING
+    assert both.status() is FileStatus.WAITING
 
 
 def test_the_bar_of_a_model_never_goes_back(both: Both) -> None:
@@ -112,15 +112,15 @@ def test_the_bar_of_a_model_never_goes_back(both: Both) -> None:
     assert (last.done, last.total) == (1 + 500 + 1700, 3901)
     assert last.seconds_left == pytest.approx((3901 - 2201) / 12.5)
     both.engine.finish(FILE)
-    assert both.standing() is Standing.HERE
+    assert both.status() is FileStatus.HERE
     assert both.task() is None
 
 
 def test_what_another_row_fetches_does_not_look_like_this_ones_progress(both: Both) -> None:
     both.get()
     both.engine.advance(FILE, 0.5)
-    assert both.standing() is Standing.BUSY
-    assert both.standing("seedvr2-7b-fp8") is Standing.MISSING
+    assert both.status() is FileStatus.BUSY
+    assert both.status("seedvr2-7b-fp8") is FileStatus.MISSING
 
 
 def test_two_models_share_one_download_of_the_vae(both: Both) -> None:
@@ -149,7 +149,7 @@ def test_a_single_order_is_stopped_with_all_its_files(both: Both) -> None:
     assert both.model.stoppable(DIT) == ORDER
     for file in ORDER:
         both.engine.answer(commands.StopTask(kind=FILE, subject=file))
-    assert both.standing() is Standing.MISSING
+    assert both.status() is FileStatus.MISSING
     assert both.model.running == ()
 
 
@@ -158,16 +158,16 @@ def test_an_error_stays_until_it_is_tried_again(both: Both) -> None:
     both.engine.finish(FILE)
     both.engine.finish(FILE)
     both.engine.fail(FILE, megabytes=1204)
-    assert both.standing() is Standing.FAILED
+    assert both.status() is FileStatus.FAILED
     task = both.task()
     assert task is not None
     assert task.error == OFFLINE
     both.engine.list(FILE)
-    assert both.standing() is Standing.FAILED
+    assert both.status() is FileStatus.FAILED
     both.get()
-    assert both.standing() is Standing.WAITING
+    assert both.status() is FileStatus.WAITING
     both.engine.advance(FILE, 2000)
-    assert both.standing() is Standing.BUSY
+    assert both.status() is FileStatus.BUSY
 
 
 def test_what_is_there_of_a_file_counts_while_it_waits(both: Both) -> None:
@@ -186,8 +186,8 @@ def test_an_error_of_the_vae_shows_where_a_transformer_needs_it(both: Both) -> N
     both.engine.list(FILE)
     both.get()
     both.engine.fail(FILE)
-    assert both.standing() is Standing.FAILED
-    assert both.standing("seedvr2-7b-fp8") is Standing.MISSING
+    assert both.status() is FileStatus.FAILED
+    assert both.status("seedvr2-7b-fp8") is FileStatus.MISSING
 
 
 def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(

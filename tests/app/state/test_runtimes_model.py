@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.bridge.engine_bridge import EventHub
-from app.state.runtimes_model import RuntimesModel, Situation, can_import, standing_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_import, status_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.core.messages import message
 from engine.protocol import events
@@ -56,36 +56,36 @@ def test_one_situation_for_each_state() -> None:
         ({"state": "broken", "is_chosen": True, "is_used": True}, S.BROKEN),
     ):
         listed = make_listed(make_runtime(**changes), make_older())
-        assert standing_of(listed, None).situation is situation, changes
+        assert status_of(listed, None).situation is situation, changes
 
 
 def test_one_situation_for_each_machine() -> None:
     for listed, situation in (
         (None, S.QUIET),
         (NO_CARD, S.QUIET),
-        (make_listed(suited=""), S.OLD_CARD),
+        (make_listed(suited=""), S.OLD_GPU),
         (make_listed(suited="", driver="560.1", driver_needed="580.0"), S.OLD_DRIVER),
         (make_listed(follows_choice=False), S.QUIET),  # a checkout has its own torch
         (make_listed(make_runtime(), make_older(**HERE, is_chosen=True, is_used=True)), S.QUIET),
     ):
-        assert standing_of(listed, None).situation is situation
+        assert status_of(listed, None).situation is situation
 
 
 def test_a_runtime_of_another_version_is_offered_anew() -> None:
     listed = make_listed(make_runtime(), replace(FOREIGN, is_chosen=True))
-    standing = standing_of(listed, None)
-    assert (standing.situation, standing.outdated) == (S.OFFER, True)
-    assert standing.runtime == listed.runtimes[0]
+    status = status_of(listed, None)
+    assert (status.situation, status.outdated) == (S.OFFER, True)
+    assert status.runtime == listed.runtimes[0]
     nothing_suits = replace(listed, suited="")
-    assert standing_of(nothing_suits, None).situation is S.BROKEN
+    assert status_of(nothing_suits, None).situation is S.BROKEN
 
 
 def test_what_is_done_comes_before_what_could_be() -> None:
     task = TaskState(subject="cu130", phase="download")
-    assert standing_of(make_listed(), task).situation is S.BUSY
+    assert status_of(make_listed(), task).situation is S.BUSY
     failed = replace(task, error=OFFLINE)
-    assert standing_of(make_listed(), failed).situation is S.FAILED
-    assert standing_of(None, failed).runtime is None
+    assert status_of(make_listed(), failed).situation is S.FAILED
+    assert status_of(None, failed).runtime is None
 
 
 def test_files_are_taken_where_one_is_known() -> None:
@@ -128,9 +128,9 @@ def test_an_error_stays_until_it_was_read() -> None:
     known.say(about(events.TaskFailed, error=OFFLINE))
     known.say(make_listed())
     assert not model.is_running
-    assert model.standing.situation is S.FAILED
+    assert model.status.situation is S.FAILED
     model.dismiss()
-    assert model.standing.situation is S.OFFER
+    assert model.status.situation is S.OFFER
 
 
 def test_good_news_is_kept_until_the_next_request() -> None:

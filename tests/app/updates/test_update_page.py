@@ -17,7 +17,7 @@ from app.controllers import restart
 from app.state.listings import UpdateModel
 from app.state.tasks_model import TasksModel
 from app.updates.view import UpdateView
-from app.widgets.error_view import HELP
+from app.widgets.error_view import ACTION_OF
 from engine.core import errors, paths
 from engine.core.errors import (
     UpdateDamaged,
@@ -72,7 +72,7 @@ class Page:
         self.model = UpdateModel(self.hub, TasksModel(self.hub))
         self.engine = FakeTasks(self)
         self.view = UpdateView(self.model)
-        self.view.wanted.connect(self._do)
+        self.view.requested.connect(self._do)
         qtbot.addWidget(self.view)
 
     def emit(self, event: events.Event) -> None:
@@ -109,7 +109,7 @@ def unreachable() -> UpdateUnreachable:
 def test_every_error_of_updates_has_a_title_and_a_button() -> None:
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UpdateError)]
     assert len(kinds) > 5
-    assert {kind.code for kind in kinds} <= set(HELP)
+    assert {kind.code for kind in kinds} <= set(ACTION_OF)
 
 
 def test_nothing_is_asked_before_the_button_is_pressed(bench: Bench) -> None:
@@ -323,7 +323,7 @@ def test_the_real_engine_from_the_button_to_the_start(
         view, model = program.updates.view, program.update_model
         for wanted in ("", "download", "install"):
             if wanted:
-                view.wanted.emit(wanted)
+                view.requested.emit(wanted)
             qtbot.waitUntil(
                 lambda: not model.is_running and bool(model.state.newer), timeout=120_000
             )

@@ -1,4 +1,4 @@
-"""The strip at the top: name, state of the card in words, gauges, language, theme."""
+"""The bar at the top: name, state of the GPU, gauges, language, theme."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
 
+from app.gauges import Gauges, about_gpu
 from app.i18n import LANGUAGES, tr
-from app.monitor.gauges import Gauges, about_card
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
@@ -17,15 +17,15 @@ from engine.core import paths
 _NARROW = 1400  # px
 
 
-class TopStrip(Themed, QWidget):
-    """Always visible; asks for another language or theme."""
+class ToolBar(Themed, QWidget):
+    """Always visible; emits requests for another language or theme."""
 
-    language_wanted = Signal(str)
-    theme_wanted = Signal(str)
+    language_requested = Signal(str)
+    theme_requested = Signal(str)
 
     def __init__(self, model: TelemetryModel, models_action: QAction, *others: QAction) -> None:
         super().__init__()
-        self.setObjectName("topStrip")
+        self.setObjectName("toolBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.TOP_HEIGHT)
         self._model = model
@@ -34,7 +34,7 @@ class TopStrip(Themed, QWidget):
         mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
         name = QLabel("Upreel")
         name.setProperty("kind", "title")
-        self._chip = CardChip()
+        self._chip = GpuChip()
         self._switch = SegmentedControl(list(LANGUAGES))
         self._switch.setObjectName("languageSwitch")
         self._models = QToolButton()
@@ -61,16 +61,16 @@ class TopStrip(Themed, QWidget):
             row.addWidget(_icon_button(action))
         row.addWidget(self._switch)
         row.addWidget(self._theme)
-        self._switch.chosen.connect(self.language_wanted)
+        self._switch.chosen.connect(self.language_requested)
         self._theme.clicked.connect(
-            lambda: self.theme_wanted.emit("light" if tokens.current().is_dark else "dark")
+            lambda: self.theme_requested.emit("light" if tokens.current().is_dark else "dark")
         )
         model.changed.connect(self._show_card)
         self.retranslate_ui()
 
     @property
     def last_control(self) -> QWidget:
-        """Where the keyboard leaves the strip."""
+        """The control after which Tab leaves the bar."""
         return self._theme
 
     def show_language(self, language: str) -> None:
@@ -78,8 +78,8 @@ class TopStrip(Themed, QWidget):
         self._language = language
         self.retranslate_ui()
 
-    def say_card_idle(self, is_idle: bool) -> None:
-        """The card is there, but this program cannot compute on it."""
+    def show_gpu_idle(self, is_idle: bool) -> None:
+        """Show that there is a GPU that this program cannot compute on."""
         if is_idle != self._is_idle:
             self._is_idle = is_idle
             self._show_card()
@@ -103,7 +103,7 @@ class TopStrip(Themed, QWidget):
         self._show_card()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window figures come before words."""
+        """In a narrow window figures come before texts."""
         super().resizeEvent(event)
         is_narrow = self.width() < _NARROW
         style = Qt.ToolButtonStyle
@@ -123,8 +123,8 @@ class TopStrip(Themed, QWidget):
         elif reading.gpu is None:
             self._chip.show_state(
                 "info",
-                tr("No NVIDIA card: runs on the processor"),
-                tr("The built-in engine works without a card, only slower."),
+                tr("No NVIDIA GPU: runs on the processor"),
+                tr("The built-in engine works without a GPU, only slower."),
             )
         else:
             gpu = reading.gpu
@@ -132,11 +132,11 @@ class TopStrip(Themed, QWidget):
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
             parts = [name, size, tr("not used")] if self._is_idle else [name, size]
             state = "info" if self._is_idle else "good"
-            self._chip.show_state(state, " · ".join(parts), about_card(gpu))
+            self._chip.show_state(state, " · ".join(parts), about_gpu(gpu))
 
 
 def _icon_button(action: QAction) -> QToolButton:
-    """A button that says in its tool tip what it is."""
+    """A button with an icon, explained by its tool tip."""
     button = QToolButton()
     button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
     button.setProperty("kind", "icon")
@@ -145,16 +145,16 @@ def _icon_button(action: QAction) -> QToolButton:
     return button
 
 
-class CardChip(QFrame):
-    """A dot and a few words; the dot's colour only repeats what the words say."""
+class GpuChip(QFrame):
+    """A dot and a short text; the dot's colour only repeats the text."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("cardChip")
+        self.setObjectName("gpuChip")
         self.setProperty("kind", "chip")
         self.setFixedHeight(30)
         self._dot, self._text = _Dot(), ElidedLabel()
-        self._text.setObjectName("cardText")
+        self._text.setObjectName("gpuText")
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 0, 14, 0)
         row.setSpacing(8)
@@ -162,7 +162,7 @@ class CardChip(QFrame):
         row.addWidget(self._text, 1)
 
     def show_state(self, severity: str, text: str, tip: str) -> None:
-        """What kind of card there is."""
+        """Show which GPU there is."""
         self._dot.show_severity(severity)
         if text != self._text.whole:
             self._text.setText(text)
@@ -173,7 +173,7 @@ class CardChip(QFrame):
         self.setToolTip(tip)
 
     def sizeHint(self) -> QSize:
-        """As wide as its words."""
+        """As wide as its text."""
         return QSize(self._text.sizeHint().width() + 46, 30)
 
 

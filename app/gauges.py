@@ -16,7 +16,7 @@ _MOST_HOLDERS = 6
 
 
 class VideoMemory(QWidget):
-    """A ring with used and total memory of the card; hidden while there is no card."""
+    """A ring with used and total memory of the GPU; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class VideoMemory(QWidget):
         self.setVisible(False)
 
     def show_reading(self, gpu: GpuReading, planned_bytes: int) -> None:
-        """Memory now, and the peak that is planned for the card; 0 for none."""
+        """Memory now, and the peak that is planned for the GPU; 0 for none."""
         total = max(1, gpu.total_mb)
         planned = planned_bytes / 2**20 / total
         self._ring.set_shares(
@@ -50,12 +50,12 @@ class VideoMemory(QWidget):
             tick=planned or None,
         )
         self._figure.setText(f"{_number(gpu.ours_mb + gpu.others_mb)} / {_gb(gpu.total_mb)}")
-        self._say_spill(gpu.spilled_mb)
+        self._show_spill(gpu.spilled_mb)
         self.setToolTip("\n".join(_lines(gpu, planned_bytes)))
         self.setAccessibleName(f"VRAM {self._figure.text()}")
         self.setAccessibleDescription(self.toolTip())
 
-    def _say_spill(self, spilled_mb: int) -> None:
+    def _show_spill(self, spilled_mb: int) -> None:
         kind = "spilled" if spilled_mb else "secondary"
         self._name.setText(tr("{size} spilled", size=_gb(spilled_mb)) if spilled_mb else "VRAM")
         if self._name.property("kind") != kind:
@@ -63,8 +63,8 @@ class VideoMemory(QWidget):
             self._name.style().polish(self._name)
 
 
-def about_card(gpu: GpuReading) -> str:
-    """Name, power, connection and driver of a card, as far as they are known; one a line."""
+def about_gpu(gpu: GpuReading) -> str:
+    """Name, power, connection and driver of a GPU, as far as they are known; one a line."""
     lines = [gpu.name]
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
@@ -76,16 +76,16 @@ def about_card(gpu: GpuReading) -> str:
 
 
 def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
-    """What the ring shows in words, and which programs hold memory."""
+    """What the ring shows as text, and which programs hold memory."""
     ours, others = _number(gpu.ours_mb), _number(gpu.others_mb)
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
         size = _gb(gpu.spilled_mb)
-        lines.append(tr("Windows moved {size} of ours to main memory: very slow", size=size))
+        lines.append(tr("Windows moved {size} of Upreel to main memory: very slow", size=size))
     if planned_bytes:
         lines.append(tr("planned peak {size}", size=_gb(planned_bytes / 2**20)))
     if gpu.processes:
-        lines.append(tr("Other programs on the card:"))
+        lines.append(tr("Other programs on the GPU:"))
         lines += [f"  {_held(holder)}" for holder in gpu.processes[:_MOST_HOLDERS]]
     more = len(gpu.processes) - _MOST_HOLDERS
     return [*lines, tr("and {count} more", count=more)] if more > 0 else lines
@@ -141,7 +141,7 @@ class Gauge(QWidget):
         self._figure.setMinimumWidth(width)
 
     def show_figure(self, text: str, explanation: str = "") -> None:
-        """A new figure; the explanation is also what screen readers say."""
+        """A new figure; the explanation is also for screen readers."""
         self._figure.setText(text)
         self.setToolTip(explanation)
         self.setAccessibleName(f"{self._name.text()} {text}")
@@ -217,4 +217,4 @@ class Gauges(Themed, QWidget):
         self._gpu.setVisible(gpu is not None)
         if gpu is not None:
             self._video_memory.show_reading(gpu, self._model.planned_bytes)
-            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", about_card(gpu))
+            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", about_gpu(gpu))

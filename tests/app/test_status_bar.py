@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.foot_strip import plan_line
+from app.status_bar import plan_line
 from engine.core.geometry import Size
 from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import LatentPlan, Plan, WeightsPlan

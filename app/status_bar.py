@@ -37,12 +37,12 @@ class LogDock(Translated, QDockWidget):
         self._text.setAccessibleName(tr("Log"))
 
 
-class FootStrip(Translated, QWidget):
+class StatusBar(Translated, QWidget):
     """Always visible."""
 
     def __init__(self, log_action: QAction, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("footStrip")
+        self.setObjectName("statusBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.FOOT_HEIGHT)
         self._plan: Plan | None = None
@@ -80,7 +80,7 @@ class FootStrip(Translated, QWidget):
 def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     picture = plan.picture
-    parts = latent_words(plan.latent) if plan.latent is not None else []
+    parts = latent_parts(plan.latent) if plan.latent is not None else []
     parts += [choice_text("model", plan.work.model), *map(phrase_of, plan.work.summary)]
     codec = choice_text("codec", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
@@ -95,7 +95,7 @@ def phrase_of(part: Notice) -> str:
     return text(part)
 
 
-def latent_words(plan: LatentPlan) -> list[str]:
+def latent_parts(plan: LatentPlan) -> list[str]:
     """What becomes of latents before anything else is done."""
     title, _ = READINGS["normalised" if plan.normalised else "raw"]
     parts = [tr("latents: {reading}", reading=tr(title))]

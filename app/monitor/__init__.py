@@ -1,1 +1,0 @@
-"""What the machine does: gauges, plan, log."""
