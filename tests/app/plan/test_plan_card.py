@@ -170,3 +170,11 @@ def test_a_step_that_lacks_main_memory_says_which_memory(bench: Bench) -> None:
     bench.button("whyThisPlan").click()
     bench.hear()
     assert "30.0 GB\nmain memory: does not fit" in texts(bench)
+
+
+def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench: Bench) -> None:
+    missing = Notice(code="weights-missing", severity="refusal", message="Not here.")
+    made = dataclasses.replace(on_card(plan()), notices=(missing,))
+    say_plan(bench, made)
+    assert "This cannot start" in texts(bench)
+    assert "It fits" not in texts(bench)
