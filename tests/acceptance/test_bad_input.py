@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.clips import cut_short, drop_to_nobody, make_clip
-from tests.helpers.figures import tell
 from tests.helpers.program import Ended, run
 
 pytestmark = [
@@ -115,7 +114,7 @@ def refused(user: Stranger, source: Path, output: Path, *words: str) -> str:
         else []
     )
     assert not left
-    tell(f"\n{ended.code}: {told.strip().splitlines()[-2:]}")
+    print(f"\n{ended.code}: {told.strip().splitlines()[-2:]}")
     return ended.code
 
 

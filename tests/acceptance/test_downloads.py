@@ -13,8 +13,7 @@ import pytest
 
 from engine.model_files.catalogue import load
 from engine.model_files.store import Store
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, published
+from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server, published
 
 COMMAND = [sys.executable, "-m", "engine", "models", "download", "tiny", "--only"]
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors
 
 pytestmark = [
     pytest.mark.slow,

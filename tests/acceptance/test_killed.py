@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
 from tests.helpers.program import (
     NEEDS_FFMPEG,
     ffmpeg,
@@ -91,7 +90,7 @@ def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path
         words = ("resume", "--all")
     ended = run("resume", "--all")
     assert ended.status == 0, ended.err
-    tell("\n" + "\n".join(told))
+    print("\n" + "\n".join(told))
     assert int(film_stream(result)["nb_read_frames"]) == 400
     assert frame_hashes(result) == frame_hashes(whole)
     assert frame_times(result) == frame_times(whole)

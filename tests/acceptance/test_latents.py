@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.figures import tell
-from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, film_stream, frame_hashes, run, start
-from tests.helpers.seedvr2_files import write_seedvr2
-from tests.helpers.tiny_wan import write_wan
+from tests.helpers.seedvr2 import write_seedvr2
+from tests.helpers.wan import a_latent, write_latent, write_wan
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 MB = 1_000_000
@@ -76,7 +74,7 @@ def test_ten_times_the_latents_take_at_most_50_mb_more(tmp_path: Path, vae: Path
         assert ended.status == 0, ended.err
         report = json.loads(ended.out.splitlines()[-1])
         peaks.append(report["peak_bytes"])
-        tell(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
+        print(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
     assert peaks[1] <= peaks[0] + 50 * MB
 
 

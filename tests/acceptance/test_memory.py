@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
@@ -21,7 +20,7 @@ def peak(folder: Path, frames: int) -> int:
         *("-c:v", "libx264", "-preset", "fast", "-c:a", "aac", source),
     )
     ended = upscale(source, folder / f"{frames}_x2.mp4")
-    tell(
+    print(
         f"\n{frames} frames: peak {ended.peak_bytes / MB:.0f} MB, {ended.wall_s:.0f} s, "
         f"{frames / ended.wall_s:.1f} frames/s"
     )

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, frame_hashes, run, start, upscale
-from tests.helpers.seedvr2_files import SeedVr2Files, write_seedvr2
+from tests.helpers.seedvr2 import SeedVr2Files, write_seedvr2
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 MB = 1_000_000
@@ -26,7 +25,7 @@ def peak(folder: Path, files: SeedVr2Files, frames: int) -> int:
     output = folder / f"{frames}_x2.mp4"
     words = [*files.options(), "--model", "seedvr2-3b"]
     ended = upscale(source, output, *words, "--set", "strength=10", "--set", "shots=off")
-    tell(
+    print(
         f"\n{frames} frames: peak {ended.peak_bytes / MB:.0f} MB, {ended.wall_s:.0f} s, "
         f"{frames / ended.wall_s:.1f} frames/s"
     )

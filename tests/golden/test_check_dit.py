@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.models.seedvr2.dit.load import FORMS
 from tests.golden.check import main
-from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
+from tests.helpers.seedvr2 import random_inputs, tiny_dit_config, write_dit
 
 GOLDEN = Path(__file__).parent / "seedvr2"
 EACH = len(FORMS)

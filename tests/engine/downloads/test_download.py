@@ -14,8 +14,7 @@ from engine.downloads.download import ensure
 from engine.downloads.folder import DownloadFolder, is_complete
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE
+from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
 
 
 class Busy(EngineError):

@@ -17,7 +17,7 @@ from engine.protocol.report import BenchReport
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import make_clip
-from tests.helpers.listening import TASK_ENDS, Listener, running_engine
+from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 
 STOP = c.StopTask(kind=TaskKind.BENCHMARK)
 REPORT = BenchReport(machine={"processor": "A processor"}, markdown="# Measured")

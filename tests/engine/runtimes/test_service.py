@@ -23,8 +23,8 @@ from engine.runtimes.catalogue import catalogue
 from engine.runtimes.service import RuntimeService
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.listening import TASK_ENDS, Listener
+from tests.helpers.jobs import TASK_ENDS, Listener
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 Start = Callable[..., None]
 CARD = Gpu(

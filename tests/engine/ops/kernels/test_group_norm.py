@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine.ops.kernels import build, driver, group_norm, nvrtc
 from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels, grid_for, vector_of
 from engine.ops.norm import group_norm as norm
-from tests.helpers import kernel_grid
-from tests.helpers.kernel_host import HAS_COMPILER, host_module
+from tests.helpers import kernels as kernel_grid
+from tests.helpers.kernels import HAS_COMPILER, host_module
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
