@@ -1,4 +1,4 @@
-"""The SeedVR2 transformer: strict names, predictions, every block, windows, embeddings.
+"""The SeedVR2 transformer: strict names, predictions, every block, windows, embeddings, sampler.
 
 A file of cases has for each of them `X.vid_in`, `X.txt_in`, `X.vid_shape`, `X.timestep` and what
 comes of it, `X.out`. A case without inputs takes those of the case that its name begins with.
@@ -24,19 +24,23 @@ from engine.models.seedvr2.dit.config import (
 )
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
+from engine.models.seedvr2.sampler import condition, shifted_timestep
 from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate
 from engine.ops.attention.windows import windows
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
-from tests.golden.traces import traced_blocks
+from tests.golden.outcome import Outcome, compared, traced_blocks
+from tests.reference.sampler import Guidance, sample_in_steps, timesteps
 
 LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
+LATENT_LIMIT = 2e-4
+TIME_LIMIT = 1e-3  # of time steps up to 1000, kept in float32
 ANGLE_LIMIT = 1e-5  # of frequencies, angles, sines and cosines
 # Rounding of float32 for each unit of an angle, which processors of two makers do differently. The
 # angles of the time step go up to 1000: the file itself is 5.7e-5 from float64 there.
 ROUNDING = 2.0**-24
 _PARTS = ("vid_in", "txt_in", "vid_shape", "timestep", "out")  # of a case
+_SETTING = re.compile(r"steps(\d+)_cfg(\d+\.\d+)_rescale(\d+\.\d+)")
 _NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
 
 
@@ -164,3 +168,44 @@ def check_embeddings(path: Path) -> Iterator[Outcome]:
 def _paired(angles: Tensor) -> Tensor:
     """Two neighbouring channels turn by the same angle; the files have it twice."""
     return angles.repeat_interleave(2, -1)
+
+
+@torch.inference_mode()
+def check_samples(path: Path) -> Iterator[Outcome]:
+    """Every setting that is named in the file, with every form of the transformer.
+
+    The file's name ends with the kind of transformer: sampler_dit3b.safetensors.
+    """
+    tensors = files.tensors(path)
+    source = tensors["lr_latent"]
+    yield compared(f"{path.name} condition", condition(source), tensors["condition"], LATENT_LIMIT)
+    kind = path.stem.partition("_")[2]
+    weights = next(iter(sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))))
+    settings = {m[0]: m for name in tensors if (m := _SETTING.match(name))}
+    for name, told in settings.items():
+        wanted = tensors[f"{name}.timesteps"]
+        found = torch.tensor(timesteps(int(told[1])))
+        yield compared(f"{path.name} {name}.timesteps", found, wanted, TIME_LIMIT)
+    for form in FORMS:
+        dit = load_dit(weights, form=form)
+        for name, told in settings.items():
+            guidance = Guidance(tensors["text_neg"], float(told[2]), float(told[3]))
+            result = sample_in_steps(
+                dit,
+                tensors["noise"],
+                tensors["condition"],
+                tensors["text_pos"],
+                steps=int(told[1]),
+                guidance=guidance if guidance.scale != 1 else None,
+            )
+            yield compared(
+                f"{path.name} {name} [{form}]", result, tensors[f"{name}.out"], LATENT_LIMIT
+            )
+
+
+def check_shift(path: Path) -> Iterator[Outcome]:
+    """How far a time step moves for clips of each size."""
+    for row in json.loads(path.read_text("utf-8"))["rows"]:
+        found = shifted_timestep(row["t_in"], tuple(row["latent_shape_THW"]))
+        case = f"{path.name} {row['latent_shape_THW']} {row['t_in']:g}"
+        yield Outcome(case=case, error=abs(found - row["t_out"]), limit=TIME_LIMIT)

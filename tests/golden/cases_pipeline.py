@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.vae.load import load_vae
 from tests.golden import files
-from tests.golden.cases_colour import compared_ranked
+from tests.golden.cases_frames import compared_ranked
 from tests.golden.outcome import Outcome, compared
 from tests.reference.frames import mirrored_indices_before
 from tests.reference.seedvr2_film import (

@@ -33,8 +33,7 @@ from engine.models.wan.vae.load import (
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
-from tests.golden.traces import traced_blocks
+from tests.golden.outcome import Outcome, compared, traced_blocks
 
 LIMITS: dict[Form, float] = {"plain": 2e-5, "fast": 1e-4}
 """Largest absolute difference in float32: strict, and with fused or reordered maths."""

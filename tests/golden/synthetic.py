@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.bench.cases.tiled_vae import tiled_decode, tiled_encode
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 CONSTRUCTOR: dict[str, Any] = {
     "in_channels": 3,
