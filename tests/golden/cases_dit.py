@@ -45,7 +45,7 @@ _NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
 
 
 def check_manifest(path: Path) -> Iterator[Outcome]:
-    """A list of names and shapes equals our module's, without reading a single number."""
+    """A list of names and shapes equals our module's, without reading any values."""
     manifest = json.loads(path.read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
     wanted = {ours: shapes[name] for ours, name in DIT_KEYS.published(shapes).items()}
@@ -92,17 +92,17 @@ def _input(tensors: Mapping[str, Tensor], tag: str, name: str) -> Tensor:
 def check_blocks(path: Path) -> Iterator[Outcome]:
     """The result of every block; a form that shows some of them only must be right in these."""
     tensors = files.tensors(path)
-    told = _NOTE.search(files.metadata(path)["note"])
-    if told is None:
-        raise ValueError("the note does not say which shape the latent has")
-    shape = [int(side) for side in told.groups()[:3]]
+    match = _NOTE.search(files.metadata(path)["note"])
+    if match is None:
+        raise ValueError("the note does not state which shape the latent has")
+    shape = [int(side) for side in match.groups()[:3]]
     latent = tensors.pop("input.vid").view(*shape, -1)
     text = tensors.pop("input.txt")
     for form in FORMS:
         dit = load_dit(files.weights_beside(path, "dit"), form=form)
         found: dict[str, Tensor] = {}
         with traced_blocks(dit, found):
-            found["output"] = dit(latent, text, float(told[4]))
+            found["output"] = dit(latent, text, float(match[4]))
         for name in tensors:
             case = f"{path.name} {name} [{form}]"
             if name in _unused(dit.config):
@@ -114,7 +114,7 @@ def check_blocks(path: Path) -> Iterator[Outcome]:
 
 
 def _unused(config: DitConfig) -> tuple[str, ...]:
-    """Where the text ends early nobody reads what the last block would make of it."""
+    """Where the text ends early the last block's text output is not used."""
     return (f"blocks.{config.layers - 1}.txt",) if config.text_ends_early else ()
 
 
@@ -130,7 +130,7 @@ def check_windows(path: Path) -> Iterator[Outcome]:
 
 def check_embeddings(path: Path) -> Iterator[Outcome]:
     """Time steps and rotary embeddings at their full size."""
-    tensors, note = files.tensors(path), files.told(path, "note")
+    tensors, note = files.tensors(path), files.entry(path, "note")
     shape, length = tuple(note["window_shape_thw"]), note["text_len"]
     thin = tuple(note["rope7b.vid_angles_size1axes"])
     counted, spread = (picture_angles(config, shape, length) for config in (DIT_3B, DIT_7B))
@@ -182,20 +182,20 @@ def check_samples(path: Path) -> Iterator[Outcome]:
     kind = path.stem.partition("_")[2]
     weights = next(iter(sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))))
     settings = {m[0]: m for name in tensors if (m := _SETTING.match(name))}
-    for name, told in settings.items():
+    for name, match in settings.items():
         wanted = tensors[f"{name}.timesteps"]
-        found = torch.tensor(timesteps(int(told[1])))
+        found = torch.tensor(timesteps(int(match[1])))
         yield compared(f"{path.name} {name}.timesteps", found, wanted, TIME_LIMIT)
     for form in FORMS:
         dit = load_dit(weights, form=form)
-        for name, told in settings.items():
-            guidance = Guidance(tensors["text_neg"], float(told[2]), float(told[3]))
+        for name, match in settings.items():
+            guidance = Guidance(tensors["text_neg"], float(match[2]), float(match[3]))
             result = sample_in_steps(
                 dit,
                 tensors["noise"],
                 tensors["condition"],
                 tensors["text_pos"],
-                steps=int(told[1]),
+                steps=int(match[1]),
                 guidance=guidance if guidance.scale != 1 else None,
             )
             yield compared(

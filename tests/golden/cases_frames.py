@@ -52,7 +52,7 @@ _RANKED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 def check_resize(path: Path) -> Iterator[Outcome]:
     """Sizes, resized frames and what enters the encoder."""
     tensors = files.tensors(path)
-    for case in files.told(path, "cases"):
+    for case in files.entry(path, "cases"):
         yield from _check_resize_case(case, tensors, path.name)
 
 
@@ -87,9 +87,9 @@ def _check_resize_case(case: dict, tensors: dict[str, Tensor], file: str) -> Ite
     size = reference_sizes(source, *wanted)[-1]
     layout = reference_layout(size)
     sizes = [_hw(size), _hw(reference_result(size)), _hw(layout.padded)]
-    told = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
+    stated = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
     yield Outcome(
-        case=f"{name} sizes", problem="" if sizes == told else f"{sizes} instead of {told}"
+        case=f"{name} sizes", problem="" if sizes == stated else f"{sizes} instead of {stated}"
     )
     resized = resize_as_reference(frames, *wanted)
     yield compared(f"{name} resized", resized, tensors[f"{case['name']}.resized_tchw"], LIMIT)
@@ -111,7 +111,7 @@ def _hw(size: Size) -> list[int]:
 
 
 def check_colour(path: Path) -> Iterator[Outcome]:
-    """Every output in the file, by the part of its name behind the tag."""
+    """Every output in the file, by the part of its name after the tag."""
     tensors = files.tensors(path)
     for name, wanted in tensors.items():
         tag, _, method = name.partition(".")

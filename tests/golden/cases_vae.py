@@ -1,9 +1,9 @@
 """The SeedVR2 VAE: strict names, encode, decode, slices, tiles, and the output of every block.
 
-A file of cases says in its names what is in it: `enc.TAG.input` with what encoding it gives,
+The names in a file of cases state what is in it: `enc.TAG.input` with what encoding it gives,
 `dec.TAG.latent` with what decoding it gives, `tile.TAG.input` and `.latent` with both for tiles,
 `encode.input`, `decode.latent` and module paths for single blocks. Which outputs are there is up
-to the file; those that are there are checked with both forms of the model.
+to the file; those that are there are checked with both variants of the model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIMIT = 5e-5  # largest absolute difference in float32; the README of the golden
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a file's metadata says about one case."""
+    """Options of one case in a file's metadata."""
 
     slice_frames: int | None = None  # of tiles; None: not in slices
     tile: tuple[int, int] | None = None  # (height, width) in px
@@ -49,11 +49,11 @@ RECIPES: dict[tuple[str, str], tuple[str, str, Make]] = {
     ("dec", "sample_slicing_off"): ("latent", "off", lambda vae, z, _: vae.decode(z)),
     ("dec", "sample_slicing_on"): ("latent", "on", lambda vae, z, _: vae.decode(z)),
     ("tile", "mean_tiled"): (
-        "input", "told", lambda vae, x, told: tiled_encode(vae, x, *_tiles(told))),
-    ("tile", "mean_untiled"): ("input", "told", lambda vae, x, _: vae.encode(x)),
+        "input", "stated", lambda vae, x, options: tiled_encode(vae, x, *_tiles(options))),
+    ("tile", "mean_untiled"): ("input", "stated", lambda vae, x, _: vae.encode(x)),
     ("tile", "sample_tiled"): (
-        "latent", "told", lambda vae, z, told: tiled_decode(vae, z, *_tiles(told))),
-    ("tile", "sample_untiled"): ("latent", "told", lambda vae, z, _: vae.decode(z)),
+        "latent", "stated", lambda vae, z, options: tiled_decode(vae, z, *_tiles(options))),
+    ("tile", "sample_untiled"): ("latent", "stated", lambda vae, z, _: vae.decode(z)),
 }  # fmt: skip
 """First and last part of a name -> what it is made of, in which slices, how."""
 
@@ -62,7 +62,7 @@ _BLOCKS = ("encode", "decode", "encoder", "decoder", "quant_conv", "post_quant_c
 
 
 def check_manifest(path: Path) -> Iterator[Outcome]:
-    """A list of names and shapes equals our module's, without reading a single number."""
+    """A list of names and shapes equals our module's, without reading any values."""
     manifest = json.loads(path.read_text("utf-8"))
     wanted = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
     config = infer_vae_config(wanted, {"config": json.dumps(manifest.get("config", {}))})
@@ -77,7 +77,7 @@ def check_manifest(path: Path) -> Iterator[Outcome]:
 
 
 def check_weights(path: Path) -> Iterator[Outcome]:
-    """A file of weights loads strictly; options may be told by the files of cases alone."""
+    """A file of weights loads strictly; the options may be in the files of cases only."""
     config = _config(path, files.metadata_of_model(path))
     for form in FORMS:
         load_vae(path, form=form, config=config)
@@ -89,8 +89,8 @@ def check_cases(path: Path) -> Iterator[Outcome]:
     """Every output in a file of cases, with both forms."""
     tensors, metadata = files.tensors(path), files.metadata(path)
     weights = files.weights_beside(path, "vae")
-    told = metadata if "config" in metadata else files.metadata(weights)
-    config = _config(weights, told)
+    stated = metadata if "config" in metadata else files.metadata(weights)
+    config = _config(weights, stated)
     groups = sorted({_group(name) for name in tensors})
     for form in FORMS:
         vae = load_vae(weights, form=form, config=config)
@@ -183,17 +183,17 @@ def _pair(value: object) -> tuple[int, int] | None:
     return (int(value[0]), int(value[1])) if isinstance(value, list) else None
 
 
-def _set_slices(vae: Vae, slices: str, told: Options) -> None:
-    if slices == "off" or (slices == "told" and told.slice_frames is None):
+def _set_slices(vae: Vae, slices: str, options: Options) -> None:
+    if slices == "off" or (slices == "stated" and options.slice_frames is None):
         vae.disable_slicing()
-    elif slices == "on" or told.slice_frames is None:
+    elif slices == "on" or options.slice_frames is None:
         vae.enable_slicing()
     else:
         step = vae.config.temporal_factor
-        vae.enable_slicing(max(1, told.slice_frames // step) * step)
+        vae.enable_slicing(max(1, options.slice_frames // step) * step)
 
 
 def _tiles(options: Options) -> tuple[tuple[int, int], tuple[int, int]]:
     if options.tile is None or options.overlap is None:
-        raise ValueError("the metadata does not say how large the tiles are")
+        raise ValueError("the metadata does not state how large the tiles are")
     return options.tile, options.overlap

@@ -1,4 +1,4 @@
-"""Run every golden file of a folder through our models: `python -m tests.golden.check DIR`.
+"""Run every golden file of a folder through the models: `python -m tests.golden.check DIR`.
 
 One line a case with its error and limit, then `N passed, M failed`; the exit status is 1 when
 anything failed, when a file is unknown, and when nothing was checked at all.
@@ -61,12 +61,12 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("comfyui_latent_expected.safetensors", cases_wan_facts.check_expected_latents),
 )
 
-# Facts about the files beside them; there is nothing in them that could be wrong here.
+# Descriptions of the other files; nothing in them can be wrong here.
 DATA = ("README.md", "manifest.toml", "published_files.json", "reference_timing.json")
 
 
 def check_of(name: str) -> Check | None:
-    """Who checks a file of this name; None when nobody does."""
+    """The check of files with this name; None for an unknown one."""
     return next((check for pattern, check in CHECKS if fnmatchcase(name, pattern)), None)
 
 

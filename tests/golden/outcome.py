@@ -54,11 +54,11 @@ STREAMS = ("vid", "txt")  # blocks of a transformer give both
 def traced_blocks(model: Any, found: dict[str, Tensor]) -> Iterator[None]:
     """Put the output of each block into `found` under its module path, copied.
 
-    A model that does not run its blocks as modules has an attribute `trace` to be told by.
+    A model that does not run its blocks as modules has an attribute `trace` that it calls.
     """
 
     def keep(name: str, output: Tensor) -> None:
-        found[name] = output.clone()  # forms work in place
+        found[name] = output.clone()  # variants work in place
 
     if hasattr(model, "trace"):
         model.trace = keep

@@ -1,4 +1,4 @@
-"""The checker finds what is wrong before and behind the models: sizes, lengths, seams, colours."""
+"""The checker finds what is wrong before and after the models: sizes, lengths, seams, colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden files are those that were made once, and ours gives the same."""
+"""The golden files are unchanged, and the engine's results equal them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_the_limits_are_those_that_were_written_down() -> None:
 
 def test_the_limits_of_wan_are_those_that_were_written_down() -> None:
     about = tomllib.loads((HERE / "wan" / "manifest.toml").read_text("utf-8"))["tolerance"]
-    told = (about["plain_max_abs"], about["fast_max_abs"])
-    assert told == (cases_wan.LIMITS["plain"], cases_wan.LIMITS["fast"])
+    stated = (about["plain_max_abs"], about["fast_max_abs"])
+    assert stated == (cases_wan.LIMITS["plain"], cases_wan.LIMITS["fast"])
     for dtype, decibels in (
         (torch.float16, "float16_psnr_db"),
         (torch.bfloat16, "bfloat16_psnr_db"),

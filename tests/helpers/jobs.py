@@ -47,7 +47,7 @@ class Listener:
     """Keeps all events; `wait` takes them one by one.
 
     Args:
-        answer: Called with each event in the thread that says it, once it is kept.
+        answer: Called with each event in the thread that emits it, once it is kept.
     """
 
     def __init__(self, answer: Callable[[Event], None] = lambda event: None) -> None:
@@ -79,7 +79,7 @@ class Listener:
 
 @contextmanager
 def running_engine(jobs: Path) -> Iterator[tuple[Engine, Listener]]:
-    """A started engine that is closed at the end, and what it says."""
+    """A started engine that is closed at the end, and its events."""
     listener = Listener()
     engine = Engine(listener, settings=EngineSettings(threads=2), jobs_folder=jobs)
     engine.start()
@@ -111,7 +111,7 @@ def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
 
 
 def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
-    """Do what is left of a job, or its first segments; what was said meanwhile."""
+    """Do what is left of a job, or its first segments; the events meanwhile."""
     control = Control()
     events = Events(control, stop_after)
     context = Context(

@@ -152,7 +152,7 @@ def host_rows(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowK
 
 
 def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    """The way of q, k and v into windows, on the processor."""
+    """The transfer of q, k and v into windows, on the processor."""
     return HeadKernel(host_module(folder, "heads", dtype, VECTOR=vector, LANES=lanes))
 
 
@@ -165,7 +165,7 @@ def host_channel_norm(
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
-    """Let the processor stand in for a card of two processors; names of launches are appended."""
+    """Let the processor stand in for a GPU of two processors; names of launches are appended."""
     launched: list[str] = []
 
     def loading(make: Any) -> Any:
@@ -190,7 +190,7 @@ INT_MAX = 2**31 - 1
 Part = tuple[float, np.float32, np.float32]  # count, mean, m2
 
 
-def walk(grid: GroupNormGrid, block: int, row: int) -> Iterator[tuple[int, int]]:
+def traversal(grid: GroupNormGrid, block: int, row: int) -> Iterator[tuple[int, int]]:
     """(y, x) of each pixel of a row of threads, as `PixelSteps` of the source steps."""
     first = block * grid.per_block
     end = min(first + grid.per_block, grid.pixels)
@@ -211,7 +211,7 @@ def addresses(grid: GroupNormGrid, strides: tuple[int, int, int]) -> Iterator[in
     for frame in range(grid.frames):
         for block in range(grid.blocks):
             for row in range(grid.rows):
-                for y, x in walk(grid, block, row):
+                for y, x in traversal(grid, block, row):
                     base = frame * strides[0] + y * strides[1] + x * strides[2]
                     for lane in range(grid.lanes):
                         start = base + lane * grid.vector
@@ -257,7 +257,7 @@ def _row(
     segments = grid.channels // sub
     mean, m2 = np.zeros(segments, np.float32), np.zeros(segments, np.float32)
     seen = np.float32(0)
-    for y, x in walk(grid, block, row):
+    for y, x in traversal(grid, block, row):
         values = frame[y, x].reshape(segments, sub)
         share = np.float32(1) / (seen + 1)
         middle = values.mean(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +11,6 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.core.geometry import Size
@@ -23,7 +21,7 @@ from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
-from tests.helpers.seedvr2 import tiny_dit_config, tiny_vae, write_dit
+from tests.helpers.seedvr2 import tiny_dit_config, write_dit, write_vae
 from tests.helpers.wan import tiny_wan_config, write_wan
 
 Result = TypeVar("Result")
@@ -106,7 +104,7 @@ class RunsOut(TorchDispatchMode):
     """
 
     def __init__(self, at: int = 0, *, again: int = 0) -> None:
-        """Refuse number `at`, 0 for none, and with `again` so many right behind it too."""
+        """Refuse number `at`, 0 for none, and with `again` so many right after it too."""
         super().__init__()
         self._refused_ones = range(at, at + again + 1) if at else range(0)
         self.count = 0
@@ -158,10 +156,7 @@ def _dit(kind: str) -> WeightsPlan:
 @cache
 def _seedvr2_vae() -> WeightsPlan:
     path = _folder() / "vae.safetensors"
-    vae = tiny_vae(SEEDVR2_VAE, dtype=torch.float32)
-    told = json.dumps({"norm_num_groups": SEEDVR2_VAE.norm_groups})
-    tensors = {name: value.contiguous() for name, value in vae.state_dict().items()}
-    save_file(tensors, path, {"config": told})
+    write_vae(path, SEEDVR2_VAE)
     return planned_file(path)
 
 
@@ -234,7 +229,7 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
     if tiles != "none":
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
     if changes.get("warm_up"):
-        frames = max(frames, 37)  # until tiles have as many latents behind them as they begin early
+        frames = max(frames, 37)  # until tiles have as many latents before them as they begin early
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
 
 

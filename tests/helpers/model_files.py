@@ -48,12 +48,12 @@ def write_gguf(
 
     Args:
         path: Of the file.
-        tensors: Numbers count for Q8_0, F16, BF16 and F32. Nobody here can quantise to K formats:
-            their blocks are always random, with finite scales.
+        tensors: Values count for Q8_0, F16, BF16 and F32. Blocks of K formats, which the package
+            cannot quantise to, are always random, with finite scales.
         kind: Format of matrices; one function for mixed files. Vectors are F32, and matrices whose
             rows do not make whole blocks F16, as in published files.
         prefix: Put before every name.
-        cut_rows: Cut such matrices into rows of 256 and say so in the metadata, where they can be.
+        cut_rows: Cut such matrices into rows of 256 where possible, and record it in the metadata.
         metadata: More of it.
     """
     import gguf
@@ -88,7 +88,7 @@ def write_safetensors(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a safetensors file: `kind` is the format of every tensor, or says it of each."""
+    """Write a safetensors file: `kind` is the format of all tensors, or gives it for each."""
     pool = _Pool()
     head: dict[str, Any] = {"__metadata__": dict(metadata or {})}
     kinds, place = {}, 0

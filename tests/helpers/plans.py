@@ -67,7 +67,7 @@ def a_plan(**changes: Any) -> Plan:
 
 
 def a_budget(**changes: Any) -> Budget:
-    """A machine with 16 GB to give, four cores, no card and an empty disk."""
+    """A machine with 16 GB to give, four cores, no GPU and an empty disk."""
     budget = Budget(
         ram_bytes=16 * 10**9,
         threads=4,
@@ -115,11 +115,11 @@ REASONS = Reasons(
 
 
 def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
-    """The same plan for a card.
+    """The same plan for a GPU.
 
     Args:
         plan: Any.
-        needed: Most that is needed on the card, GiB.
+        needed: Most that is needed on the GPU, GiB.
         limit: Of it, GiB.
     """
     shares = {"encode": 0.8, "transformer": 0.9, "decode": 1.0}
@@ -149,5 +149,5 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
 
 
 def pretended(plan: Plan) -> Plan:
-    """A plan on a card that is not here: it fits, and cannot start."""
+    """A plan for a GPU that is not here: it fits, and cannot start."""
     return dataclasses.replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))

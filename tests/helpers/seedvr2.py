@@ -67,7 +67,7 @@ _SIZES: dict[str, Any] = {"dim": 32, "text_in_dim": 24, "heads": 2, "head_dim": 
 
 
 def tiny_dit_config(kind: str = "3b", **changes: Any) -> DitConfig:
-    """A configuration of the kind "3b" or "7b"; what is not said follows from what is."""
+    """A configuration of the kind "3b" or "7b"; omitted sizes follow from the others."""
     sizes = {**_SIZES, "layers": 4 if kind == "3b" else 3, "mlp_hidden": 48, **changes}
     layers, head_dim = sizes["layers"], sizes["head_dim"]
     if kind == "3b":
@@ -126,8 +126,8 @@ def write_dit(
         for layer in range(dit.config.layers):
             name = f"blocks.{layer}.attn.rope.rope.freqs"
             tensors[name] = axis(dit.config.rope_dim).to(dtype)
-    told = {"norm_eps": dit.config.norm_eps, "window": list(dit.config.window)}
-    save_file(tensors, path, {"config": json.dumps(told)})
+    metadata = {"norm_eps": dit.config.norm_eps, "window": list(dit.config.window)}
+    save_file(tensors, path, {"config": json.dumps(metadata)})
     return dit
 
 
@@ -164,6 +164,13 @@ class SeedVr2Files:
         return JobSettings(**{"model": "seedvr2-3b", **named, **changes})
 
 
+def write_vae(path: Path, config: VaeConfig) -> None:
+    """Write a plain VAE with random weights in float32."""
+    vae = tiny_vae(config, dtype=torch.float32)
+    metadata = {"config": json.dumps({"norm_num_groups": config.norm_groups})}
+    save_file({name: v.contiguous() for name, v in vae.state_dict().items()}, path, metadata)
+
+
 def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:
     """Write all three; the kind of transformer is "3b" or "7b"."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,10 +179,7 @@ def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:
     )
     config = tiny_dit_config(kind)
     write_dit(files.dit, config)
-    vae = tiny_vae(tiny_config(latent_channels=_LATENT_CHANNELS), dtype=torch.float32)
-    told = {"norm_num_groups": vae.config.norm_groups}
-    tensors = {name: value.contiguous() for name, value in vae.state_dict().items()}
-    save_file(tensors, files.vae, {"config": json.dumps(told)})
+    write_vae(files.vae, tiny_config(latent_channels=_LATENT_CHANNELS))
     generator = torch.Generator().manual_seed(11)
     torch.save(torch.randn(5, config.text_in_dim, generator=generator).bfloat16(), files.text)
     return files

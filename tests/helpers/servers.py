@@ -33,7 +33,7 @@ class Fault:
     status: int = 0  # and no file
     headers: dict[str, str] = field(default_factory=dict)
     redirect: str = ""
-    length: int | None = None  # said instead of the true one
+    length: int | None = None  # announced instead of the true one
     content: bytes | None = None  # sent instead of the true one
     ignore_range: bool = False
     shift_range: int = 0  # what is sent begins so many bytes off
@@ -49,7 +49,7 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Who does not trust our certificate hangs up; nobody needs to read that."""
+        """Clients that do not trust the certificate hang up: not worth a line."""
 
 
 class FaultyServer:
@@ -141,8 +141,8 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             if fault.chunked:
                 headers["Transfer-Encoding"] = "chunked"
             elif not fault.no_length:
-                said = len(content) if fault.length is None else fault.length
-                headers["Content-Length"] = str(said)
+                announced = len(content) if fault.length is None else fault.length
+                headers["Content-Length"] = str(announced)
             self._head(status, headers)
             self._send(content, fault)
 

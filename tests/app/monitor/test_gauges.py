@@ -24,7 +24,7 @@ GPU = GpuReading(
 
 
 def hear(bench: Bench, gpu: GpuReading | None) -> None:
-    bench.engine.say_telemetry(gpu)
+    bench.engine.emit_telemetry(gpu)
     bench.hear()
 
 
