@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.clips import cut_short, drop_to_nobody, make_clip
-from tests.helpers.figures import tell
 from tests.helpers.program import Ended, run
 
 pytestmark = [
@@ -101,12 +100,12 @@ def refused(user: Stranger, source: Path, output: Path, *words: str) -> str:
     before = digest(source) if source.is_file() else ""
     there = output.exists() and digest(output) if not output.is_dir() else ""
     ended = user.run("upscale", source, "-o", output, *words)
-    told = ended.err
-    assert ended.status == 1, f"status {ended.status}: {told}"
-    assert ended.code, told
-    assert ended.has_hint, told
-    assert "Traceback" not in told + ended.out
-    assert ended.code != "internal-error", told
+    error = ended.err
+    assert ended.status == 1, f"status {ended.status}: {error}"
+    assert ended.code, error
+    assert ended.has_hint, error
+    assert "Traceback" not in error + ended.out
+    assert ended.code != "internal-error", error
     assert not before or digest(source) == before
     assert (output.exists() and digest(output) if not output.is_dir() else "") == there
     left = (
@@ -115,7 +114,7 @@ def refused(user: Stranger, source: Path, output: Path, *words: str) -> str:
         else []
     )
     assert not left
-    tell(f"\n{ended.code}: {told.strip().splitlines()[-2:]}")
+    print(f"\n{ended.code}: {error.strip().splitlines()[-2:]}")
     return ended.code
 
 
@@ -146,7 +145,7 @@ def test_truncated(stranger: Stranger, suffix: str) -> None:
     if ended.status:
         assert ended.code == "truncated-media"
         assert not output.exists()
-    else:  # what there is was upscaled, and that something is missing was said
+    else:  # what there is was upscaled, and that something is missing is reported
         assert "incomplete" in ended.err or "truncated" in ended.err or "cut" in ended.err, (
             ended.err
         )
@@ -208,7 +207,7 @@ def test_output_equals_input(stranger: Stranger) -> None:
 def test_output_exists(stranger: Stranger) -> None:
     source = clip(stranger)
     output = stranger.home / "out.mp4"
-    output.write_bytes(b"somebody's work")
+    output.write_bytes(b"another work")
     assert refused(stranger, source, output) == "output-exists"
 
 

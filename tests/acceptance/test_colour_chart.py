@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.helpers.figures import tell
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, tags_of, upscale
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
@@ -117,7 +116,7 @@ def test_chart_goes_through_unchanged(kind: Kind, full: bool, bits: int, tmp_pat
     before, after = (read_patches(path, kind, **how) for path in (source, result))
     own = np.abs(after - before)  # what the program did
     all_ = np.abs(after - wanted).mean(), np.abs(after - wanted).max()
-    tell(
+    print(
         f"\n{kind.name:8} {'full' if full else 'limited':8} {bits:2} bit: "
         f"against the chart mean {all_[0]:.3f} worst {all_[1]:.3f}; "
         f"against the source mean {own.mean():.3f} worst {own.max():.3f}; "
@@ -143,7 +142,7 @@ def test_chart_of_numbers_becomes_the_chart_of_colours(
     raw = ffmpeg("-i", picture_file, "-pix_fmt", "rgb48le", "-f", "rawvideo", "-")
     picture = np.frombuffer(raw, "<u2").reshape(HEIGHT, WIDTH, 3).transpose(2, 0, 1) / 257.0
     off = np.abs(_interiors(picture).T - 255 * patches())
-    tell(f"\n{kind.name} {bits} bit to PNG: mean {off.mean():.3f} worst {off.max():.3f}")
+    print(f"\n{kind.name} {bits} bit to PNG: mean {off.mean():.3f} worst {off.max():.3f}")
     assert off.mean() < MEAN_LIMIT
     assert off.max() <= WORST_LIMIT
 
@@ -163,6 +162,6 @@ def test_picture_of_the_chart_becomes_video(bits: int, tmp_path: Path) -> None:
     kind = next(k for k in KINDS if k.matrix == tags["color_space"])
     found = read_patches(result, kind, full=tags["color_range"] == "pc", bits=bits)
     off = np.abs(found - 255 * patches())
-    tell(f"\nPNG to {tags} {bits} bit: mean {off.mean():.3f} worst {off.max():.3f}")
+    print(f"\nPNG to {tags} {bits} bit: mean {off.mean():.3f} worst {off.max():.3f}")
     assert off.mean() < MEAN_LIMIT
     assert off.max() <= WORST_LIMIT + (0.1 if bits == 8 else 0)  # two 8-bit roundings reach 1.59

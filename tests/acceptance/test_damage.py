@@ -43,7 +43,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def verdict(source: Path, result: Path) -> tuple[int, dict[str, str]]:
-    """Exit status, and the failed checks with what they say."""
+    """Exit status, and the failed checks with their messages."""
     ended = run("verify", source, result, "--json")
     failed = re.findall(r'"code": "([a-z-]+)", "passed": false, "message": "([^"]+)"', ended.out)
     return ended.status, dict(failed)

@@ -13,8 +13,7 @@ import pytest
 
 from engine.model_files.catalogue import load
 from engine.model_files.store import Store
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, published
+from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server, published
 
 COMMAND = [sys.executable, "-m", "engine", "models", "download", "tiny", "--only"]
 ROOT = Path(__file__).parents[2]
@@ -65,15 +64,15 @@ def test_a_killed_download_goes_on_in_another_program(server: FaultyServer, stor
     wait_for(store, 50_000)
     assert store.state("tiny").state == "busy"
     second = start()
-    _, said = second.communicate(timeout=60)
+    _, error = second.communicate(timeout=60)
     assert second.returncode == 1
-    assert "error[weights-busy]" in said
+    assert "error[weights-busy]" in error
     first.kill()
     first.communicate(timeout=60)
     assert store.state("tiny").state == "partial"
     third = start()
-    out, said = third.communicate(timeout=60)
-    assert third.returncode == 0, said
+    out, error = third.communicate(timeout=60)
+    assert third.returncode == 0, error
     assert "tiny is here" in out
     assert server.ranges == ["", "bytes=50000-"]
     assert store.state("tiny").state == "here"

@@ -1,12 +1,13 @@
 """Transformers of the published sizes, of random numbers in every format, load as they should.
 
 Slow: files of up to 7 GB are written to the folder for temporary files and deleted again; those of
-the 7B are holes. `python -m tests.acceptance.test_full_size` prints the figures as a table.
+the 7B are holes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import numpy as np
 import pytest
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,7 +69,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a process of its own says."""
+    """Figures of a process of its own."""
 
     load_s: float
     load_bytes: int
@@ -145,7 +146,7 @@ def test_a_forward_of_the_3b(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["F16", "F8_E4M3", "mixed", "Q4_K_M"])
 def test_the_7b_loads_strictly_without_its_memory(kind: str, path: Path) -> None:
-    """16 GB start in no memory and in seconds; the file is a hole behind its head."""
+    """16 GB start in no memory and in seconds; the file is a hole after its header."""
     hole = gguf_hole if kind == "Q4_K_M" else safetensors_hole
     hole(path, shapes("7b"), kind)
     found = measured(path, {"blocks_on_device": 0})
@@ -155,12 +156,12 @@ def test_the_7b_loads_strictly_without_its_memory(kind: str, path: Path) -> None
 
 
 def safetensors_hole(path: Path, tensors: Shapes, kind: str) -> None:
-    """A head, and room for the numbers; mixed files keep the last block in half precision."""
+    """A header, and room for the values; mixed files keep the last block in half precision."""
     head: dict[str, object] = {}
     place = 0
     for name, shape in tensors.items():
         found = ("F16" if name.startswith("blocks.35.") else "F8_E4M3") if kind == "mixed" else kind
-        size = (2 if found == "F16" else 1) * product(shape)
+        size = (2 if found == "F16" else 1) * math.prod(shape)
         head[name] = {"dtype": found, "shape": shape, "data_offsets": (place, place + size)}
         place += size
     text = json.dumps(head).encode()
@@ -178,8 +179,8 @@ def gguf_hole(path: Path, tensors: Shapes, _: str) -> None:
             kind = GGMLQuantizationType.F16
         values, nbytes = GGML_QUANT_SIZES[kind]
         rows = (*shape[:-1], shape[-1] // values * nbytes)
-        writer.add_tensor_info(name, rows, np.dtype(np.uint8), product(rows), kind)
-        size += -(-product(rows) // 32) * 32
+        writer.add_tensor_info(name, rows, np.dtype(np.uint8), math.prod(rows), kind)
+        size += -(-math.prod(rows) // 32) * 32
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -187,41 +188,3 @@ def gguf_hole(path: Path, tensors: Shapes, _: str) -> None:
     begin = -(-path.stat().st_size // 32) * 32
     with path.open("r+b") as file:
         file.truncate(begin + size)
-
-
-def product(shape: tuple[int, ...]) -> int:
-    result = 1
-    for side in shape:
-        result *= side
-    return result
-
-
-def main(kinds: list[str]) -> None:
-    """Everything once, or some kinds of the 3B, as a table."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        for kind in kinds or WRITERS:
-            WRITERS[kind](path, shapes("3b"))
-            line("3B " + kind, path, measured(path, {"blocks_on_device": 0}), "streamed")
-            line("3B " + kind, path, measured(path, {}, dtype="bfloat16"), "resident, bf16")
-            if kind in ("fp16", "Q4_K_M"):
-                found = measured(path, {"blocks_on_device": 0}, latent=(2, 16, 16))
-                line("3B " + kind, path, found, "streamed, forward 2x16x16")
-            path.unlink()
-        for kind in ("F16", "F8_E4M3", "mixed", "Q4_K_M"):
-            (gguf_hole if kind == "Q4_K_M" else safetensors_hole)(path, shapes("7b"), kind)
-            line("7B " + kind, path, measured(path, {"blocks_on_device": 0}), "streamed, hole")
-            path.unlink()
-
-
-def line(what: str, path: Path, found: Found, how: str) -> None:
-    sys.stdout.write(
-        f"| {what} | {path.stat().st_size / GB:.2f} GB | {how} | load {found.load_s:.1f} s, "
-        f"{found.load_bytes / GB:.2f} GB | forward {found.forward_s:.1f} s, "
-        f"{found.forward_bytes / GB:.2f} GB, rms {found.rms:.3g} |\n"
-    )
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

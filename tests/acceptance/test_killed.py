@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
 from tests.helpers.program import (
     NEEDS_FFMPEG,
-    ffmpeg,
     files_in,
     film_stream,
     frame_hashes,
     frame_times,
+    make_film,
     packet_hashes,
     run,
     start,
@@ -29,15 +28,6 @@ from tests.helpers.program import (
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 WORDS = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
-
-
-def build(path: Path) -> Path:
-    ffmpeg(
-        *("-f", "lavfi", "-i", "testsrc2=size=192x108:rate=25:duration=16"),
-        *("-f", "lavfi", "-i", "sine=440:sample_rate=48000:duration=16"),
-        *("-c:v", "libx264", "-preset", "fast", "-c:a", "aac", path),
-    )
-    return path
 
 
 def killed_at(stage: str, delay_s: float, *words: str | Path) -> str:
@@ -71,7 +61,7 @@ def killed_at(stage: str, delay_s: float, *words: str | Path) -> str:
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
 def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path: Path) -> None:
-    source = build(tmp_path / f"source{suffix}")
+    source = make_film(tmp_path / f"source{suffix}", "192x108", 16, sound=True)
     whole = tmp_path / f"whole{suffix}"
     plain = upscale(source, whole, *WORDS)
     folder = tmp_path / "out"
@@ -79,19 +69,19 @@ def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path
     result = folder / f"result{suffix}"
     moments = random.Random(suffix)
     words: tuple[str | Path, ...] = ("upscale", source, "-o", result, *WORDS)
-    told = []
+    moments_reached = []
     for number in range(10):
         stage, delay = "run", moments.uniform(0.0, plain.wall_s / 10)
         if number in (8, 9):
             stage, delay = ("mux", "verify")[number - 8], moments.uniform(0, 0.02)
         reached = killed_at(stage, delay, *words)
-        told.append(f"{stage} + {delay:.2f} s: {reached or 'had ended'}")
-        assert reached, f"it ended before kill number {number + 1}: {told}"
+        moments_reached.append(f"{stage} + {delay:.2f} s: {reached or 'had ended'}")
+        assert reached, f"it ended before kill number {number + 1}: {moments_reached}"
         assert not result.exists()
         words = ("resume", "--all")
     ended = run("resume", "--all")
     assert ended.status == 0, ended.err
-    tell("\n" + "\n".join(told))
+    print("\n" + "\n".join(moments_reached))
     assert int(film_stream(result)["nb_read_frames"]) == 400
     assert frame_hashes(result) == frame_hashes(whole)
     assert frame_times(result) == frame_times(whole)

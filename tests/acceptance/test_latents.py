@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.figures import tell
-from tests.helpers.latent_files import a_latent, write_latent
-from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, film_stream, frame_hashes, run, start
-from tests.helpers.seedvr2_files import write_seedvr2
-from tests.helpers.tiny_wan import write_wan
+from tests.helpers.program import NEEDS_FFMPEG, film_stream, frame_hashes, make_film, run, start
+from tests.helpers.seedvr2 import write_seedvr2
+from tests.helpers.wan import a_latent, write_latent, write_wan
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 MB = 1_000_000
@@ -49,8 +47,8 @@ def test_a_job_killed_while_decoding_and_later_goes_on(tmp_path: Path, vae: Path
         with start(*command, env=env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                told = json.loads(line)
-                if all(told.get(key) == value for key, value in wanted.items()):
+                events = json.loads(line)
+                if all(events.get(key) == value for key, value in wanted.items()):
                     break
             assert process.poll() is None, "it had ended before it could be killed"
             process.kill()
@@ -58,8 +56,8 @@ def test_a_job_killed_while_decoding_and_later_goes_on(tmp_path: Path, vae: Path
         command = ("resume", "--all", "--json")
     ended = run("resume", "--all", "--json", env=env)
     assert ended.status == 0, ended.err
-    told = map(json.loads, ended.out.splitlines())
-    stages = [event["stage"] for event in told if event.get("event") == "StageStarted"]
+    events = map(json.loads, ended.out.splitlines())
+    stages = [event["stage"] for event in events if event.get("event") == "StageStarted"]
     assert "run" in stages
     assert "decode" not in stages, "it was decoded already"
     assert frame_hashes(killed) == frame_hashes(whole)
@@ -76,7 +74,7 @@ def test_ten_times_the_latents_take_at_most_50_mb_more(tmp_path: Path, vae: Path
         assert ended.status == 0, ended.err
         report = json.loads(ended.out.splitlines()[-1])
         peaks.append(report["peak_bytes"])
-        tell(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
+        print(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
     assert peaks[1] <= peaks[0] + 50 * MB
 
 
@@ -95,19 +93,15 @@ def test_latents_go_straight_on_to_seedvr2(tmp_path: Path, vae: Path) -> None:
 
 
 def test_encoding_that_is_interrupted_leaves_nothing(tmp_path: Path, vae: Path) -> None:
-    film = tmp_path / "film.mkv"
-    ffmpeg(
-        *("-f", "lavfi", "-i", "testsrc2=size=192x108:rate=25:duration=40"),
-        *("-c:v", "ffv1", film),
-    )
+    film = make_film(tmp_path / "film.mkv", "192x108", 40)
     words = ("encode-latent", film, "-o", tmp_path / "a.latent", "--vae", vae)
     with start(*words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         while process.poll() is None and not list(tmp_path.glob("*.spool")):
             time.sleep(0.02)
         assert process.poll() is None, "it had ended before it could be interrupted"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert (process.returncode, "Traceback" in said) == (130, False), said
+        _, error = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in error) == (130, False), error
     assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 

@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
-from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
+from tests.helpers.program import NEEDS_FFMPEG, make_film, upscale
+from tests.helpers.seedvr2 import write_seedvr2
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 MB = 1_000_000
 
 
-def peak(folder: Path, frames: int) -> int:
-    source = folder / f"{frames}.mp4"
-    ffmpeg(
-        *("-f", "lavfi", "-i", f"testsrc2=size=128x72:rate=25:duration={frames / 25}"),
-        *("-f", "lavfi", "-i", f"sine=440:sample_rate=48000:duration={frames / 25}"),
-        *("-c:v", "libx264", "-preset", "fast", "-c:a", "aac", source),
-    )
-    ended = upscale(source, folder / f"{frames}_x2.mp4")
-    tell(
+def peak(folder: Path, size: str, frames: int, *words: str) -> int:
+    """Bytes that a film of one shot takes."""
+    source = make_film(folder / f"{frames}.mp4", size, frames / 25, sound=not words)
+    ended = upscale(source, folder / f"{frames}_x2.mp4", *words)
+    print(
         f"\n{frames} frames: peak {ended.peak_bytes / MB:.0f} MB, {ended.wall_s:.0f} s, "
         f"{frames / ended.wall_s:.1f} frames/s"
     )
@@ -29,5 +25,12 @@ def peak(folder: Path, frames: int) -> int:
 
 
 def test_ten_times_the_frames_take_at_most_50_mb_more(tmp_path: Path) -> None:
-    short, long = peak(tmp_path, 300), peak(tmp_path, 3000)
+    short, long = (peak(tmp_path, "128x72", frames) for frames in (300, 3000))
+    assert long <= short + 50 * MB
+
+
+def test_ten_times_the_frames_of_seedvr2_take_at_most_50_mb_more(tmp_path: Path) -> None:
+    words = [*write_seedvr2(tmp_path / "models").options(), "--model", "seedvr2-3b"]
+    words += ["--set", "strength=10", "--set", "shots=off"]
+    short, long = (peak(tmp_path, "96x64", frames, *words) for frames in (100, 1000))
     assert long <= short + 50 * MB

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.figures import tell
 from tests.helpers.program import (
     NEEDS_FFMPEG,
     film_stream,
@@ -50,7 +49,7 @@ def test_ffprobe_agrees_on_frames_times_and_tags(
         assert value == tags[name] if name in tags else value in GUESS[name]
     assert set(tags) <= set(tags_of(result))
     fps = int(new["nb_read_frames"]) / ended.wall_s
-    tell(
+    print(
         f"\n{clip.stem} x{scale} {suffix}: {new['nb_read_frames']} frames, {fps:.1f} frames/s, "
         f"{ended.cpu_s:.1f} s of processor, worst time {float(off) * 1000:.3f} ms, "
         f"tags {tags_of(result)}"

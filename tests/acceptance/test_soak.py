@@ -17,11 +17,10 @@ from engine.api import Engine
 from engine.protocol import commands as c
 from engine.protocol.events import JobFailed, JobFinished
 from engine.settings.schema import JobSettings
-from tests.helpers.figures import tell
-from tests.helpers.listening import ENDS, Listener, running_engine
+from tests.helpers.jobs import ENDS, Listener, running_engine
 from tests.helpers.program import NEEDS_FFMPEG
-from tests.helpers.seedvr2_files import make_three_shots, write_seedvr2
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 
@@ -86,7 +85,7 @@ def test_fifty_jobs_leave_memory_as_it_was(tmp_path: Path) -> None:
     rss, tensors = [r for r, _ in found], [t for _, t in found]
     third = len(rss) // 3
     middle, early, late = median(rss), median(rss[:third]), median(rss[-third:])
-    tell(
+    print(
         f"{JOBS} jobs, {time.monotonic() - begin:.0f} s; after the first {WARM_UP}: process "
         f"{min(rss) / 1e6:.1f} to {max(rss) / 1e6:.1f} MB, in the middle {middle / 1e6:.1f}; early "
         f"{early / 1e6:.1f}, late {late / 1e6:.1f}; tensors {min(tensors)} to {max(tensors)} bytes"

@@ -78,12 +78,12 @@ def test_other_streams_are_byte_identical(suffix: str, tmp_path: Path) -> None:
     _same_offset(source, result)
 
 
-def _chapters(said: dict) -> list[tuple[str, str]]:
-    return [(c["tags"]["title"], c["start_time"]) for c in said["chapters"]]
+def _chapters(found: dict) -> list[tuple[str, str]]:
+    return [(c["tags"]["title"], c["start_time"]) for c in found["chapters"]]
 
 
-def _languages(said: dict) -> list[str]:
-    others = [s for s in said["streams"] if s["codec_type"] in ("audio", "subtitle")]
+def _languages(found: dict) -> list[str]:
+    others = [s for s in found["streams"] if s["codec_type"] in ("audio", "subtitle")]
     return [s.get("tags", {}).get("language", "und") for s in others]
 
 
@@ -91,8 +91,8 @@ def _same_offset(source: Path, result: Path) -> None:
     """Sound against picture: the first packets lie as far apart as in the source."""
 
     def offset(path: Path, streams: str) -> float:
-        said = ffprobe(path, "-select_streams", streams, "-show_entries", "packet=pts_time")
-        first = min(float(packet["pts_time"]) for packet in said["packets"])
+        found = ffprobe(path, "-select_streams", streams, "-show_entries", "packet=pts_time")
+        first = min(float(packet["pts_time"]) for packet in found["packets"])
         return first - float(frame_times(path)[0])
 
     for streams in ("a:0", "a:1", "s:0"):

@@ -13,7 +13,6 @@ from engine.bench.timing.process_memory import memory_of
 from engine.core.geometry import Size
 from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN21, WAN22
-from tests.helpers.figures import tell
 
 pytestmark = pytest.mark.slow  # minutes of a processor: hundreds of frames
 
@@ -43,7 +42,7 @@ def test_memory_beyond_the_result_is_flat(
     short, long = (memory_of(replace(run, frames=frames)) for frames in (SHORT, LONG))
     assert long.result_bytes > 6 * short.result_bytes
     beyond = [found.peak_bytes - found.result_bytes for found in (short, long)]
-    told = [f"{size / 2**20:.1f} MiB" for size in beyond]
-    tell(f"\n{model}, {form}, {side}: {told}")
+    shown = [f"{size / 2**20:.1f} MiB" for size in beyond]
+    print(f"\n{model}, {form}, {side}: {shown}")
     assert beyond[0] > LEAST
-    assert beyond[1] <= 1.02 * beyond[0], told
+    assert beyond[1] <= 1.02 * beyond[0], shown

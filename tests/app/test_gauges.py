@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from tests.app.conftest import Bench
 from tests.app.plan.test_plan_card import plan, say_plan
-from tests.helpers.fake_plans import on_card
+from tests.helpers.plans import on_gpu
 
 GPU = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
@@ -24,7 +24,7 @@ GPU = GpuReading(
 
 
 def hear(bench: Bench, gpu: GpuReading | None) -> None:
-    bench.engine.say_telemetry(gpu)
+    bench.engine.emit_telemetry(gpu)
     bench.hear()
 
 
@@ -61,7 +61,7 @@ def test_what_spilled_is_said_in_words_and_only_while_it_is_so(bench: Bench) -> 
 
 
 def test_the_planned_peak_is_that_of_the_card(bench: Bench) -> None:
-    say_plan(bench, on_card(plan(), needed=11.4))
+    say_plan(bench, on_gpu(plan(), needed=11.4))
     assert bench.program.telemetry.planned_bytes == 0  # nothing runs
     bench.do("start")
     hear(bench, GPU)

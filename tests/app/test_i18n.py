@@ -100,7 +100,7 @@ def test_the_open_window_changes_its_language(bench: Bench) -> None:
 def test_no_english_word_is_left_in_the_chinese_window(bench: Bench) -> None:
     bench.add()
     bench.program.use_language("zh_CN")
-    bench.engine.say_telemetry()
+    bench.engine.emit_telemetry()
     bench.hear()
     bench.window.choices.more.unfold()
     chinese = set(read_catalogue("zh_CN"))

@@ -208,7 +208,7 @@ def test_the_queue_follows_the_keyboard(bench: Bench, qtbot: QtBot) -> None:
 
 
 def test_without_a_card_the_window_says_so_and_works(bench: Bench) -> None:
-    bench.engine.say_telemetry()
+    bench.engine.emit_telemetry()
     bench.hear()
     assert "No NVIDIA GPU: runs on the processor" in texts(bench)
 
@@ -222,7 +222,7 @@ def test_with_a_card_its_memory_is_shown(bench: Bench) -> None:
         load_percent=97,
         temperature_c=67,
     )
-    bench.engine.say_telemetry(reading)
+    bench.engine.emit_telemetry(reading)
     bench.hear()
     assert "5.0 / 16.0 GB" in texts(bench)
     assert "Test Card · 16 GB" in texts(bench)

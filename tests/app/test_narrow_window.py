@@ -18,7 +18,7 @@ from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
-from tests.helpers.fake_plans import on_card, pretended
+from tests.helpers.plans import on_gpu, pretended
 
 
 def cut_off(parent: QWidget) -> Iterator[str]:
@@ -47,14 +47,14 @@ def settle() -> None:
 def make_narrow(bench: Bench, language: str) -> None:
     bench.program.use_language(language)
     bench.window.resize(1280, 720)
-    bench.engine.say_telemetry(dataclasses.replace(GPU, spilled_mb=1229))
+    bench.engine.emit_telemetry(dataclasses.replace(GPU, spilled_mb=1229))
     bench.hear()
     settle()
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
 def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: str) -> None:
-    job_id = say_plan(bench, on_card(plan()))
+    job_id = say_plan(bench, on_gpu(plan()))
     bench.do("start")
     bench.engine.advance(80, fps=0.42)
     notice = Notice(
@@ -64,7 +64,7 @@ def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: s
         hint="chrome.exe holds 2.1 GB of the card's memory.",
     )
     bench.engine.sink.emit(
-        events.PlanDowngraded(job_id=job_id, plan=on_card(plan()), why="spilled", notice=notice)
+        events.PlanDowngraded(job_id=job_id, plan=on_gpu(plan()), why="spilled", notice=notice)
     )
     make_narrow(bench, language)
     assert list(cut_off(bench.window.top)) == []
@@ -73,14 +73,14 @@ def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: s
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
 def test_a_refused_plan_with_its_ways_out(bench: Bench, language: str) -> None:
-    say_plan(bench, dataclasses.replace(on_card(plan(), needed=20.0), notices=(TOO_MUCH,)))
+    say_plan(bench, dataclasses.replace(on_gpu(plan(), needed=20.0), notices=(TOO_MUCH,)))
     make_narrow(bench, language)
     assert list(cut_off(bench.window.decision)) == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
 def test_a_pretended_plan_with_its_reasons(bench: Bench, language: str) -> None:
-    say_plan(bench, pretended(on_card(plan())))
+    say_plan(bench, pretended(on_gpu(plan())))
     make_narrow(bench, language)
     bench.button("whyThisPlan").click()
     bench.hear()

@@ -20,7 +20,7 @@ from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 MACHINE = DetectedGpu(name="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
 PATIENCE_MS = 30_000

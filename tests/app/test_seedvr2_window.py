@@ -20,9 +20,8 @@ from engine.protocol import events
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import published
-from tests.helpers.seedvr2_files import make_three_shots, write_seedvr2
+from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
+from tests.helpers.servers import Fault, FaultyServer, faulty_server, published
 
 _PATIENCE_MS = 90_000
 

@@ -20,7 +20,7 @@ from engine.core.geometry import Size
 from engine.models.wan.latents.writer import LatentWriter
 from engine.protocol import events
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 _PATIENCE_MS = 90_000
 GRID = Size(8, 4)  # 64x32 px: x265 4.2 loses its memory at widths of 40 and 48

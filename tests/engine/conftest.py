@@ -7,8 +7,7 @@ import pytest
 
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
-from tests.helpers.faulty_server import FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, published, store_of
+from tests.helpers.servers import CONTENT, PLACE, FaultyServer, faulty_server, published, store_of
 
 
 @pytest.fixture

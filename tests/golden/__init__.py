@@ -1,1 +1,1 @@
-"""Numbers that the published reference programs gave, and the checker that compares ours."""
+"""Tensors of the published reference programs, and the check of the engine's results."""

@@ -1,4 +1,4 @@
-"""The SeedVR2 transformer: strict names, predictions, every block, windows, embeddings.
+"""The SeedVR2 transformer: strict names, predictions, every block, windows, embeddings, sampler.
 
 A file of cases has for each of them `X.vid_in`, `X.txt_in`, `X.vid_shape`, `X.timestep` and what
 comes of it, `X.out`. A case without inputs takes those of the case that its name begins with.
@@ -24,24 +24,28 @@ from engine.models.seedvr2.dit.config import (
 )
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
+from engine.models.seedvr2.sampler import condition, shifted_timestep
 from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate
 from engine.ops.attention.windows import windows
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
-from tests.golden.traces import traced_blocks
+from tests.golden.outcome import Outcome, compared, traced_blocks
+from tests.reference.sampler import Guidance, sample_in_steps, timesteps
 
 LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
+LATENT_LIMIT = 2e-4
+TIME_LIMIT = 1e-3  # of time steps up to 1000, kept in float32
 ANGLE_LIMIT = 1e-5  # of frequencies, angles, sines and cosines
 # Rounding of float32 for each unit of an angle, which processors of two makers do differently. The
 # angles of the time step go up to 1000: the file itself is 5.7e-5 from float64 there.
 ROUNDING = 2.0**-24
 _PARTS = ("vid_in", "txt_in", "vid_shape", "timestep", "out")  # of a case
+_SETTING = re.compile(r"steps(\d+)_cfg(\d+\.\d+)_rescale(\d+\.\d+)")
 _NOTE = re.compile(r"T,H,W = (\d+),(\d+),(\d+) .*timestep ([\d.]+)")
 
 
 def check_manifest(path: Path) -> Iterator[Outcome]:
-    """A list of names and shapes equals our module's, without reading a single number."""
+    """A list of names and shapes equals our module's, without reading any values."""
     manifest = json.loads(path.read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
     wanted = {ours: shapes[name] for ours, name in DIT_KEYS.published(shapes).items()}
@@ -88,17 +92,17 @@ def _input(tensors: Mapping[str, Tensor], tag: str, name: str) -> Tensor:
 def check_blocks(path: Path) -> Iterator[Outcome]:
     """The result of every block; a form that shows some of them only must be right in these."""
     tensors = files.tensors(path)
-    told = _NOTE.search(files.metadata(path)["note"])
-    if told is None:
-        raise ValueError("the note does not say which shape the latent has")
-    shape = [int(side) for side in told.groups()[:3]]
+    match = _NOTE.search(files.metadata(path)["note"])
+    if match is None:
+        raise ValueError("the note does not state which shape the latent has")
+    shape = [int(side) for side in match.groups()[:3]]
     latent = tensors.pop("input.vid").view(*shape, -1)
     text = tensors.pop("input.txt")
     for form in FORMS:
         dit = load_dit(files.weights_beside(path, "dit"), form=form)
         found: dict[str, Tensor] = {}
         with traced_blocks(dit, found):
-            found["output"] = dit(latent, text, float(told[4]))
+            found["output"] = dit(latent, text, float(match[4]))
         for name in tensors:
             case = f"{path.name} {name} [{form}]"
             if name in _unused(dit.config):
@@ -110,7 +114,7 @@ def check_blocks(path: Path) -> Iterator[Outcome]:
 
 
 def _unused(config: DitConfig) -> tuple[str, ...]:
-    """Where the text ends early nobody reads what the last block would make of it."""
+    """Where the text ends early the last block's text output is not used."""
     return (f"blocks.{config.layers - 1}.txt",) if config.text_ends_early else ()
 
 
@@ -126,7 +130,7 @@ def check_windows(path: Path) -> Iterator[Outcome]:
 
 def check_embeddings(path: Path) -> Iterator[Outcome]:
     """Time steps and rotary embeddings at their full size."""
-    tensors, note = files.tensors(path), files.told(path, "note")
+    tensors, note = files.tensors(path), files.entry(path, "note")
     shape, length = tuple(note["window_shape_thw"]), note["text_len"]
     thin = tuple(note["rope7b.vid_angles_size1axes"])
     counted, spread = (picture_angles(config, shape, length) for config in (DIT_3B, DIT_7B))
@@ -164,3 +168,44 @@ def check_embeddings(path: Path) -> Iterator[Outcome]:
 def _paired(angles: Tensor) -> Tensor:
     """Two neighbouring channels turn by the same angle; the files have it twice."""
     return angles.repeat_interleave(2, -1)
+
+
+@torch.inference_mode()
+def check_samples(path: Path) -> Iterator[Outcome]:
+    """Every setting that is named in the file, with every form of the transformer.
+
+    The file's name ends with the kind of transformer: sampler_dit3b.safetensors.
+    """
+    tensors = files.tensors(path)
+    source = tensors["lr_latent"]
+    yield compared(f"{path.name} condition", condition(source), tensors["condition"], LATENT_LIMIT)
+    kind = path.stem.partition("_")[2]
+    weights = next(iter(sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))))
+    settings = {m[0]: m for name in tensors if (m := _SETTING.match(name))}
+    for name, match in settings.items():
+        wanted = tensors[f"{name}.timesteps"]
+        found = torch.tensor(timesteps(int(match[1])))
+        yield compared(f"{path.name} {name}.timesteps", found, wanted, TIME_LIMIT)
+    for form in FORMS:
+        dit = load_dit(weights, form=form)
+        for name, match in settings.items():
+            guidance = Guidance(tensors["text_neg"], float(match[2]), float(match[3]))
+            result = sample_in_steps(
+                dit,
+                tensors["noise"],
+                tensors["condition"],
+                tensors["text_pos"],
+                steps=int(match[1]),
+                guidance=guidance if guidance.scale != 1 else None,
+            )
+            yield compared(
+                f"{path.name} {name} [{form}]", result, tensors[f"{name}.out"], LATENT_LIMIT
+            )
+
+
+def check_shift(path: Path) -> Iterator[Outcome]:
+    """How far a time step moves for clips of each size."""
+    for row in json.loads(path.read_text("utf-8"))["rows"]:
+        found = shifted_timestep(row["t_in"], tuple(row["latent_shape_THW"]))
+        case = f"{path.name} {row['latent_shape_THW']} {row['t_in']:g}"
+        yield Outcome(case=case, error=abs(found - row["t_out"]), limit=TIME_LIMIT)

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.vae.load import load_vae
 from tests.golden import files
-from tests.golden.cases_colour import compared_ranked
+from tests.golden.cases_frames import compared_ranked
 from tests.golden.outcome import Outcome, compared
 from tests.reference.frames import mirrored_indices_before
 from tests.reference.seedvr2_film import (
@@ -33,7 +33,7 @@ EXACT_LIMIT = 1e-5  # of what has not been through a model yet
 RANKED_MEAN_LIMIT = FRAME_LIMIT  # ranks jump: a disturbance of 3e-6 moves the mean by up to 2e-4
 _RANKED = ("lab", "hsv", "wavelet_adaptive")
 
-# what comes behind "batch0." in a name -> (our stage, limit)
+# what comes after "batch0." in a name -> (our stage, limit)
 _STAGES: dict[str, tuple[str, float]] = {
     "transformed_cthw_-1_1": ("clip", EXACT_LIMIT),
     "cond_latent_thwc_scaled": ("latent", LATENT_LIMIT),
@@ -51,7 +51,7 @@ _GIVEN = ("input.", "input_noise_randn_cthw", "aug_randn_thwc")
 @torch.inference_mode()
 def check_pipeline(path: Path) -> Iterator[Outcome]:
     """Every stage of every batch, with every form of the models."""
-    tensors, case = files.tensors(path), files.told(path, "meta")["case"]
+    tensors, case = files.tensors(path), files.entry(path, "meta")["case"]
     frames = tensors["input.frames_thwc_0_1"].movedim(-1, 1)
     options = _options(case)
     if "input.frames_after_prepend_thwc" in tensors:
@@ -88,7 +88,7 @@ def _compared_ranks(
 ) -> Iterator[Outcome]:
     """Colours by rank: strictly for frames that equal theirs, on average for our own.
 
-    One pixel that changes its hue bin or its rank moves all others behind it. An error of 3e-6,
+    One pixel that changes its hue bin or its rank moves all that follow. An error of 3e-6,
     the one of decoding in float32, already makes differences of 0.35 in single pixels.
     """
     final, source, theirs = frames
@@ -163,5 +163,5 @@ def _weights(path: Path, kind: str) -> Path:
     """Of the model that the names of all its files begin with."""
     found = sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))
     if not found:
-        raise FileNotFoundError(f"there are no weights of {kind} beside {path.name}")
+        raise FileNotFoundError(f"there are no weights of {kind} next to {path.name}")
     return found[0]

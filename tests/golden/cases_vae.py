@@ -1,23 +1,22 @@
 """The SeedVR2 VAE: strict names, encode, decode, slices, tiles, and the output of every block.
 
-A file of cases says in its names what is in it: `enc.TAG.input` with what encoding it gives,
+The names in a file of cases state what is in it: `enc.TAG.input` with what encoding it gives,
 `dec.TAG.latent` with what decoding it gives, `tile.TAG.input` and `.latent` with both for tiles,
 `encode.input`, `decode.latent` and module paths for single blocks. Which outputs are there is up
-to the file; those that are there are checked with both forms of the model.
+to the file; those that are there are checked with both variants of the model.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.bench.cases.tiled_vae import tiled_decode, tiled_encode
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.load import check_keys, shapes_of
 from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
@@ -25,15 +24,15 @@ from engine.models.seedvr2.vae.load import FORMS, Vae, load_vae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
-from tests.golden.traces import traced_blocks
+from tests.golden.outcome import Outcome, compared, traced_blocks
+from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 LIMIT = 5e-5  # largest absolute difference in float32; the README of the golden files suggests it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a file's metadata says about one case."""
+    """Options of one case in a file's metadata."""
 
     slice_frames: int | None = None  # of tiles; None: not in slices
     tile: tuple[int, int] | None = None  # (height, width) in px
@@ -42,76 +41,28 @@ class Options:
 
 Make = Callable[[Vae, Tensor, Options], Tensor]
 
+RECIPES: dict[tuple[str, str], tuple[str, str, Make]] = {
+    ("enc", "moments_slicing_off"): ("input", "off", lambda vae, x, _: vae.moments(x)),
+    ("enc", "moments_slicing_on"): ("input", "on", lambda vae, x, _: vae.moments(x)),
+    ("enc", "mean"): ("input", "on", lambda vae, x, _: vae.encode(x)),
+    ("enc", "logvar"): ("input", "on", lambda vae, x, _: vae.moments(x).chunk(2, dim=1)[1]),
+    ("dec", "sample_slicing_off"): ("latent", "off", lambda vae, z, _: vae.decode(z)),
+    ("dec", "sample_slicing_on"): ("latent", "on", lambda vae, z, _: vae.decode(z)),
+    ("tile", "mean_tiled"): (
+        "input", "stated", lambda vae, x, options: tiled_encode(vae, x, *_tiles(options))),
+    ("tile", "mean_untiled"): ("input", "stated", lambda vae, x, _: vae.encode(x)),
+    ("tile", "sample_tiled"): (
+        "latent", "stated", lambda vae, z, options: tiled_decode(vae, z, *_tiles(options))),
+    ("tile", "sample_untiled"): ("latent", "stated", lambda vae, z, _: vae.decode(z)),
+}  # fmt: skip
+"""First and last part of a name -> what it is made of, in which slices, how."""
 
-def _moments_at_once(vae: Vae, frames: Tensor, _: Options) -> Tensor:
-    vae.disable_slicing()
-    return vae.moments(frames)
-
-
-def _moments_in_slices(vae: Vae, frames: Tensor, _: Options) -> Tensor:
-    vae.enable_slicing()
-    return vae.moments(frames)
-
-
-def _mean(vae: Vae, frames: Tensor, _: Options) -> Tensor:
-    vae.enable_slicing()
-    return vae.encode(frames)
-
-
-def _logvar(vae: Vae, frames: Tensor, _: Options) -> Tensor:
-    vae.enable_slicing()
-    return vae.moments(frames).chunk(2, dim=1)[1]
-
-
-def _decoded_at_once(vae: Vae, latent: Tensor, _: Options) -> Tensor:
-    vae.disable_slicing()
-    return vae.decode(latent)
-
-
-def _decoded_in_slices(vae: Vae, latent: Tensor, _: Options) -> Tensor:
-    vae.enable_slicing()
-    return vae.decode(latent)
-
-
-def _encoded(vae: Vae, frames: Tensor, options: Options) -> Tensor:
-    _set_slices(vae, options)
-    return vae.encode(frames)
-
-
-def _decoded(vae: Vae, latent: Tensor, options: Options) -> Tensor:
-    _set_slices(vae, options)
-    return vae.decode(latent)
-
-
-def _encoded_in_tiles(vae: Vae, frames: Tensor, options: Options) -> Tensor:
-    _set_slices(vae, options)
-    return tiled_encode(vae, frames, *_tiles(options))
-
-
-def _decoded_in_tiles(vae: Vae, latent: Tensor, options: Options) -> Tensor:
-    _set_slices(vae, options)
-    return tiled_decode(vae, latent, *_tiles(options))
-
-
-# (first part of a name, last part) -> (what it is made of, how)
-RECIPES: dict[tuple[str, str], tuple[str, Make]] = {
-    ("enc", "moments_slicing_off"): ("input", _moments_at_once),
-    ("enc", "moments_slicing_on"): ("input", _moments_in_slices),
-    ("enc", "mean"): ("input", _mean),
-    ("enc", "logvar"): ("input", _logvar),
-    ("dec", "sample_slicing_off"): ("latent", _decoded_at_once),
-    ("dec", "sample_slicing_on"): ("latent", _decoded_in_slices),
-    ("tile", "mean_tiled"): ("input", _encoded_in_tiles),
-    ("tile", "mean_untiled"): ("input", _encoded),
-    ("tile", "sample_tiled"): ("latent", _decoded_in_tiles),
-    ("tile", "sample_untiled"): ("latent", _decoded),
-}
 _INPUTS = {("enc", "input"), ("dec", "latent"), ("tile", "input"), ("tile", "latent")}
 _BLOCKS = ("encode", "decode", "encoder", "decoder", "quant_conv", "post_quant_conv")
 
 
 def check_manifest(path: Path) -> Iterator[Outcome]:
-    """A list of names and shapes equals our module's, without reading a single number."""
+    """A list of names and shapes equals our module's, without reading any values."""
     manifest = json.loads(path.read_text("utf-8"))
     wanted = {name: tuple(shape) for name, shape in manifest["state_dict"].items()}
     config = infer_vae_config(wanted, {"config": json.dumps(manifest.get("config", {}))})
@@ -126,7 +77,7 @@ def check_manifest(path: Path) -> Iterator[Outcome]:
 
 
 def check_weights(path: Path) -> Iterator[Outcome]:
-    """A file of weights loads strictly; options may be told by the files of cases alone."""
+    """A file of weights loads strictly; the options may be in the files of cases only."""
     config = _config(path, files.metadata_of_model(path))
     for form in FORMS:
         load_vae(path, form=form, config=config)
@@ -138,8 +89,8 @@ def check_cases(path: Path) -> Iterator[Outcome]:
     """Every output in a file of cases, with both forms."""
     tensors, metadata = files.tensors(path), files.metadata(path)
     weights = files.weights_beside(path, "vae")
-    told = metadata if "config" in metadata else files.metadata(weights)
-    config = _config(weights, told)
+    stated = metadata if "config" in metadata else files.metadata(weights)
+    config = _config(weights, stated)
     groups = sorted({_group(name) for name in tensors})
     for form in FORMS:
         vae = load_vae(weights, form=form, config=config)
@@ -150,12 +101,7 @@ def check_cases(path: Path) -> Iterator[Outcome]:
             else:
                 outcomes = _check_group(vae, inside, _options(metadata, group[1], config))
             for outcome in outcomes:
-                yield Outcome(
-                    case=f"{path.name} {outcome.case} [{form}]",
-                    error=outcome.error,
-                    limit=outcome.limit,
-                    problem=outcome.problem,
-                )
+                yield replace(outcome, case=f"{path.name} {outcome.case} [{form}]")
 
 
 def _group(name: str) -> tuple[str, ...]:
@@ -174,11 +120,12 @@ def _check_group(vae: Vae, tensors: Mapping[str, Tensor], options: Options) -> I
         if kind not in RECIPES:
             yield Outcome(case=name, problem="unknown tensor")
             continue
-        source, make = RECIPES[kind]
+        source, slices, make = RECIPES[kind]
         given = tensors.get(f"{name.rpartition('.')[0]}.{source}")
         if given is None:
             yield Outcome(case=name, problem=f"there is no {source} to make it of")
             continue
+        _set_slices(vae, slices, options)
         yield _compare(name, make(vae, given, options), wanted)
     if not outputs:
         yield Outcome(case=min(tensors), problem="there is nothing to compare with")
@@ -236,9 +183,11 @@ def _pair(value: object) -> tuple[int, int] | None:
     return (int(value[0]), int(value[1])) if isinstance(value, list) else None
 
 
-def _set_slices(vae: Vae, options: Options) -> None:
-    if options.slice_frames is None:
+def _set_slices(vae: Vae, slices: str, options: Options) -> None:
+    if slices == "off" or (slices == "stated" and options.slice_frames is None):
         vae.disable_slicing()
+    elif slices == "on" or options.slice_frames is None:
+        vae.enable_slicing()
     else:
         step = vae.config.temporal_factor
         vae.enable_slicing(max(1, options.slice_frames // step) * step)
@@ -246,5 +195,5 @@ def _set_slices(vae: Vae, options: Options) -> None:
 
 def _tiles(options: Options) -> tuple[tuple[int, int], tuple[int, int]]:
     if options.tile is None or options.overlap is None:
-        raise ValueError("the metadata does not say how large the tiles are")
+        raise ValueError("the metadata does not state how large the tiles are")
     return options.tile, options.overlap

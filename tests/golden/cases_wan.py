@@ -33,8 +33,7 @@ from engine.models.wan.vae.load import (
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
-from tests.golden.traces import traced_blocks
+from tests.golden.outcome import Outcome, compared, traced_blocks
 
 LIMITS: dict[Form, float] = {"plain": 2e-5, "fast": 1e-4}
 """Largest absolute difference in float32: strict, and with fused or reordered maths."""
@@ -64,25 +63,25 @@ _IN_HALF_PRECISION = ("mu", "dec_raw")  # those for which the reference's own er
 
 
 def check_manifest(path: Path) -> Iterator[Outcome]:
-    """A list of names and shapes equals our module's, in its order, without a single number."""
+    """A list of names and shapes equals our module's, in its order, without any values."""
     about = json.loads(path.read_text("utf-8"))
     wanted = {name: tuple(shape) for name, shape in about["keys"].items()}
     config = infer_wan_config(wanted)
     with torch.device("meta"):
         vae = WanVae(config)
     check_keys(shapes_of(vae), wanted, path)
-    yield _right(f"{path.name} names and shapes", list(shapes_of(vae)) == list(wanted))
+    yield right(f"{path.name} names and shapes", list(shapes_of(vae)) == list(wanted))
     count = sum(parameter.numel() for parameter in vae.parameters())
-    yield _right(f"{path.name} number of parameters", count == about["param_count"])
-    yield _right(f"{path.name} configuration", config == PUBLISHED[about["model"]])
-    yield _right(f"{path.name} sizes", _sizes(config) == _told_sizes(about["config"]))
+    yield right(f"{path.name} number of parameters", count == about["param_count"])
+    yield right(f"{path.name} configuration", config == PUBLISHED[about["model"]])
+    yield right(f"{path.name} sizes", _sizes(config) == _stated_sizes(about["config"]))
 
 
 def check_weights(path: Path) -> Iterator[Outcome]:
-    """A file of weights loads strictly, and tells its configuration."""
+    """A file of weights loads strictly, and its shapes give its configuration."""
     for form in FORMS:
         vae = load_wan(path, form=form)
-        yield _right(f"{path.name} loads [{form}]", vae.config == _config(path))
+        yield right(f"{path.name} loads [{form}]", vae.config == _config(path))
 
 
 @torch.inference_mode()
@@ -129,7 +128,7 @@ def _traced(
     Args:
         vae: Of either form.
         tensors: With the inputs.
-        sizes: Latent steps of the first slice and of those behind it; None: at once.
+        sizes: Latent steps of the first slice and of those after it; None: at once.
     """
     found: dict[str, list[Tensor]] = {}
     x, z = tensors["input.x"], tensors["input.z"]
@@ -221,11 +220,11 @@ def _sizes(config: WanConfig) -> dict[str, object]:
     }
 
 
-def _told_sizes(told: Mapping[str, object]) -> dict[str, object]:
+def _stated_sizes(stated: Mapping[str, object]) -> dict[str, object]:
     """A published configuration with what it leaves out."""
-    usual = {"dec_dim": told["dim"], "decoder_out_channels": 3}
-    return {**usual, **{k: v for k, v in told.items() if k not in ("attn_scales", "dropout")}}
+    usual = {"dec_dim": stated["dim"], "decoder_out_channels": 3}
+    return {**usual, **{k: v for k, v in stated.items() if k not in ("attn_scales", "dropout")}}
 
 
-def _right(case: str, is_right: bool) -> Outcome:
-    return Outcome(case=case, problem="" if is_right else "it is not as the file says")
+def right(case: str, is_right: bool) -> Outcome:
+    return Outcome(case=case, problem="" if is_right else "it differs from the file")

@@ -1,6 +1,6 @@
 """Single operations of the Wan VAEs: norm, patches, shuffle, shortcuts, resamplers in slices.
 
-The plain form's; the fast form folds most of them into others, where the traces see them.
+The plain variant's; the fast variant folds most of them into others, where the traces see them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def check_units(path: Path) -> Iterator[Outcome]:
 
 
 def _runs(group: str, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Run]]:
-    """All ways that we have to do an operation, with a remark each."""
+    """All variants of an operation, with a remark each."""
     kind = group.partition(".")[0]
     if kind == "rms":
         gamma = tensors["rms.gamma"]
@@ -84,13 +84,13 @@ def _fused_norm(x: Tensor, gamma: Tensor) -> Tensor:
 
 
 def _shortcut(group: str) -> Run:
-    told = _SHORTCUT.search(group)
-    if told is None:
-        raise ValueError(f"{group} does not say what it is")
-    inner, outer, time, space = (int(number) for number in told.groups()[:4])
+    match = _SHORTCUT.search(group)
+    if match is None:
+        raise ValueError(f"{group} does not state what it is")
+    inner, outer, time, space = (int(number) for number in match.groups()[:4])
     stage = _stage(inner, outer, time=time > 1, space=space > 1)
-    part = AveragedShortcut(stage) if told[5] is None else RepeatedShortcut(stage)
-    carry = Carry() if told[5] != "0" else Carry().begin().done()
+    part = AveragedShortcut(stage) if match[5] is None else RepeatedShortcut(stage)
+    carry = Carry() if match[5] != "0" else Carry().begin().done()
     return lambda x: part(x, carry)
 
 

@@ -1,4 +1,4 @@
-"""Run every golden file of a folder through our models: `python -m tests.golden.check DIR`.
+"""Run every golden file of a folder through the models: `python -m tests.golden.check DIR`.
 
 One line a case with its error and limit, then `N passed, M failed`; the exit status is 1 when
 anything failed, when a file is unknown, and when nothing was checked at all.
@@ -8,14 +8,67 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from engine.core.errors import EngineError
-from tests.golden import kinds
+from tests.golden import (
+    cases_dit,
+    cases_frames,
+    cases_gguf,
+    cases_pipeline,
+    cases_vae,
+    cases_wan,
+    cases_wan_facts,
+    cases_wan_units,
+)
 from tests.golden.outcome import Outcome
+
+Check = Callable[[Path], Iterator[Outcome]]
+
+# The first pattern that a file's name has decides.
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("manifest_vae*.json", cases_vae.check_manifest),
+    ("vae*_weights.safetensors", cases_vae.check_weights),
+    ("vae*.safetensors", cases_vae.check_cases),
+    ("manifest_dit*.json", cases_dit.check_manifest),
+    ("dit*_weights.safetensors", cases_dit.check_weights),
+    ("dit*_intermediates.safetensors", cases_dit.check_blocks),
+    ("dit*.safetensors", cases_dit.check_cases),
+    ("window_partitions.json", cases_dit.check_windows),
+    ("embeddings.safetensors", cases_dit.check_embeddings),
+    ("sampler_*.safetensors", cases_dit.check_samples),
+    ("timestep_transform.json", cases_dit.check_shift),
+    ("pipeline_*.safetensors", cases_pipeline.check_pipeline),
+    ("resize_pad_normalise.safetensors", cases_frames.check_resize),
+    ("temporal_padding.json", cases_frames.check_padding),
+    ("temporal_blend.safetensors", cases_frames.check_blend),
+    ("color_correction.safetensors", cases_frames.check_colour),
+    ("gguf_*.safetensors", cases_gguf.check_blocks),
+    ("manifest_wan*.json", cases_wan.check_manifest),
+    ("wan*_weights.safetensors", cases_wan.check_weights),
+    ("wan*_trace.safetensors", cases_wan.check_traces),
+    ("wan*_io*.safetensors", cases_wan.check_cases),
+    ("ops.safetensors", cases_wan_units.check_units),
+    ("diffusers_keymap_wan*.json", cases_wan_facts.check_keymap),
+    ("latent_stats.json", cases_wan_facts.check_statistics),
+    ("checkpoints.json", cases_wan_facts.check_checkpoints),
+    ("cases.json", cases_wan_facts.check_facts),
+    ("comfyui_*.latent", cases_wan_facts.check_latent),
+    ("comfyui_latent_expected.safetensors", cases_wan_facts.check_expected_latents),
+)
+
+# Descriptions of the other files; nothing in them can be wrong here.
+DATA = ("README.md", "manifest.toml", "published_files.json", "reference_timing.json")
+
+
+def check_of(name: str) -> Check | None:
+    """The check of files with this name; None for an unknown one."""
+    return next((check for pattern, check in CHECKS if fnmatchcase(name, pattern)), None)
+
 
 _FAILURES = (
     EngineError,
@@ -67,14 +120,14 @@ def check_folder(folder: Path, only: str = "") -> Iterator[Outcome]:
 
 def check_file(path: Path) -> Iterator[Outcome]:
     """All cases of one file; an unknown file is a failure."""
-    check = kinds.check_of(path.name)
+    check = check_of(path.name)
     if check is not None:
         yield from _guarded(path, check)
-    elif path.name not in kinds.DATA:
+    elif path.name not in DATA:
         yield Outcome(case=path.name, problem="unknown file")
 
 
-def _guarded(path: Path, check: kinds.Check) -> Iterator[Outcome]:
+def _guarded(path: Path, check: Check) -> Iterator[Outcome]:
     """The cases of a file; what ends them early is one more failure."""
     number = 0
     try:

@@ -1,4 +1,4 @@
-"""What every check of a golden file needs: its tensors, its metadata, the weights beside it."""
+"""Tensors and metadata of a golden file, and the model's weights next to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors in float32; by the library, so that our reader is checked too."""
+    """All tensors in float32, read by the published library: the engine's reader is checked too."""
     with safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name).float() for name in sorted(file.keys())}
 
@@ -25,7 +25,7 @@ def metadata(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-def told(path: Path, name: str) -> Any:
+def entry(path: Path, name: str) -> Any:
     """One entry of the metadata that is JSON; an empty dictionary when there is none."""
     return json.loads(metadata(path).get(name, "{}"))
 
@@ -38,7 +38,7 @@ def weights_beside(path: Path, beginning: str) -> Path:
         if path.name.startswith(model_of(weights))
     ]
     if not found:
-        raise FileNotFoundError(f"there are no weights for {path.name} beside it")
+        raise FileNotFoundError(f"there are no weights for {path.name} next to it")
     return max(found, key=lambda weights: len(weights.name))
 
 
@@ -48,7 +48,7 @@ def model_of(weights: Path) -> str:
 
 
 def metadata_of_model(weights: Path) -> Mapping[str, str]:
-    """Of the weights, or of the first file beside them that says how the model was made."""
+    """Of the weights, or of the first file next to them that records how the model was made."""
     beside = sorted(weights.parent.glob(model_of(weights) + "*.safetensors"))
-    told = (metadata(file) for file in (weights, *beside))  # lazily: others may be damaged
-    return next((found for found in told if "config" in found), {})
+    found = (metadata(file) for file in (weights, *beside))  # lazily: others may be damaged
+    return next((one for one in found if "config" in one), {})

@@ -1,11 +1,15 @@
-"""What a check of one golden case gave."""
+"""Outcome of a golden case, and the outputs of each block while a model runs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +43,45 @@ def compared(case: str, found: Tensor, wanted: Tensor, limit: float) -> Outcome:
         return Outcome(case=case, problem="there are no values to compare")
     error = float((found.double() - wanted.double()).abs().max())
     return Outcome(case=case, error=error if math.isfinite(error) else math.inf, limit=limit)
+
+
+Keep = Callable[[str, Tensor], None]
+
+STREAMS = ("vid", "txt")  # blocks of a transformer give both
+
+
+@contextmanager
+def traced_blocks(model: Any, found: dict[str, Tensor]) -> Iterator[None]:
+    """Put the output of each block into `found` under its module path, copied.
+
+    A model that does not run its blocks as modules has an attribute `trace` that it calls.
+    """
+
+    def keep(name: str, output: Tensor) -> None:
+        found[name] = output.clone()  # variants work in place
+
+    if hasattr(model, "trace"):
+        model.trace = keep
+        try:
+            yield
+        finally:
+            model.trace = None
+        return
+    hooks = [
+        module.register_forward_hook(partial(_hooked, name, keep))
+        for name, module in model.named_modules()
+        if name
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _hooked(name: str, keep: Keep, module: nn.Module, given: object, output: object) -> None:
+    if isinstance(output, Tensor):
+        keep(name, output)
+    elif isinstance(output, tuple) and len(output) == len(STREAMS):
+        for stream, value in zip(STREAMS, output, strict=True):
+            keep(f"{name}.{stream}", value)

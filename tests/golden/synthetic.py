@@ -1,4 +1,4 @@
-"""Folders laid out like golden ones, with other sizes and options, made by our plain form."""
+"""Folders laid out like golden ones, with other sizes and options, made by the plain variant."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.bench.cases.tiled_vae import tiled_decode, tiled_encode
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 CONSTRUCTOR: dict[str, Any] = {
     "in_channels": 3,
@@ -47,20 +47,20 @@ class FolderSpec:
 
     @property
     def config(self) -> VaeConfig:
-        """The same as we say it."""
-        told = self.constructor
-        steps = len(told["block_out_channels"]) - 1
-        times = told["temporal_scale_num"]
+        """The same as the engine's configuration."""
+        options = self.constructor
+        steps = len(options["block_out_channels"]) - 1
+        times = options["temporal_scale_num"]
         return VaeConfig(
-            latent_channels=told["latent_channels"],
-            block_out_channels=tuple(told["block_out_channels"]),
-            layers_per_block=told["layers_per_block"],
-            norm_groups=told["norm_num_groups"],
+            latent_channels=options["latent_channels"],
+            block_out_channels=tuple(options["block_out_channels"]),
+            layers_per_block=options["layers_per_block"],
+            norm_groups=options["norm_num_groups"],
             encoder_time=tuple(level >= steps - times for level in range(steps)),
             decoder_time=tuple(level < times for level in range(steps)),
-            quant_conv=told["use_quant_conv"],
-            post_quant_conv=told["use_post_quant_conv"],
-            slice_frames=told["slicing_sample_min_size"],
+            quant_conv=options["use_quant_conv"],
+            post_quant_conv=options["use_post_quant_conv"],
+            slice_frames=options["slicing_sample_min_size"],
         )
 
 
@@ -69,17 +69,19 @@ def write_folder(folder: Path, spec: FolderSpec) -> int:
     """Write weights and cases; how many outcomes the checker must give for them."""
     vae = random_vae(spec.config)
     config = {"constructor": spec.constructor, "n_params": 1}
-    told = {"config": json.dumps(config if spec.metadata_style == "nested" else spec.constructor)}
+    metadata = {
+        "config": json.dumps(config if spec.metadata_style == "nested" else spec.constructor)
+    }
     weights = {name: value.contiguous() for name, value in vae.state_dict().items()}
-    files = {"weights": (weights, told if spec.weights_metadata else {})}
-    files["encode"] = (_encode_cases(vae, spec), told)
-    files["decode"] = (_decode_cases(vae, spec), told)
+    files = {"weights": (weights, metadata if spec.weights_metadata else {})}
+    files["encode"] = (_encode_cases(vae, spec), metadata)
+    files["decode"] = (_decode_cases(vae, spec), metadata)
     tile, overlap = spec.tile
     cases = {"q": {"tile_size_px": list(tile), "tile_overlap_px": list(overlap)}}
-    files["tiled"] = (_tiled_cases(vae, spec), told | {"cases": json.dumps(cases)})
-    for part, (tensors, metadata) in files.items():
+    files["tiled"] = (_tiled_cases(vae, spec), metadata | {"cases": json.dumps(cases)})
+    for part, (tensors, about) in files.items():
         copies = {name: value.clone() for name, value in tensors.items()}
-        save_file(copies, folder / f"{spec.name}_{part}.safetensors", metadata)
+        save_file(copies, folder / f"{spec.name}_{part}.safetensors", about)
     inputs = (".input", ".latent")
     made = [name for part, (names, _) in files.items() if part != "weights" for name in names]
     return 2 + 2 * sum(not name.endswith(inputs) for name in made)

@@ -11,20 +11,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from tests.golden.check import main
+from tests.golden.conftest import Run, fails, rewrite
 from tests.golden.outcome import Outcome, compared
 from tests.golden.synthetic import FolderSpec, write_folder
 
 GOLDEN = Path(__file__).parent / "seedvr2"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def run(folder: Path, *more: str) -> tuple[int, list[str]]:
-        status = main([str(folder), *more])
-        return status, capsys.readouterr().out.splitlines()
-
-    return run
 
 
 @pytest.fixture
@@ -44,22 +35,14 @@ def _copy(name: str, folder: Path, keep) -> None:
     save_file(tensors, folder / path.name, metadata)
 
 
-def rewrite(path: Path, change) -> None:
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path, metadata)
-
-
-def test_a_good_folder_passes(run, folder: Path) -> None:
+def test_a_good_folder_passes(run: Run, folder: Path) -> None:
     status, lines = run(folder)
     assert status == 0
     assert lines[-1] == "14 passed, 0 failed"
     assert all(" error " in line or " loads [" in line for line in lines[:-1])
 
 
-def test_each_case_is_a_line_with_error_and_limit(run, folder: Path) -> None:
+def test_each_case_is_a_line_with_error_and_limit(run: Run, folder: Path) -> None:
     _, lines = run(folder)
     for form in ("plain", "fast"):
         name = f"ok   vae_tiny_encode.safetensors enc.f1_40x56.mean [{form}]: error "
@@ -67,7 +50,7 @@ def test_each_case_is_a_line_with_error_and_limit(run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("tensor", ["mean", "logvar", "moments_slicing_off", "moments_slicing_on"])
-def test_a_wrong_value_is_found_in_every_tensor(run, folder: Path, tensor: str) -> None:
+def test_a_wrong_value_is_found_in_every_tensor(run: Run, folder: Path, tensor: str) -> None:
     def change(tensors) -> None:
         tensors[f"enc.f1_40x56.{tensor}"].view(-1)[7] += 1e-4
 
@@ -100,17 +83,17 @@ def test_an_error_at_the_limit_passes_and_one_above_does_not() -> None:
     assert not Outcome(case="x", problem="anything").passed
 
 
-def test_weights_of_another_model_fail_every_case(run, folder: Path) -> None:
+def test_weights_of_another_model_fail_every_case(run: Run, folder: Path) -> None:
     def change(tensors) -> None:
         tensors["decoder.conv_out.bias"] += 1
 
     rewrite(folder / "vae_tiny_weights.safetensors", change)
-    status, lines = run(folder, "--only", "vae_tiny_decode")
+    status, lines = run(folder, "vae_tiny_decode")
     assert status == 1
     assert lines[-1] == "0 passed, 4 failed"
 
 
-def test_an_incomplete_file_of_weights_fails(run, folder: Path) -> None:
+def test_an_incomplete_file_of_weights_fails(run: Run, folder: Path) -> None:
     rewrite(folder / "vae_tiny_weights.safetensors", lambda t: t.pop("decoder.conv_out.bias"))
     status, lines = run(folder)
     assert status == 1
@@ -118,7 +101,7 @@ def test_an_incomplete_file_of_weights_fails(run, folder: Path) -> None:
     assert any("MissingKeys" in line and "decoder.conv_out.bias" in line for line in lines)
 
 
-def test_cases_without_weights_fail(run, folder: Path) -> None:
+def test_cases_without_weights_fail(run: Run, folder: Path) -> None:
     (folder / "vae_tiny_weights.safetensors").unlink()
     status, lines = run(folder)
     assert status == 1
@@ -126,7 +109,7 @@ def test_cases_without_weights_fail(run, folder: Path) -> None:
     assert "no weights" in lines[0]
 
 
-def test_a_damaged_file_fails_and_the_rest_is_checked(run, folder: Path) -> None:
+def test_a_damaged_file_fails_and_the_rest_is_checked(run: Run, folder: Path) -> None:
     path = folder / "vae_tiny_encode.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
     status, lines = run(folder)
@@ -134,7 +117,7 @@ def test_a_damaged_file_fails_and_the_rest_is_checked(run, folder: Path) -> None
     assert lines[-1] == "6 passed, 1 failed"
 
 
-def test_an_unknown_file_fails(run, folder: Path) -> None:
+def test_an_unknown_file_fails(run: Run, folder: Path) -> None:
     (folder / "notes.txt").write_text("?")
     status, lines = run(folder)
     assert status == 1
@@ -142,7 +125,7 @@ def test_an_unknown_file_fails(run, folder: Path) -> None:
     assert lines[-1] == "14 passed, 1 failed"
 
 
-def test_an_unknown_tensor_fails(run, folder: Path) -> None:
+def test_an_unknown_tensor_fails(run: Run, folder: Path) -> None:
     def change(tensors) -> None:
         tensors["enc.f1_40x56.median"] = torch.ones(3)
         tensors["other.thing"] = torch.ones(3)
@@ -153,33 +136,33 @@ def test_an_unknown_tensor_fails(run, folder: Path) -> None:
     assert lines[-1] == "14 passed, 4 failed"
 
 
-def test_an_input_without_results_fails(run, folder: Path) -> None:
+def test_an_input_without_results_fails(run: Run, folder: Path) -> None:
     def change(tensors) -> None:
         for name in [name for name in tensors if not name.endswith(".latent")]:
             del tensors[name]
 
     rewrite(folder / "vae_tiny_decode.safetensors", change)
-    status, lines = run(folder, "--only", "vae_tiny_decode")
+    status, lines = run(folder, "vae_tiny_decode")
     assert status == 1
     assert lines[-1] == "0 passed, 2 failed"
 
 
-def test_results_without_an_input_fail(run, folder: Path) -> None:
+def test_results_without_an_input_fail(run: Run, folder: Path) -> None:
     rewrite(folder / "vae_tiny_decode.safetensors", lambda t: t.pop("dec.l1_5x7.latent"))
-    status, lines = run(folder, "--only", "vae_tiny_decode")
+    status, lines = run(folder, "vae_tiny_decode")
     assert status == 1
     assert lines[-1] == "0 passed, 4 failed"
 
 
 @pytest.mark.parametrize("prefix", ["", "nothing"])
-def test_nothing_to_check_fails(run, tmp_path: Path, prefix: str) -> None:
+def test_nothing_to_check_fails(run: Run, tmp_path: Path, prefix: str) -> None:
     (tmp_path / "README.md").write_text("hello")
-    status, lines = run(tmp_path, "--only", prefix)
+    status, lines = run(tmp_path, prefix)
     assert status == 1
     assert lines[-1] == "0 passed, 1 failed"
 
 
-def test_an_empty_folder_and_a_missing_one_fail(run, tmp_path: Path) -> None:
+def test_an_empty_folder_and_a_missing_one_fail(run: Run, tmp_path: Path) -> None:
     for folder, words in ((tmp_path, "the folder is empty"), (tmp_path / "x", "no such folder")):
         status, lines = run(folder)
         assert status == 1
@@ -187,7 +170,7 @@ def test_an_empty_folder_and_a_missing_one_fail(run, tmp_path: Path) -> None:
         assert lines[-1] == "0 passed, 1 failed"
 
 
-def test_folders_in_the_folder_are_checked_too(run, folder: Path) -> None:
+def test_folders_in_the_folder_are_checked_too(run: Run, folder: Path) -> None:
     inner = folder / "seedvr2"
     inner.mkdir()
     for path in list(folder.glob("*.safetensors")):
@@ -195,7 +178,7 @@ def test_folders_in_the_folder_are_checked_too(run, folder: Path) -> None:
     assert run(folder)[1][-1] == "14 passed, 0 failed"
 
 
-def test_a_wrong_manifest_fails(run, tmp_path: Path) -> None:
+def test_a_wrong_manifest_fails(run: Run, tmp_path: Path) -> None:
     manifest = json.loads((GOLDEN / "manifest_vae.json").read_text())
     manifest["state_dict"]["decoder.conv_out.bias"] = [4]
     manifest["total_parameters"] += 1
@@ -244,16 +227,16 @@ SPECS = {
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_other_folders_of_the_same_layout_work(run, tmp_path: Path, spec: FolderSpec) -> None:
+def test_other_folders_of_the_same_layout_work(run: Run, tmp_path: Path, spec: FolderSpec) -> None:
     count = write_folder(tmp_path, spec)
     status, lines = run(tmp_path)
-    assert status == 0, [line for line in lines if line.startswith("FAIL")]
+    assert status == 0, fails(lines)
     assert lines[-1] == f"{count} passed, 0 failed"
 
 
 @pytest.mark.parametrize("option", ["norm_num_groups", "slicing_sample_min_size"])
 def test_options_that_shapes_cannot_tell_come_from_the_metadata(
-    run, tmp_path: Path, option: str
+    run: Run, tmp_path: Path, option: str
 ) -> None:
     """With another number in the metadata the same values are wrong, or sliced otherwise."""
     options = {"norm_num_groups": 4, "slicing_sample_min_size": 8}
@@ -264,5 +247,5 @@ def test_options_that_shapes_cannot_tell_come_from_the_metadata(
         config = json.loads(file.metadata()["config"])
     config["constructor"][option] //= 2
     save_file(load_file(path), path, {"config": json.dumps(config)})
-    status, _ = run(tmp_path, "--only", "vae_tiny_encode")
+    status, _ = run(tmp_path, "vae_tiny_encode")
     assert status == (1 if option == "norm_num_groups" else 0)  # slices never change the result

@@ -8,24 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from engine.models.seedvr2.dit.load import FORMS
-from tests.golden.check import main
-from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
+from tests.golden.conftest import Run, fails, rewrite
+from tests.helpers.seedvr2 import random_inputs, tiny_dit_config, write_dit
 
 GOLDEN = Path(__file__).parent / "seedvr2"
 EACH = len(FORMS)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def run(folder: Path, *more: str) -> tuple[int, list[str]]:
-        status = main([str(folder), *more])
-        return status, capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def copied(folder: Path, *names: str) -> Path:
@@ -34,20 +24,8 @@ def copied(folder: Path, *names: str) -> Path:
     return folder / names[-1]
 
 
-def rewrite(path: Path, change) -> None:
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path, metadata)
-
-
-def fails(lines: list[str]) -> list[str]:
-    return [line for line in lines if line.startswith("FAIL")]
-
-
 @pytest.mark.parametrize("kind", ["3b", "7b"])
-def test_other_sizes_pass(run, tmp_path: Path, kind: str) -> None:
+def test_other_sizes_pass(run: Run, tmp_path: Path, kind: str) -> None:
     config = tiny_dit_config(kind, dim=24, heads=3, head_dim=8, layers=2, window=(2, 2, 1))
     name = f"dit{kind}_other"
     dit = write_dit(tmp_path / f"{name}_weights.safetensors", config)
@@ -63,7 +41,7 @@ def test_other_sizes_pass(run, tmp_path: Path, kind: str) -> None:
     assert lines[-1] == f"{3 * EACH} passed, 0 failed"
 
 
-def test_a_wrong_value_is_found(run, tmp_path: Path) -> None:
+def test_a_wrong_value_is_found(run: Run, tmp_path: Path) -> None:
     path = copied(tmp_path, "dit3b_tiny_weights.safetensors", "dit3b_tiny_cases_small.safetensors")
     rewrite(path, lambda tensors: tensors["b2.out"].view(-1)[3].add_(2e-4))
     status, lines = run(tmp_path)
@@ -72,22 +50,22 @@ def test_a_wrong_value_is_found(run, tmp_path: Path) -> None:
     assert all(" b2 [" in line for line in fails(lines))
 
 
-def test_an_unknown_tensor_fails(run, tmp_path: Path) -> None:
+def test_an_unknown_tensor_fails(run: Run, tmp_path: Path) -> None:
     path = copied(tmp_path, "dit3b_tiny_weights.safetensors", "dit3b_tiny_cases_small.safetensors")
     rewrite(path, lambda tensors: tensors.update({"b.other": torch.ones(1)}))
     assert "FAIL dit3b_tiny_cases_small.safetensors b.other: unknown tensor" in run(tmp_path)[1]
 
 
-def test_one_number_of_the_weights_decides(run, tmp_path: Path) -> None:
+def test_one_number_of_the_weights_decides(run: Run, tmp_path: Path) -> None:
     copied(tmp_path, "dit7b_tiny_weights.safetensors", "dit7b_tiny_cases_small.safetensors")
     weights = tmp_path / "dit7b_tiny_weights.safetensors"
     rewrite(weights, lambda tensors: tensors["blocks.5.ada.txt.attn_scale"].add_(1))
-    status, lines = run(tmp_path, "--only", "dit7b_tiny_cases")
+    status, lines = run(tmp_path, "dit7b_tiny_cases")
     assert status == 1
     assert lines[-1] == f"0 passed, {3 * EACH} failed"
 
 
-def test_cases_without_weights_fail(run, tmp_path: Path) -> None:
+def test_cases_without_weights_fail(run: Run, tmp_path: Path) -> None:
     copied(tmp_path, "dit7b_tiny_cases_small.safetensors")
     status, lines = run(tmp_path)
     assert status == 1
@@ -95,7 +73,7 @@ def test_cases_without_weights_fail(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["window_partitions.json", "timestep_transform.json"])
-def test_a_wrong_number_in_a_table_is_found(run, tmp_path: Path, name: str) -> None:
+def test_a_wrong_number_in_a_table_is_found(run: Run, tmp_path: Path, name: str) -> None:
     path = copied(tmp_path, name)
     about = json.loads(path.read_text("utf-8"))
     if isinstance(about, list):
@@ -109,7 +87,7 @@ def test_a_wrong_number_in_a_table_is_found(run, tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["rope3b.vid_angles", "rope7b.q_out", "sinusoidal_256"])
-def test_a_wrong_embedding_is_found(run, tmp_path: Path, name: str) -> None:
+def test_a_wrong_embedding_is_found(run: Run, tmp_path: Path, name: str) -> None:
     path = copied(tmp_path, "embeddings.safetensors")
     rewrite(path, lambda tensors: tensors[name].view(-1)[-1].add_(1e-3))
     status, lines = run(tmp_path)
@@ -127,7 +105,7 @@ def test_a_wrong_embedding_is_found(run, tmp_path: Path, name: str) -> None:
         "final_thwc_0_1",
     ],
 )
-def test_a_wrong_stage_of_a_film_is_found(run, tmp_path: Path, name: str) -> None:
+def test_a_wrong_stage_of_a_film_is_found(run: Run, tmp_path: Path, name: str) -> None:
     path = copied(
         tmp_path,
         "vae_tiny_weights.safetensors",
@@ -135,6 +113,6 @@ def test_a_wrong_stage_of_a_film_is_found(run, tmp_path: Path, name: str) -> Non
         "pipeline_p3.safetensors",
     )
     rewrite(path, lambda tensors: tensors[name].view(-1)[-1].sub_(1e-3))
-    status, lines = run(tmp_path, "--only", "pipeline")
+    status, lines = run(tmp_path, "pipeline")
     assert status == 1
     assert {line.split()[2] for line in fails(lines)} == {"final" if "final" in name else name}

@@ -1,23 +1,20 @@
-"""The checker finds what is wrong before and behind the models: sizes, lengths, seams, colours."""
+"""The checker finds what is wrong before and after the models: sizes, lengths, seams, colours."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import reference_layout
 from engine.models.seedvr2.preprocess import place
 from engine.ops.resize import resize
-from tests.golden.check import main
+from tests.golden.conftest import Run, fails, rewrite
 
 GOLDEN = Path(__file__).parent / "seedvr2"
 COLOURS, BLEND, PADDING = (
@@ -26,32 +23,13 @@ COLOURS, BLEND, PADDING = (
     "temporal_padding.json",
 )
 
-Run = Callable[[Path], tuple[int, list[str]]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(folder: Path) -> tuple[int, list[str]]:
-        status = main([str(folder)])
-        lines = capsys.readouterr().out.splitlines()
-        return status, [line for line in lines if line.startswith("FAIL")]
-
-    return run
-
-
-def rewrite(path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path, metadata)
-
 
 @pytest.mark.parametrize("name", ["adain", "wavelet", "wavelet_low_of_content"])
 def test_one_wrong_value_of_a_smooth_method_is_found(run: Run, tmp_path: Path, name: str) -> None:
     path = Path(shutil.copy(GOLDEN / COLOURS, tmp_path))
     rewrite(path, lambda tensors: tensors[f"m.{name}"].view(-1)[9].add_(2e-5))
-    status, failed = run(tmp_path)
+    status, lines = run(tmp_path)
+    failed = fails(lines)
     assert status == 1
     assert len(failed) == 1
     assert f"m.{name}: error " in failed[0]
@@ -64,7 +42,8 @@ def test_methods_by_rank_have_two_limits(
 ) -> None:
     path = Path(shutil.copy(GOLDEN / COLOURS, tmp_path))
     rewrite(path, lambda tensors: tensors[f"m.{name}"].view(-1)[:places].add_(change))
-    status, failed = run(tmp_path)
+    status, lines = run(tmp_path)
+    failed = fails(lines)
     assert status == 1
     assert len(failed) == 1
     assert ("mean" in failed[0]) == (places is None)
@@ -74,7 +53,7 @@ def test_methods_by_rank_have_two_limits(
 def test_a_wrong_seam_is_found(run: Run, tmp_path: Path, name: str) -> None:
     path = Path(shutil.copy(GOLDEN / BLEND, tmp_path))
     rewrite(path, lambda tensors: tensors[name].view(-1)[0].sub_(1e-3))
-    assert len(run(tmp_path)[1]) == 1
+    assert len(fails(run(tmp_path)[1])) == 1
 
 
 @pytest.mark.parametrize("spoil", [{"index_list": [0, 1]}, {"mode": "repeat"}])
@@ -82,7 +61,7 @@ def test_a_wrong_length_is_found(run: Run, tmp_path: Path, spoil: dict) -> None:
     cases = json.loads((GOLDEN / PADDING).read_text("utf-8"))
     cases[-1] |= spoil
     (tmp_path / PADDING).write_text(json.dumps(cases), "utf-8")
-    assert len(run(tmp_path)[1]) == 1
+    assert len(fails(run(tmp_path)[1])) == 1
 
 
 @pytest.fixture
@@ -110,10 +89,10 @@ def resized(tmp_path: Path) -> Path:
 
 
 def test_other_sizes_pass(run: Run, resized: Path) -> None:
-    assert run(resized.parent) == (0, [])
+    assert run(resized.parent)[0] == 0
 
 
 @pytest.mark.parametrize("name", ["x.resized_tchw", "x.transformed_cthw"])
 def test_a_wrong_pixel_is_found(run: Run, resized: Path, name: str) -> None:
     rewrite(resized, lambda tensors: tensors[name].view(-1)[5].add_(2e-5))
-    assert len(run(resized.parent)[1]) == 1
+    assert len(fails(run(resized.parent)[1])) == 1

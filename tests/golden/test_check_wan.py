@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.models.wan.vae import plain, resample
 from engine.models.wan.vae.blocks import Attention
 from engine.ops.conv.causal_conv import CausalConv3d, ZeroPastConv3d
 from tests.golden import cases_wan_units
-from tests.golden.check import main
+from tests.golden.conftest import Run, fails, rewrite
 
 GOLDEN = Path(__file__).parent / "wan"
 WEIGHTS, CASES = "wan21_tiny_weights.safetensors", "wan21_tiny_io_t5_b2.safetensors"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def run(folder: Path, only: str = "") -> tuple[int, list[str]]:
-        status = main([str(folder), "--only", only])
-        return status, capsys.readouterr().out.splitlines()
-
-    return run
 
 
 @pytest.fixture
@@ -39,18 +28,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rewrite(path: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path)
-
-
-def fails(lines: list[str]) -> list[str]:
-    return [line for line in lines if line.startswith("FAIL")]
-
-
 @pytest.mark.parametrize("name", ["moments", "mu", "mu_norm", "dec_raw", "dec_norm", "recon"])
-def test_a_wrong_value_is_found_in_every_output(run, folder: Path, name: str) -> None:
+def test_a_wrong_value_is_found_in_every_output(run: Run, folder: Path, name: str) -> None:
     rewrite(folder / CASES, lambda tensors: tensors[name].view(-1)[7].add_(3e-4))
     status, lines = run(folder, "wan21_tiny_io")
     assert status == 1
@@ -59,14 +38,14 @@ def test_a_wrong_value_is_found_in_every_output(run, folder: Path, name: str) ->
     assert {"plain", "fast"} == {line.split("[")[1].split(",")[0] for line in fails(lines)}
 
 
-def test_an_unknown_tensor_and_a_missing_file_fail(run, folder: Path) -> None:
+def test_an_unknown_tensor_and_a_missing_file_fail(run: Run, folder: Path) -> None:
     rewrite(folder / CASES, lambda tensors: tensors.update({"more": torch.ones(1)}))
     assert f"FAIL {CASES} more: unknown tensor" in run(folder, "wan21_tiny_io")[1]
     (folder / WEIGHTS).unlink()
     assert "no weights" in run(folder, "wan21_tiny_io")[1][0]
 
 
-def test_wrong_facts_are_found(run, folder: Path) -> None:
+def test_wrong_facts_are_found(run: Run, folder: Path) -> None:
     path = folder / "cases.json"
     about = json.loads(path.read_text())
     case = about["wan21_tiny"]["cases"]["b2_t5_16x24"]
@@ -80,7 +59,7 @@ def test_wrong_facts_are_found(run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("swapped", ["norm1", "conv1.weight"])
-def test_a_wrong_name_in_a_table_is_found(run, tmp_path: Path, swapped: str) -> None:
+def test_a_wrong_name_in_a_table_is_found(run: Run, tmp_path: Path, swapped: str) -> None:
     path = tmp_path / "diffusers_keymap_wan22.json"
     about = json.loads((GOLDEN / path.name).read_text())
     names = [name for name in about["table"] if swapped in name][:2]
@@ -136,7 +115,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("what", MISTAKES)
 def test_likely_mistakes_are_found(
-    run, folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setattr(*MISTAKES[what])
     status, lines = run(folder, "wan21_tiny_io")
@@ -144,7 +123,9 @@ def test_likely_mistakes_are_found(
     assert all("[plain" in line for line in fails(lines))
 
 
-def test_pixels_in_rows_are_found(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_in_rows_are_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The usual order of a shuffle in the place of that of Wan 2.2."""
 
     def by_rows(frames: Tensor, side: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Makes small synthetic clips through PyAV: every frame says its number, every stream is known."""
+"""Makes small synthetic clips through PyAV: every frame shows its number, every stream is known."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def finishing(engine: ScriptedEngine) -> None:
     """The script of a job that ends well."""
     engine.tile(0, 0)
     engine.advance(120)
-    engine.say_telemetry()
+    engine.emit_telemetry()
     engine.finish()
 
 

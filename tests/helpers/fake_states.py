@@ -64,7 +64,7 @@ def _file(
         bytes=megabytes * MB,
         sha256="0" * 64,
         licence="Apache-2.0",
-        repository="somebody/SeedVR2",
+        repository="author/SeedVR2",
     )
 
 
@@ -72,7 +72,7 @@ CARD = "NVIDIA GeForce RTX 5070 Ti"
 
 
 def make_runtime(**changes: Any) -> RuntimeState:
-    """One with round figures, that suits card and program; nothing of it is here."""
+    """One with round figures, that suits GPU and program; not installed."""
     made = RuntimeState(
         id="cu130",
         title="NVIDIA runtime, CUDA 13.0",
@@ -95,7 +95,7 @@ def make_older(**changes: Any) -> RuntimeState:
 
 
 def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListed:
-    """What a packed program says on a machine with a card."""
+    """What a packed program lists on a machine with a GPU."""
     title = message("runtime-advice.runtime", cuda="13.0")
     made = events.RuntimesListed(
         runtimes=runtimes or (make_runtime(), make_older()),
@@ -129,7 +129,7 @@ TAKEN = ErrorInfo(code="settings-error", message="This file holds no preset.", h
 
 
 def make_presets() -> tuple[Preset, ...]:
-    """As for a card of 16 GB."""
+    """Presets for a GPU of 16 GB."""
     goals = {
         "fast": {"model": "lite"},
         "balanced": {"model": "seedvr2-3b", "precision": "auto"},

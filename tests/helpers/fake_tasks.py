@@ -1,4 +1,4 @@
-"""The part of FakeEngine beside the jobs: lists at once, and tasks that a test moves."""
+"""The part of FakeEngine other than the jobs: lists at once, and tasks that a test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FakeEngine: takes commands, keeps them, and says what the test tells it to say."""
+"""FakeEngine: keeps commands and emits the events that a test asks for."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def make_plan(
     frames = media.video.frame_count
     seconds = frames * size.pixels / 6e6
     container = settings.container if settings.container != "auto" else "mp4"
-    form = "restore" if settings.treatment == "auto" else settings.treatment
-    form = form if settings.model in ("auto", "lite") else ""
+    treatment = "restore" if settings.treatment == "auto" else settings.treatment
+    treatment = treatment if settings.model in ("auto", "lite") else ""
     tag = f"{settings.height}p" if settings.height else f"x{settings.scale}"
     target = output or media.path.with_name(f"{media.path.stem}_{tag}.{container}")
     return Plan(
@@ -93,7 +93,7 @@ def make_plan(
         span=FrameSpan(0, frames),
         work=LitePlan(
             model="lite" if settings.model == "auto" else settings.model,
-            treatment=form,
+            treatment=treatment,
             factor=2,
             frame=media.video.size,
             tile=Size(256, 256),
@@ -170,7 +170,7 @@ def grey(size: Size = Size(96, 54), level: int = 128) -> events.Picture:
 
 
 class FakeEngine:
-    """The face of engine.api.Engine without threads: events are said inside `send`.
+    """The interface of engine.api.Engine without threads: events are emitted inside `send`.
 
     `commands` is what was asked; `reject` names files that cannot be read. A running job stands
     still until `advance`, `finish` or `fail` is called.
@@ -190,14 +190,14 @@ class FakeEngine:
         self.tasks = FakeTasks(sink)
         self.is_started = self.is_closed = False
 
-    # The face of Engine
+    # The interface of Engine
 
     def start(self) -> None:
         """Nothing needs to be started."""
         self.is_started = True
 
     def close(self, timeout_s: float = 20.0) -> None:
-        """Say the last event."""
+        """Emit the last event."""
         self.is_closed = True
         self.sink.emit(events.EngineClosed())
 
@@ -290,7 +290,7 @@ class FakeEngine:
         self._forget(job_id)
         self.sink.emit(events.JobFailed(job_id=job_id, error=error))
 
-    def say_telemetry(self, gpu: GpuReading | None = None) -> None:
+    def emit_telemetry(self, gpu: GpuReading | None = None) -> None:
         """One reading of the machine."""
         self.sink.emit(
             events.Telemetry(

@@ -1,7 +1,8 @@
-"""Plain data for tests that need no file: a source, a plan, a machine."""
+"""Plans, media and budgets without files; plans for GPUs that are not here."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,14 @@ from engine.core.geometry import FrameSpan, Size
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import PicturePlan, Plan
+from engine.protocol.plan import (
+    Alternative,
+    Notice,
+    PicturePlan,
+    Plan,
+    Reasons,
+    StagePlan,
+)
 
 
 def a_media(**video: Any) -> MediaInfo:
@@ -59,7 +67,7 @@ def a_plan(**changes: Any) -> Plan:
 
 
 def a_budget(**changes: Any) -> Budget:
-    """A machine with 16 GB to give, four cores, no card and an empty disk."""
+    """A machine with 16 GB to give, four cores, no GPU and an empty disk."""
     budget = Budget(
         ram_bytes=16 * 10**9,
         threads=4,
@@ -67,3 +75,79 @@ def a_budget(**changes: Any) -> Budget:
         free_jobs_bytes=10**12,
     )
     return replace(budget, **changes)
+
+
+GIB = 2**30
+CARD = "RTX 5070 Ti, 16 GB"
+
+PRETENDED = Notice(
+    code="pretended-card",
+    severity="refusal",
+    message=f"This was planned for a card that is not in this machine: {CARD}.",
+)
+
+REASONS = Reasons(
+    limited_by="video-memory",
+    params={"size": "11.4 GB", "budget": "15.0 GB"},
+    choices=(
+        Notice(code="model", severity="info", message="The model in half precision."),
+        Notice(code="clips", severity="info", message="Clips of 45 frames."),
+    ),
+    alternatives=(
+        Alternative(
+            code="longer-clips",
+            message="Clips of 49 frames",
+            device_bytes=16 * GIB,
+            ram_bytes=6 * GIB,
+            seconds=2600.0,
+            fits=False,
+        ),
+        Alternative(
+            code="smaller-decode-tiles",
+            message="Decoded in smaller tiles",
+            device_bytes=9 * GIB,
+            ram_bytes=6 * GIB,
+            seconds=2940.0,
+            fits=True,
+        ),
+    ),
+)
+
+
+def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
+    """The same plan for a GPU.
+
+    Args:
+        plan: Any.
+        needed: Most that is needed on the GPU, GiB.
+        limit: Of it, GiB.
+    """
+    shares = {"encode": 0.8, "transformer": 0.9, "decode": 1.0}
+    on_device = tuple(
+        StagePlan(
+            stage=stage,
+            peak_bytes=5 * GIB,
+            seconds=900.0,
+            device_bytes=round(share * needed * GIB),
+        )
+        for stage, share in shares.items()
+    )
+    around = tuple(stage for stage in plan.stages if stage.stage in ("read", "write"))
+    return dataclasses.replace(
+        plan,
+        stages=(*around[:1], *on_device, *around[1:]),
+        card=CARD,
+        device_bytes=round(needed * GIB),
+        device_budget_bytes=round(limit * GIB),
+        peak_bytes=6 * GIB,
+        budget_bytes=20 * GIB,
+        seconds=2700.0,
+        seconds_error=240.0,
+        is_measured=True,
+        reasons=REASONS,
+    )
+
+
+def pretended(plan: Plan) -> Plan:
+    """A plan for a GPU that is not here: it fits, and cannot start."""
+    return dataclasses.replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))

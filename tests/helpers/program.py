@@ -45,7 +45,7 @@ class Ended:
 
     @property
     def has_hint(self) -> bool:
-        """True when the error says what to do next."""
+        """True when the error states the next step."""
         return bool(re.search(r"^  hint: \S", self.err, re.MULTILINE))
 
 
@@ -138,8 +138,19 @@ def ffmpeg(*words: str | Path) -> bytes:
     return done.stdout
 
 
+def make_film(path: Path, size: str, seconds: float, *, sound: bool = False) -> Path:
+    """A moving test picture at 25 frames/s in H.264."""
+    sine = ("-f", "lavfi", "-i", f"sine=440:sample_rate=48000:duration={seconds}", "-c:a", "aac")
+    ffmpeg(
+        *("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25:duration={seconds}"),
+        *(sine if sound else ()),
+        *("-c:v", "libx264", "-preset", "fast", path),
+    )
+    return path
+
+
 def ffprobe(path: Path, *words: str) -> dict[str, Any]:
-    """What ffprobe says, from its JSON."""
+    """ffprobe's JSON output."""
     done = subprocess.run(
         ["ffprobe", "-v", "error", "-of", "json", *words, str(path)],
         capture_output=True,
@@ -151,19 +162,20 @@ def ffprobe(path: Path, *words: str) -> dict[str, Any]:
 
 def film_stream(path: Path) -> dict[str, Any]:
     """ffprobe's description of the first video stream, frames counted by decoding."""
-    said = ffprobe(path, "-select_streams", "v:0", "-count_frames", "-show_streams")
-    stream: dict[str, Any] = said["streams"][0]
+    found = ffprobe(path, "-select_streams", "v:0", "-count_frames", "-show_streams")
+    stream: dict[str, Any] = found["streams"][0]
     return stream
 
 
 def frame_times(path: Path) -> list[Fraction]:
     """Exact time of every decoded frame, s, from ffprobe."""
     base = Fraction(film_stream(path)["time_base"])
-    said = ffprobe(
+    found = ffprobe(
         path, "-select_streams", "v:0", "-show_entries", "frame=pts,best_effort_timestamp"
     )
     return [
-        int(frame.get("pts", frame.get("best_effort_timestamp"))) * base for frame in said["frames"]
+        int(frame.get("pts", frame.get("best_effort_timestamp"))) * base
+        for frame in found["frames"]
     ]
 
 
@@ -176,8 +188,8 @@ def tags_of(path: Path) -> dict[str, str]:
 
 def packet_hashes(path: Path, streams: str) -> list[str]:
     """MD5 of every packet's payload of some streams ("a:0", "s:1"), in file order."""
-    said = ffprobe(path, "-select_streams", streams, "-show_packets", "-show_data_hash", "md5")
-    return [packet["data_hash"] for packet in said["packets"]]
+    found = ffprobe(path, "-select_streams", streams, "-show_packets", "-show_data_hash", "md5")
+    return [packet["data_hash"] for packet in found["packets"]]
 
 
 def frame_hashes(path: Path) -> list[str]:

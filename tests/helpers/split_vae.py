@@ -1,4 +1,4 @@
-"""The plain VAE behind the two halves that split decode asks for: slow, readable, surely right."""
+"""The plain VAE as the two halves of split decode: the slow and readable reference."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from installer import offline_set
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the fake is a shell script")
 

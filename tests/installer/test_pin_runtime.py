@@ -14,7 +14,7 @@ from engine.runtimes.store import RuntimeStore
 from engine.runtimes.unpack_wheel import needed_bytes
 from installer import pin_runtime
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import FaultyServer, faulty_server
+from tests.helpers.servers import FaultyServer, faulty_server
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect
 from tools.windows_build.wine import PipeReader
 

@@ -27,8 +27,7 @@ from pathlib import Path
 from engine import __version__
 from installer.build_setup import SetupOptions, make_setup
 from installer.project import PackagingError
-from tests.helpers.faulty_server import Fault, faulty_server
-from tests.helpers.updates import Release
+from tests.helpers.servers import Fault, Release, faulty_server
 from tests.packaging.setup_trial import make_stub, x_server
 from tests.packaging.trial import UNINSTALL_KEY, TrialFailed, expect, run_step
 from tools.windows_build.wine import Wine, WineMissing

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.packaging import check_packages
+from tests.packaging import check_packages, windows_tests
 from tests.packaging.check_packages import Step, quick_lane, run, run_stage, stages
-from tests.packaging.trial import TrialFailed
+from tests.packaging.trial import ROOT, TrialFailed
 
 
 def test_every_script_of_every_step_is_there(tmp_path: Path) -> None:
@@ -87,3 +88,16 @@ def test_only_the_tree_that_passed_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((tmp_path / "passed.json").read_text())["quick"]["seconds"] == {"lock": 2}
     monkeypatch.setattr(check_packages, "tree_hash", lambda root: "another")
     assert not check_packages.passed_before("quick")
+
+
+def test_the_listed_windows_tests_exist() -> None:
+    listed = [*windows_tests.FILES, *windows_tests.DESELECTED]
+    assert [name for name in listed if not (ROOT / name.partition("::")[0]).exists()] == []
+
+
+@pytest.mark.slow
+def test_a_runtime_is_installed_damaged_and_removed_by_the_whole_program() -> None:
+    python = [sys.executable, "-m"]
+    command = [*python, "tests.packaging.check_runtime", *python, "engine"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

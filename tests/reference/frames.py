@@ -37,7 +37,7 @@ def clip_length(frames: int) -> int:
 
 
 def resize_as_reference(frames: Tensor, short_side: int, longest: int = 0) -> Tensor:
-    """Resize once or twice, as `reference_sizes` says.
+    """Resize once or twice, to `reference_sizes`.
 
     Args:
         frames: [T, 3, H, W] float32.

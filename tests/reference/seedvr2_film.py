@@ -43,7 +43,7 @@ Trace = Callable[[str, Tensor], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceOptions:
-    """What the published program can be told.
+    """Options of the published program.
 
     Attributes:
         short_side: Shorter side of the result, px, rounded down to even.
@@ -53,7 +53,7 @@ class ReferenceOptions:
         uniform: Mirror the last batch at its end until it is as long as the others.
         prepend: Frames mirrored in front of the first one, and taken away in the end.
         colour: Method of `correct_colour`.
-        seed: Of the noise; each batch starts with it anew.
+        seed: Of the noise; each batch starts from it again.
         latent_noise: 0 to 1, noise in what the transformer sees of the source.
         input_noise: 0 to 1, noise in the frames before they are encoded.
     """
@@ -121,7 +121,7 @@ def upscale_as_reference(
     Args:
         frames: [T, 3, H, W] float32, 0 to 1.
         models: What restores them.
-        options: What the published program would be told.
+        options: Options of the published program.
         draw: Makes the noise of a batch from the seed.
         trace: Told what each stage gave: "batch0.noise" and so on, "assembled" at the end.
 
@@ -150,7 +150,7 @@ def upscale_as_reference(
 
 
 def batches(frames: int, options: ReferenceOptions) -> list[tuple[int, int]]:
-    """First frame of each batch, and the one behind its last.
+    """First frame of each batch, and the one after its last.
 
     A batch that would bring no new frame is left out.
     """

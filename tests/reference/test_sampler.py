@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.sampler import condition, sample, seeded_noise
-from tests.helpers.tiny_dit import random_dit, random_inputs
+from tests.helpers.seedvr2 import random_dit, random_inputs
 from tests.reference.sampler import Guidance, sample_in_steps, timesteps
 
 SHAPE = (2, 6, 8, 16)

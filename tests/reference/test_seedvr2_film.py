@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.models.seedvr2.sampler import seeded_noise
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
-from tests.helpers.tiny_dit import random_dit, tiny_dit_config
+from tests.helpers.seedvr2 import random_dit, random_frames, tiny_config, tiny_dit_config, tiny_vae
 from tests.reference.frames import reference_overlap_weights
 from tests.reference.seedvr2_film import (
     Models,

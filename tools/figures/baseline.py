@@ -50,7 +50,7 @@ class Line:
 
     @property
     def verdict(self) -> Verdict:
-        """What is to be said of it; "" for nothing."""
+        """A remark about it; "" for nothing."""
         if self.now is None:
             return "not measured"
         if self.figure.is_past_limit(self.now):

@@ -56,7 +56,7 @@ class Children:
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     def figures(self, *arguments: str) -> dict[str, float]:
-        """What the last line of a process says: names and numbers.
+        """The last line of a process as names and figures.
 
         Raises:
             FigureFailed: As `run`, or it wrote nothing.

@@ -83,7 +83,7 @@ class _Gaps:
 
 
 def _waited_s() -> float:
-    """Seconds that this thread has waited for a processor so far; 0 where Linux does not say."""
+    """Seconds that this thread has waited for a processor so far; 0 where it is unknown."""
     try:
         text = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text("ascii")
     except OSError:

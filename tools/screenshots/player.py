@@ -41,7 +41,7 @@ class Player:
     def close(self, timeout_s: float = 20.0) -> None:
         """Nothing ends."""
 
-    def say_telemetry(self) -> None:
+    def emit_telemetry(self) -> None:
         """The last reading of the machine."""
         found = [e for e in self._recording.said if isinstance(e, events.Telemetry)]
         self.say(found[-1:])

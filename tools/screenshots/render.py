@@ -223,7 +223,7 @@ def _render(options: argparse.Namespace) -> int:
             program.attach(player)
             program.window.resize(*(NARROW if state.startswith("narrow") else SIZE))
             program.window.show()
-            player.say_telemetry()
+            player.emit_telemetry()
             player.say(recording.presets)
             STATES[state](player)
             player.settle()

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QLabel, QSlider
 from pytestqt.qtbot import QtBot
 
+from app.controllers.queue import settings_for_next
 from app.jobs.choices_form import ChoicesForm, strength_of
 from engine.protocol import commands
 from engine.protocol.plan import Notice
@@ -154,3 +155,8 @@ def test_how_latents_are_meant_can_only_be_chosen_for_latents(bench: Bench) -> N
     bench.hear()
     assert is_shown(form, "latents")
     assert is_shown(form, "latent_rate")
+
+
+def test_the_next_film_has_no_permission_and_no_times_of_this_one() -> None:
+    chosen = JobSettings(overwrite=True, start="1", stop="2", height=1080)
+    assert settings_for_next(chosen) == JobSettings(height=1080)

@@ -409,13 +409,13 @@ def test_enter_only_presses_the_button_that_has_the_focus(models: Open, qtbot: Q
 
 def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models: Open) -> None:
     assert not models.part("noGpu").isVisible()  # nobody knows yet
-    models.bench.engine.say_telemetry()
+    models.bench.engine.emit_telemetry()
     models.bench.hear()
     assert models.part("noGpu").isVisible()
     card = GpuReading(
         name="NVIDIA Test", total_mb=16384, ours_mb=0, others_mb=0, load_percent=0, temperature_c=40
     )
-    models.bench.engine.say_telemetry(card)
+    models.bench.engine.emit_telemetry(card)
     models.bench.hear()
     assert not models.part("noGpu").isVisible()
 

@@ -14,8 +14,8 @@ from engine.protocol import commands, events
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
-from tests.helpers.fake_plans import CARD, GIB, on_card, pretended
 from tests.helpers.fakes import make_media, make_plan
+from tests.helpers.plans import CARD, GIB, on_gpu, pretended
 
 TOO_MUCH = Notice(
     code="plan-does-not-fit",
@@ -44,7 +44,7 @@ def say_plan(bench: Bench, made: Plan) -> str:
 
 
 def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory() -> None:
-    rows = rows_of(on_card(plan()))
+    rows = rows_of(on_gpu(plan()))
     assert [row.name for row in rows] == ["Encode", "Transformer", "Decode", "Main memory"]
     assert [row.limit // GIB for row in rows] == [15, 15, 15, 20]
     assert not any(row.is_over for row in rows)
@@ -52,7 +52,7 @@ def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory() -> None:
 
 
 def test_a_stage_that_needs_too_much_is_the_one_that_is_marked() -> None:
-    rows = rows_of(on_card(plan(), needed=16.0))
+    rows = rows_of(on_gpu(plan(), needed=16.0))
     assert [row.name for row in rows if row.is_over] == ["Decode"]
 
 
@@ -63,7 +63,7 @@ def test_the_processor_has_one_bar_with_every_stage_in_its_tool_tip() -> None:
 
 
 def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench: Bench) -> None:
-    say_plan(bench, on_card(plan()))
+    say_plan(bench, on_gpu(plan()))
     shown = texts(bench)
     for text in ("It fits", "limit 15.0 GB", "11.4 GB", "45 ± 4 min", "time, measured"):
         assert text in shown
@@ -88,7 +88,7 @@ def test_a_running_film_is_not_told_to_measure_first(bench: Bench) -> None:
 
 
 def test_a_pretended_card_is_said_plainly_and_cannot_start(bench: Bench) -> None:
-    say_plan(bench, pretended(on_card(plan())))
+    say_plan(bench, pretended(on_gpu(plan())))
     shown = texts(bench)
     assert f"Planned for {CARD}: not in this machine" in shown
     assert "It would fit" in shown
@@ -98,7 +98,7 @@ def test_a_pretended_card_is_said_plainly_and_cannot_start(bench: Bench) -> None
 
 
 def test_a_plan_that_does_not_fit_offers_what_would(bench: Bench, qtbot: QtBot) -> None:
-    made = dataclasses.replace(on_card(plan(), needed=20.0), notices=(TOO_MUCH,))
+    made = dataclasses.replace(on_gpu(plan(), needed=20.0), notices=(TOO_MUCH,))
     job_id = say_plan(bench, made)
     buttons = bench.find("planCard").findChildren(QPushButton)
     offered = {b.text(): b for b in buttons if b.objectName().startswith("planOffer")}
@@ -117,7 +117,7 @@ def test_an_offer_that_was_taken_is_not_made_again() -> None:
 
 
 def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench: Bench) -> None:
-    job_id = say_plan(bench, on_card(plan()))
+    job_id = say_plan(bench, on_gpu(plan()))
     assert "Clips of 45 frames." not in texts(bench)
     bench.button("whyThisPlan").click()
     bench.hear()
@@ -132,14 +132,14 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench: Bench) -> None:
 
 
 def test_a_smaller_plan_while_running_says_what_was_changed(bench: Bench) -> None:
-    job_id = say_plan(bench, on_card(plan()))
+    job_id = say_plan(bench, on_gpu(plan()))
     bench.do("start")
     notice = Notice(
         code="plan-downgraded",
         severity="info",
         message="Clips of 21 instead of 45 frames: chrome.exe holds 2.1 GB of the card.",
     )
-    smaller = on_card(plan(), needed=9.0)
+    smaller = on_gpu(plan(), needed=9.0)
     bench.engine.sink.emit(
         events.PlanDowngraded(job_id=job_id, plan=smaller, why="spilled", notice=notice)
     )
@@ -160,7 +160,7 @@ def test_a_smaller_plan_without_words_still_says_why(qtbot: QtBot) -> None:
 
 
 def test_a_step_that_lacks_main_memory_says_which_memory(bench: Bench) -> None:
-    made = on_card(plan())
+    made = on_gpu(plan())
     assert made.reasons is not None
     step = dataclasses.replace(
         made.reasons.alternatives[0], device_bytes=12 * GIB, ram_bytes=30 * GIB
@@ -170,3 +170,11 @@ def test_a_step_that_lacks_main_memory_says_which_memory(bench: Bench) -> None:
     bench.button("whyThisPlan").click()
     bench.hear()
     assert "30.0 GB\nmain memory: does not fit" in texts(bench)
+
+
+def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench: Bench) -> None:
+    missing = Notice(code="weights-missing", severity="refusal", message="Not here.")
+    made = dataclasses.replace(on_gpu(plan()), notices=(missing,))
+    say_plan(bench, made)
+    assert "This cannot start" in texts(bench)
+    assert "It fits" not in texts(bench)

@@ -67,6 +67,16 @@ def test_dragging_anywhere_in_the_picture_moves_the_line(
     assert _colour(canvas, 240, 240) == RESULT
 
 
+def test_the_line_is_under_the_cursor_also_next_to_empty_borders(
+    canvas: CompareCanvas, qtbot: QtBot
+) -> None:
+    canvas.resize(840, 360)  # the picture has 640 px in the middle
+    canvas.set_mode(Mode.SPLIT)
+    qtbot.mousePress(canvas, Qt.MouseButton.LeftButton, pos=QPoint(260, 60))
+    qtbot.mouseRelease(canvas, Qt.MouseButton.LeftButton, pos=QPoint(260, 60))
+    assert canvas.split == pytest.approx(0.25)
+
+
 def test_the_line_stops_at_the_edges(canvas: CompareCanvas, qtbot: QtBot) -> None:
     canvas.set_mode(Mode.SPLIT)
     qtbot.mousePress(canvas, Qt.MouseButton.LeftButton, pos=QPoint(300, 100))

@@ -50,7 +50,7 @@ def test_a_card_without_a_runtime_gets_one_clear_offer(over: Over) -> None:
 
 
 def test_the_card_on_top_says_that_it_is_not_used(whole: Over) -> None:
-    whole.program.engine.say_telemetry(GPU)
+    whole.program.engine.emit_telemetry(GPU)
     whole.hear()
     chip = whole.program.window.findChild(ElidedLabel, "gpuText")
     assert chip.whole == "RTX 5070 Ti · 16 GB · not used"

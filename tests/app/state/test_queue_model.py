@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPersistentModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -116,3 +116,11 @@ def test_a_refused_file_keeps_its_own_reason(model: QueueModel) -> None:
     row = model.find("a")
     assert row is not None
     assert row.error == reason
+
+
+def test_views_follow_a_row_that_moves_down_or_up(model: QueueModel) -> None:
+    kept = {name: QPersistentModelIndex(model.index(at)) for at, name in enumerate("abc")}
+    for job_id, to in (("a", 2), ("a", 1), ("b", 2), ("b", 0)):
+        model.move(job_id, to)
+        for name, index in kept.items():
+            assert index.row() == model.position(name), (job_id, to, name)

@@ -31,8 +31,7 @@ from engine.updates import installer
 from tests.app.conftest import Bench
 from tests.helpers.fake_states import NEWER, OWN
 from tests.helpers.fake_tasks import UPDATE, FakeTasks
-from tests.helpers.faulty_server import faulty_server
-from tests.helpers.updates import Release
+from tests.helpers.servers import Release, faulty_server
 
 
 def opened(bench: Bench) -> UpdateView:

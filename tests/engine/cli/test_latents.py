@@ -11,8 +11,8 @@ from engine.protocol import commands
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
-from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.plans import a_plan
+from tests.helpers.wan import a_latent, write_latent
 
 
 @pytest.fixture

@@ -19,8 +19,15 @@ from engine.cli.tasks import TaskLine, progress_text
 from engine.model_files.store import Store
 from engine.protocol.events import TaskProgress
 from engine.protocol.tasks import TaskKind
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, published, store_of
+from tests.helpers.servers import (
+    CONTENT,
+    PLACE,
+    Fault,
+    FaultyServer,
+    faulty_server,
+    published,
+    store_of,
+)
 
 Output = pytest.CaptureFixture[str]
 

@@ -13,8 +13,7 @@ import pytest
 from engine import __version__
 from engine.cli.main import main
 from engine.updates import installer
-from tests.helpers.faulty_server import Fault, faulty_server
-from tests.helpers.updates import NEWER, SETUP, Release
+from tests.helpers.servers import NEWER, SETUP, Fault, Release, faulty_server
 
 Output = pytest.CaptureFixture[str]
 

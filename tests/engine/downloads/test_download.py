@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import threading
 from pathlib import Path
@@ -10,9 +12,9 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
 from engine.downloads.download import ensure
 from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.transfer import Listener, RemoteFile
-from tests.helpers.faulty_server import Fault, FaultyServer
-from tests.helpers.published import CONTENT, PLACE
+from engine.downloads.part_file import PartFile
+from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy
+from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
 
 
 class Busy(EngineError):
@@ -121,3 +123,41 @@ def test_a_cancelled_download_continues(
     server.always = Fault()
     ensure(remote, folder, Listener())
     assert server.ranges[-1] == f"bytes={kept}-"
+
+
+def test_tries_that_bring_a_megabyte_are_no_failures(tmp_path: Path, folder: Folder) -> None:
+    content = bytes(range(256)) * 20_000  # 5.12 MB
+    with faulty_server() as server:
+        server.files["/large"] = content
+        server.faults = [Fault(cut_after=1_200_000)] * 4
+        remote = RemoteFile(
+            id="large",
+            name="large.bin",
+            urls=(server.url + "/large",),
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+        )
+        policy = RetryPolicy(first_tries=2, tries=2, first_wait_s=0.0)
+        assert ensure(remote, folder, Listener(retry=policy)).read_bytes() == content
+
+
+def test_bytes_that_a_full_disk_did_not_take_are_not_hashed(tmp_path: Path) -> None:
+    class HalfWritten:
+        """Takes three bytes, then the disk is full."""
+
+        def __init__(self) -> None:
+            self.is_full = False
+
+        def write(self, piece: bytes) -> int:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.is_full = True
+            return 3
+
+    part = PartFile(tmp_path / "a.part", contextlib.nullcontext)
+    part._file.close()
+    part._file = HalfWritten()
+    with pytest.raises(OSError, match="No space"):
+        part.write(b"abcdef")
+    assert part.bytes == 3
+    assert part.sha256 == hashlib.sha256(b"abc").hexdigest()

@@ -16,8 +16,7 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.downloads import http_client
 from engine.downloads.http_client import HttpError, Refused
-from tests.helpers.faulty_server import Fault, FaultyServer
-from tests.helpers.published import CONTENT, PLACE
+from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer
 
 
 def get(url: str, control: Control | None = None) -> bytes:

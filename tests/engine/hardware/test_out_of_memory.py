@@ -23,6 +23,12 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
+def windows_error(number: int) -> OSError:
+    error = OSError("from Windows")
+    error.winerror = number
+    return error
+
+
 REFUSALS = (
     torch.OutOfMemoryError("CUDA out of memory"),
     MemoryError(),
@@ -34,6 +40,7 @@ REFUSALS = (
     RuntimeError("unable to mmap 8 bytes: Cannot allocate memory (12)"),
     RuntimeError("can't start new thread"),
     OSError(errno.ENOMEM, "Cannot allocate memory"),
+    *map(windows_error, (8, 14, 1455)),
     OutOfMemory("There is not enough memory to decode a.mkv."),
     caused(WeightsUnreadable("a cannot be read."), OSError(errno.ENOMEM, "no")),
     caused(UnreadableMedia("a"), caused(WeightsUnreadable("b"), MemoryError())),
@@ -41,6 +48,7 @@ REFUSALS = (
 OTHERS = (
     RuntimeError("shapes do not match"),
     OSError(errno.ENOSPC, "No space left on device"),
+    windows_error(112),
     UnreadableMedia("out of memory.mkv cannot be read."),
     caused(ValueError("not ours"), MemoryError()),
     KeyError("out of memory"),

@@ -17,7 +17,7 @@ from engine.protocol.report import BenchReport
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import make_clip
-from tests.helpers.listening import TASK_ENDS, Listener, running_engine
+from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 
 STOP = c.StopTask(kind=TaskKind.BENCHMARK)
 REPORT = BenchReport(machine={"processor": "A processor"}, markdown="# Measured")
@@ -28,7 +28,9 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """A benchmark that says one step, then waits for the gate or for being stopped."""
     opened = threading.Event()
 
-    def examine(*, quick: bool, report: Callable[..., None], stop: Callable[[], bool]) -> Any:
+    def examine(
+        *, quick: bool, report: Callable[..., None], stop: Callable[[], bool]
+    ) -> BenchReport:
         report(0, 2, "quick" if quick else "all")
         while not opened.wait(0.01):
             if stop():

@@ -9,7 +9,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.listening import ENDS, Listener, running_engine
+from tests.helpers.jobs import ENDS, Listener, running_engine
 
 FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
 

@@ -15,9 +15,8 @@ from engine.models.wan.latents.vae import middle
 from engine.pipeline import display
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from tests.helpers.latent_files import a_latent, write_latent
-from tests.helpers.listening import Listener, running_engine
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.jobs import Listener, running_engine
+from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 ANSWERS = (e.LatentShown, e.TaskFailed)
 

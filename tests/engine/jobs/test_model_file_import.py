@@ -22,8 +22,8 @@ from engine.core.errors import (
 from engine.downloads.transfer import Listener
 from engine.jobs.model_file_service import take
 from engine.model_files.store import Store
-from tests.helpers.published import published, store_of
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.servers import published, store_of
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 TRANSFORMER = {
     "blocks.0.attn.proj_qkv.all.weight": np.ones((6, 2), np.float16),

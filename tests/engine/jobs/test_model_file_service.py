@@ -12,9 +12,16 @@ from engine.model_files.store import Store
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.tasks import Task
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.listening import TASK_ENDS, Listener, running_engine
-from tests.helpers.published import CONTENT, PLACE, published, store_of
+from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
+from tests.helpers.servers import (
+    CONTENT,
+    PLACE,
+    Fault,
+    FaultyServer,
+    faulty_server,
+    published,
+    store_of,
+)
 
 Ask = Callable[[c.ModelFileCommand], e.TaskEvent]
 

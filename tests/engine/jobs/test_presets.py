@@ -12,7 +12,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings import preset_store
 from engine.settings.schema import JobSettings
-from tests.helpers.listening import running_engine
+from tests.helpers.jobs import running_engine
 
 
 @pytest.fixture(autouse=True)

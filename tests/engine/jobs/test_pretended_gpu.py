@@ -13,7 +13,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.listening import ENDS, Listener
+from tests.helpers.jobs import ENDS, Listener
 
 
 @pytest.fixture

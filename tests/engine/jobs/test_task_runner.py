@@ -15,7 +15,7 @@ from engine.jobs.task_runner import TaskRunner
 from engine.protocol import events as e
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
-from tests.helpers.listening import TASK_ENDS, Listener
+from tests.helpers.jobs import TASK_ENDS, Listener
 
 KIND = TaskKind.MODEL_FILE
 

@@ -29,8 +29,16 @@ from engine.downloads.transfer import Listener, RetryPolicy
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.download import download, remote_file
 from engine.model_files.store import Store
-from tests.helpers.faulty_server import GOOD, Fault, FaultyServer, faulty_server
-from tests.helpers.published import CONTENT, PLACE, published, store_of
+from tests.helpers.servers import (
+    CONTENT,
+    GOOD,
+    PLACE,
+    Fault,
+    FaultyServer,
+    faulty_server,
+    published,
+    store_of,
+)
 
 HASTY = RetryPolicy(
     first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01, slowest=20_000, slow_s=0.3

@@ -24,8 +24,7 @@ from engine.downloads.locks import Locks
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
 from engine.protocol.model_file_state import PublishedState
-from tests.helpers.faulty_server import FaultyServer
-from tests.helpers.published import CONTENT, published, store_of
+from tests.helpers.servers import CONTENT, FaultyServer, published, store_of
 
 
 def put(store: Store, content: bytes = CONTENT, name: str = "tiny.safetensors") -> Path:

@@ -24,10 +24,16 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.wan.vae import streams
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
-from tests.helpers.tiny_dit import random_inputs, tiny_dit_config, write_dit
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.memory import Allocations
+from tests.helpers.seedvr2 import (
+    random_frames,
+    random_inputs,
+    tiny_config,
+    tiny_dit_config,
+    tiny_vae,
+    write_dit,
+)
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Push = Callable[[int], Any]  # takes slice k, the first one apart
 WARM_UP, WATCHED = 2, 2  # rounds

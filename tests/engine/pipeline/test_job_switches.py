@@ -23,10 +23,10 @@ from engine.protocol.events import Warned
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 from engine.settings.switches import Switches
+from tests.helpers.jobs import Events
 from tests.helpers.plans import a_budget, a_media
-from tests.helpers.seedvr2_files import write_seedvr2
-from tests.helpers.shot_jobs import Events
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.seedvr2 import write_seedvr2
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 CHANGED = "vae.in_place=off,vae.convolution=3d,dit.fused_steps=off,run.tf32=on,dit.attention=math"
 

@@ -24,10 +24,9 @@ from engine.protocol import events as e
 from engine.settings.schema import JobSettings
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import LosslessWriter
-from tests.helpers.latent_files import a_latent, write_latent
-from tests.helpers.listening import ENDS, Listener, running_engine
+from tests.helpers.jobs import ENDS, Listener, running_engine
 from tests.helpers.program import NEEDS_FFMPEG
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 pytestmark = NEEDS_FFMPEG
 ONE_CODE = 1.2  # of 16 bits: rounding, and what float32 adds

@@ -37,11 +37,10 @@ from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.frame_reader import FrameReader
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.latent_files import write_latent
-from tests.helpers.listening import ENDS, running_engine
+from tests.helpers.jobs import ENDS, running_engine
 from tests.helpers.plans import a_budget
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.wan import tiny_wan_config, write_latent, write_wan
 
 pytestmark = NEEDS_FFMPEG
 LIMIT = 2e-5  # float32 against float64, as the golden files'

@@ -13,7 +13,7 @@ from engine.pipeline.recovery import change_plan, reason_of
 from engine.planner import times
 from engine.planner.rates import Rates, load_rates
 from engine.settings.schema import JobSettings
-from tests.helpers.shot_jobs import Events, plan_of, run
+from tests.helpers.jobs import Events, plan_of, run
 
 SETTINGS = JobSettings(model="lite", scale=2, segment_seconds=0.5)
 

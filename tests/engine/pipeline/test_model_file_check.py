@@ -12,7 +12,7 @@ from engine.model_files.store import Store
 from engine.pipeline.model_file_check import check_weights
 from engine.protocol.events import Event, StageProgress
 from engine.protocol.plan import WeightsPlan
-from tests.helpers.published import CONTENT, published, store_of
+from tests.helpers.servers import CONTENT, published, store_of
 
 
 @pytest.fixture

@@ -28,10 +28,9 @@ from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
 from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.figures import tell
+from tests.helpers.jobs import KINDS, SHOTS, Outcome, SmallJob, small_job
+from tests.helpers.memory import RunsOut
 from tests.helpers.program import NEEDS_FFMPEG
-from tests.helpers.recovery_jobs import KINDS, SHOTS, Outcome, SmallJob, small_job
-from tests.helpers.running_out import RunsOut
 
 pytestmark = NEEDS_FFMPEG
 FRAMES = sum(SHOTS)
@@ -113,7 +112,7 @@ def test_a_refused_allocation_costs_no_frame(
 def refuse_all(job: SmallJob, places: Sequence[int], kind: str) -> None:
     begin = time.process_time()
     smaller = sum(bool(refused_at(job, at, kind).of(PlanDowngraded)) for at in places)
-    tell(
+    print(
         f"{kind}: each of {len(places)} allocations refused, {smaller} times a smaller plan, all "
         f"{FRAMES} frames right each time, {time.process_time() - begin:.0f} s of the processor"
     )

@@ -18,11 +18,10 @@ from engine.pipeline.run import run_job
 from engine.pipeline.sources import probe_source
 from engine.protocol.events import Event, PlanDowngraded
 from engine.settings.schema import EngineSettings, JobSettings
-from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.jobs import Events, planes_of
+from tests.helpers.memory import RunsOut
 from tests.helpers.program import NEEDS_FFMPEG
-from tests.helpers.running_out import RunsOut
-from tests.helpers.shot_jobs import Events, planes_of
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 pytestmark = NEEDS_FFMPEG
 ONE_CODE = 1  # of 16 bits: tiles add up in another order

@@ -23,9 +23,9 @@ from engine.protocol.events import TileDone
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
+from tests.helpers.jobs import Events, plan_of, planes_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
-from tests.helpers.seedvr2_files import SeedVr2Files, make_three_shots, write_seedvr2
-from tests.helpers.shot_jobs import Events, plan_of, planes_of, run
+from tests.helpers.seedvr2 import SeedVr2Files, make_three_shots, write_seedvr2
 
 pytestmark = NEEDS_FFMPEG
 

@@ -20,8 +20,8 @@ from engine.pipeline.sources import (
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.plans import a_plan
+from tests.helpers.wan import a_latent, write_latent
 
 LATENTS = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="wan21-vae", normalised=False)
 

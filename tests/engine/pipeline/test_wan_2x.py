@@ -22,10 +22,10 @@ from engine.protocol.events import PlanDowngraded, TileDone
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
+from tests.helpers.jobs import Events, plan_of, planes_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
-from tests.helpers.seedvr2_files import make_three_shots
-from tests.helpers.shot_jobs import Events, plan_of, planes_of, run
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.seedvr2 import make_three_shots
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 pytestmark = NEEDS_FFMPEG
 

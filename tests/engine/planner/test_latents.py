@@ -23,9 +23,8 @@ from engine.protocol.plan import (
     WeightsPlan,
 )
 from engine.settings.schema import JobSettings
-from tests.helpers.latent_files import a_latent, write_latent
 from tests.helpers.plans import a_budget, a_media
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,14 @@ from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae import streams
 from engine.protocol.plan import WorkPlan
-from tests.helpers.allocations import Allocations
-from tests.helpers.figures import tell
-from tests.helpers.memory_plans import random_seedvr2, random_wan, seedvr2_plan, wan_plan
-from tests.helpers.stage_memory import StageMemory, marked
+from tests.helpers.memory import (
+    Allocations,
+    marked,
+    random_seedvr2,
+    random_wan,
+    seedvr2_plan,
+    wan_plan,
+)
 
 ALL = range(20)  # seeds of random plans
 QUICK_SEEDVR2, QUICK_WAN = (4, 5), (5,)  # without tiles, which take many frames
@@ -39,7 +43,7 @@ def measured(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> di
     model, kept = loaded(plan, monkeypatch)
     source = torch.rand(plan.clip_frames + 1, 3, plan.canvas.height // 2, plan.canvas.width // 2)
     gc.collect()
-    with torch.inference_mode(), StageMemory() as found:
+    with torch.inference_mode(), Allocations() as found:
         running = model.shot(0, 0, lambda _: None)
         for start, end in slices(frames, model.slice_frames):
             for done in running.push(source[: end - start], last=end == frames):
@@ -77,7 +81,7 @@ def check(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ratios = {name: wanted[name] / stages[name] for name in wanted}
     ratios["all"] = max(wanted.values()) / most
     told = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
-    tell(f"\n{plan.model}: {most / 2**20:.0f} MiB; {told}")
+    print(f"\n{plan.model}: {most / 2**20:.0f} MiB; {told}")
     assert all(1 <= ratio <= MOST for ratio in ratios.values()), f"{told}: {plan}"
 
 
@@ -138,5 +142,5 @@ def test_peak_of_a_card(kind: str) -> None:
     model.close()
     found = torch.cuda.max_memory_allocated() - before
     wanted = family.needs(plan).device
-    tell(f"\n{kind}: {found / 2**20:.0f} MiB, predicted {wanted / found:.3f} of it")
+    print(f"\n{kind}: {found / 2**20:.0f} MiB, predicted {wanted / found:.3f} of it")
     assert found <= wanted <= MOST * found + 256 * 2**20

@@ -16,11 +16,9 @@ from engine.pipeline.stages.restore import Restore
 from engine.planner.peaks import ram_bytes, stage_peaks
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
-from tests.helpers.figures import tell
-from tests.helpers.memory_plans import seedvr2_plan, wan_plan
+from tests.helpers.jobs import plan_of, run
+from tests.helpers.memory import Allocations, seedvr2_plan, wan_plan
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
-from tests.helpers.shot_jobs import plan_of, run
-from tests.helpers.stage_memory import StageMemory
 
 pytestmark = NEEDS_FFMPEG
 MIB = 2**20
@@ -69,13 +67,13 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """What torch takes in the thread that computes."""
     in_numpy(monkeypatch)
     gc.collect()
-    with StageMemory() as found:
+    with Allocations() as found:
         run(plan, folder / "job")
     peaks = stage_peaks(plan)
     wanted = max(peak.ram for name, peak in peaks.items() if name not in ("read", "write"))
     wanted -= ONEDNN_BYTES if plan.work.model == "lite" else 0
     ratio = wanted / found.peak_bytes
-    tell(f"\n{plan.work.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
+    print(f"\n{plan.work.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
     assert 1 <= ratio <= MOST
 
 
@@ -107,5 +105,5 @@ def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> No
     ended = upscale(plan.source, tmp_path / "out.mkv", "--model", "lite", "--set", f"codec={codec}")
     predicted = ram_bytes(plan)
     ratio = predicted / ended.peak_bytes
-    tell(f"\n{codec}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
+    print(f"\n{codec}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
     assert ended.peak_bytes <= predicted

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine.planner.fallbacks import with_offers
 
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
@@ -157,3 +158,12 @@ def test_reasons_have_no_place_left_open() -> None:
         found = reasons(planned(a_machine(vram)))
         said = [found.message, *(str(one.message) for one in (*found.choices, *found.alternatives))]
         assert not any(re.search(r"[{}]|None|False|True", sentence) for sentence in said)
+
+
+def test_a_result_as_high_as_its_source_is_offered() -> None:
+    refusal = Notice(code="plan-does-not-fit", severity="refusal", message="Too large.")
+    sizes = Size(1920, 1080), Size(3840, 2160)
+    found = with_offers(
+        refusal, JobSettings(model="seedvr2-3b"), sizes, lambda one: 0 < one.height <= 1080
+    )
+    assert found.params["offers"] == "height=1080,width=0"

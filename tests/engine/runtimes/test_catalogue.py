@@ -33,6 +33,8 @@ def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
         ("579.99", (12, 0), None),  # CUDA 12.6 has no code for it
         ("528.33", (7, 5), "cu126"),
         ("528.2", (7, 5), None),
+        ("1000.5", (8, 9), "cu130"),  # greater as a number, smaller as a text
+        ("99.9", (8, 9), None),
         ("581.29", (6, 1), None),
         ("581.29", None, None),
         ("", (8, 6), None),

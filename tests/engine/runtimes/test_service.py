@@ -23,8 +23,8 @@ from engine.runtimes.catalogue import catalogue
 from engine.runtimes.service import RuntimeService
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
-from tests.helpers.listening import TASK_ENDS, Listener
+from tests.helpers.jobs import TASK_ENDS, Listener
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 Start = Callable[..., None]
 CARD = Gpu(
@@ -209,3 +209,15 @@ def test_a_packed_program_tries_with_itself(
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", executable)
     assert trial._program() == [executable, *words]
+
+
+def test_a_trial_that_crashes_after_its_report_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash = (
+        "import pathlib, sys; pathlib.Path(sys.argv[-1]).write_text("
+        """'{"torch": "2.9", "cuda": "13.0"}'); sys.exit(3)"""
+    )
+    monkeypatch.setattr(trial, "_program", lambda: [sys.executable, "-c", crash])
+    with pytest.raises(RuntimeBroken, match="status 3"):
+        trial.try_runtime(tmp_path, Control())

@@ -28,7 +28,7 @@ from engine.runtimes import installation as folders
 from engine.runtimes.store import RuntimeStore
 from engine.runtimes.wheels import RuntimeFolder
 from tests.helpers import runtimes
-from tests.helpers.faulty_server import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 HASTY = RetryPolicy(first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01)
 KEPT = {

@@ -38,8 +38,14 @@ from engine.settings.optimisations import (
     choices,
     optimisations,
 )
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.seedvr2 import (
+    random_dit,
+    random_frames,
+    random_inputs,
+    tiny_config,
+    tiny_dit_config,
+    tiny_vae,
+)
 
 GPU = torch.device("cuda", 0)
 Observation = Callable[["Case"], object]

@@ -15,8 +15,7 @@ from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallabl
 from engine.downloads.transfer import Listener
 from engine.updates import installer
 from engine.updates.store import UpdateStore
-from tests.helpers.faulty_server import faulty_server
-from tests.helpers.updates import NEWER, Release
+from tests.helpers.servers import NEWER, Release, faulty_server
 
 
 @pytest.fixture

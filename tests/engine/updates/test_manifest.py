@@ -11,7 +11,7 @@ from nacl.signing import SigningKey
 
 from engine.core.errors import UpdateTooNew, UpdateUntrusted
 from engine.updates import manifest
-from tests.helpers.updates import NEWER, SETUP, description, signed
+from tests.helpers.servers import NEWER, SETUP, description, signed
 
 KEY, OTHER = SigningKey(b"a" * 32), SigningKey(b"b" * 32)
 PUBLIC, PUBLIC_OTHER = (key.verify_key.encode().hex() for key in (KEY, OTHER))

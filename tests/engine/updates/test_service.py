@@ -14,9 +14,8 @@ from engine.protocol.update_state import UpdateState
 from engine.updates import service as service_module
 from engine.updates.service import UpdateService
 from engine.updates.store import UpdateStore
-from tests.helpers.faulty_server import Fault, faulty_server
-from tests.helpers.listening import TASK_ENDS, Listener, running_engine
-from tests.helpers.updates import NEWER, Release
+from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
+from tests.helpers.servers import NEWER, Fault, Release, faulty_server
 
 Ask = Callable[[c.UpdateCommand], e.TaskEvent]
 

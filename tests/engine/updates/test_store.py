@@ -27,8 +27,7 @@ from engine.core.errors import (
 )
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.updates.store import UpdateStore
-from tests.helpers.faulty_server import Fault, faulty_server
-from tests.helpers.updates import NEWER, SETUP, Release
+from tests.helpers.servers import NEWER, SETUP, Fault, Release, faulty_server
 
 QUICK = RetryPolicy(tries=3, first_tries=2, first_wait_s=0.01, timeout_s=1.0)
 

@@ -19,8 +19,8 @@ from engine.protocol.report import Report
 from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
-from tests.helpers.damage import make_result
 from tests.helpers.fakes import make_plan
+from tests.helpers.results import make_result
 
 FRAMES = 45
 ALL = list(range(FRAMES))

@@ -11,7 +11,7 @@ from engine.bench.cases.dit import TimedVariant, dit_rows
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
-from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.seedvr2 import tiny_dit_config
 
 OPTIONS = BenchOptions(
     size=Size(96, 64), quick=True, device="cpu", memory=False, threads=1, dit=tiny_dit_config()

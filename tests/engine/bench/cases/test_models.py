@@ -11,9 +11,8 @@ from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
 from engine.models.contracts import BenchWork
 from engine.models.seedvr2.dit import random_dit
-from tests.helpers.tiny import tiny_config
-from tests.helpers.tiny_dit import tiny_dit_config
-from tests.helpers.tiny_wan import tiny_wan_config
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
+from tests.helpers.wan import tiny_wan_config
 
 OPTIONS = BenchOptions(device="cpu", size=Size(32, 32), quick=True, runs=1, threads=1)
 

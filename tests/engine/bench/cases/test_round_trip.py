@@ -21,8 +21,8 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.seedvr2_files import write_seedvr2
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.seedvr2 import write_seedvr2
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 
 @pytest.fixture(scope="module")

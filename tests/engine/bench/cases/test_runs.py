@@ -22,9 +22,8 @@ from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
 from engine.models.seedvr2.dit.random_dit import KINDS, MIDDLE, Kind, build, inputs_of, work_of
 from engine.models.video_vae.measured import Side
 from engine.settings.optimisations import DitSwitches, VaeSwitches
-from tests.helpers.tiny import tiny_config
-from tests.helpers.tiny_dit import tiny_dit_config
-from tests.helpers.tiny_wan import tiny_wan_config
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
+from tests.helpers.wan import tiny_wan_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(), dit=tiny_dit_config(), size=Size(32, 16), device="cpu", threads=1

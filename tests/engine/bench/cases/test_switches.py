@@ -30,9 +30,8 @@ from engine.models.wan.vae.config import WAN22
 from engine.ops import torch_flags
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
-from tests.helpers.tiny import tiny_config
-from tests.helpers.tiny_dit import tiny_dit_config
-from tests.helpers.tiny_wan import tiny_wan_config
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
+from tests.helpers.wan import tiny_wan_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(), size=Size(16, 16), frames=(9,), quick=True, device="cpu", runs=2

@@ -17,7 +17,7 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
-from tests.helpers.tiny import tiny_config
+from tests.helpers.seedvr2 import tiny_config
 
 OPTIONS = BenchOptions(
     config=tiny_config(),

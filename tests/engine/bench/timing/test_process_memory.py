@@ -16,8 +16,7 @@ from engine.bench.timing.process_memory import MemoryTraffic, main_memory_row
 from engine.core.errors import InternalError
 from engine.core.geometry import Size
 from engine.core.serialization import to_plain
-from tests.helpers.tiny import tiny_config
-from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 
 MIB = 2**20
 OPTIONS = BenchOptions(

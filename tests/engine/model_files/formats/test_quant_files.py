@@ -9,8 +9,8 @@ import torch
 
 from engine.model_files.formats.open_weights import open_weights
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from tests.helpers.compare import relative_rms
-from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf
+from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf
+from tests.helpers.tensors import relative_rms
 
 SHAPES = {"a.mlp.b.proj_out.weight": (64, 512), "a.qkv.weight": (256, 256), "odd": (8, 33)}
 VECTORS = {"norm.weight": (300,), "single": ()}

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.memory import Allocations
+from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 
 MIB = 2**20
 LENGTHS = (21, 81)

@@ -20,7 +20,7 @@ from engine.models.seedvr2.sampler import (
     seeded_noise,
     shifted_timestep,
 )
-from tests.helpers.tiny_dit import random_dit, random_inputs
+from tests.helpers.seedvr2 import random_dit, random_inputs
 
 SHAPE = (2, 6, 8, 16)
 

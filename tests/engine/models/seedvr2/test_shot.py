@@ -21,7 +21,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
 from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip
-from tests.helpers.tiny import random_frames, tiny_vae
+from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
 

@@ -20,7 +20,7 @@ from engine.ops.conv.frame_conv import (
 )
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 WEIGHT = random_frames(5, 4, 3, 3, 3, seed=1)
 BIAS = random_frames(5, seed=2)

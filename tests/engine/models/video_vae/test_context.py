@@ -9,7 +9,7 @@ from engine.models.video_vae.context import Flow
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 
 def flow(carry: Carry | None = None) -> Flow:

@@ -10,8 +10,8 @@ from engine.core.errors import UnknownWeights, WeightsMissing, WrongModel
 from engine.model_files.store import Store
 from engine.models.wan.files import WanModel, files_of_wan, wan_config
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
-from tests.helpers.published import published, store_of
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.servers import published, store_of
+from tests.helpers.wan import tiny_wan_config, write_wan
 
 LAYOUTS: dict[str, WanModel] = {"2.1": "wan21-vae", "2.2": "wan22-vae", "2x": "wan-2x"}
 

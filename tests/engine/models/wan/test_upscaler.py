@@ -20,9 +20,9 @@ from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumptio
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.protocol.plan import WeightsPlan
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config, write_wan
+from tests.helpers.memory import Allocations
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 
 EXACT = 1e-10
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.ops.attention import single_head
 from engine.ops.attention.single_head import attend_in_chunks, attend_single_head
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 Triple = tuple[Tensor, Tensor, Tensor]
 

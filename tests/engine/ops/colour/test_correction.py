@@ -12,7 +12,7 @@ from engine.ops.colour.correction import (
 )
 from engine.ops.colour.low_pass import low_pass
 from engine.ops.colour.spaces import LUMA, rgb_to_hsv, weighted
-from tests.helpers.allocations import Allocations
+from tests.helpers.memory import Allocations
 
 
 def smooth_pictures(frames: int = 1, height: int = 96, width: int = 128) -> torch.Tensor:

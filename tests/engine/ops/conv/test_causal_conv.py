@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
-from tests.helpers.tiny import random_frames, randomise
+from tests.helpers.seedvr2 import random_frames, randomise
 
 
 def make(kernel: int = 3, stride: int = 1) -> CausalConv3d:

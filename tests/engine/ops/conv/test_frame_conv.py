@@ -24,7 +24,7 @@ from engine.ops.conv.frame_conv import (
     Past,
 )
 from engine.ops.conv.temporal_conv import Form
-from tests.helpers.tiny import random_frames, randomise
+from tests.helpers.seedvr2 import random_frames, randomise
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 FORMS = ("2d", "3d")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.ops.conv import temporal_conv
 from engine.ops.conv.temporal_conv import Form, Taps
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 HALF = (torch.bfloat16, torch.float16)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.ops.conv import upsample_conv
 from engine.ops.conv.upsample_conv import NearestFold
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 

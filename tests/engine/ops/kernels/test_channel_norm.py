@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.ops.kernels import channel_norm, driver, nvrtc
 from engine.ops.kernels.channel_norm import ChannelNormKernel, grid_for, lanes_and_packs, vector_of
 from engine.ops.norm.rms_norm import rms_norm_silu
-from tests.helpers.kernel_host import HAS_COMPILER, host_channel_norm, stand_in
+from tests.helpers.kernels import HAS_COMPILER, host_channel_norm, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine.ops.kernels import build, driver, group_norm, nvrtc
 from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels, grid_for, vector_of
 from engine.ops.norm import group_norm as norm
-from tests.helpers import kernel_grid
-from tests.helpers.kernel_host import HAS_COMPILER, host_module
+from tests.helpers import kernels as kernel_grid
+from tests.helpers.kernels import HAS_COMPILER, host_module
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def test_the_order_of_the_kernel_gives_the_same_statistics(size, channels):
 def test_the_last_number_of_huge_frames_is_reached(size):
     t, channels, height, width = size
     grid = grid_for(torch.Size(size), channels // 4, 4, 170)
-    rows = [list(kernel_grid.walk(grid, grid.blocks - 1, row)) for row in range(grid.rows)]
+    rows = [list(kernel_grid.traversal(grid, grid.blocks - 1, row)) for row in range(grid.rows)]
     assert max(pixel for row in rows for pixel in row) == (height - 1, width - 1)
     strides = (height * width * channels, width * channels, channels)
     last = (t - 1) * strides[0] + (height - 1) * strides[1] + (width - 1) * strides[2]

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import heads
 from engine.ops.kernels.heads import HeadKernel, HeadWork, Triple, vector_of
-from tests.helpers.kernel_host import HAS_COMPILER, host_heads, stand_in
+from tests.helpers.kernels import HAS_COMPILER, host_heads, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from engine.ops.kernels import driver, nvrtc, token_rows
 from engine.ops.kernels.token_rows import RowKernels, grid_for, vector_of
 from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm.modulate import add_gated, rms_modulate
-from tests.helpers.kernel_host import HAS_COMPILER, host_rows, stand_in
+from tests.helpers.kernels import HAS_COMPILER, host_rows, stand_in
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 CPU = torch.device("cpu")

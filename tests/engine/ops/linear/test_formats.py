@@ -16,7 +16,7 @@ from engine.ops.linear.formats import (
     working,
 )
 from engine.ops.linear.int8 import Int8Product
-from tests.helpers.compare import relative_rms
+from tests.helpers.tensors import relative_rms
 
 
 @pytest.fixture(autouse=True)

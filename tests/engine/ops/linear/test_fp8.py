@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.ops.linear.fp8 import FORMATS, Fp8Linear, Fp8Product
-from tests.helpers.compare import relative_rms
+from tests.helpers.tensors import relative_rms
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ops.linear import gguf as ours
 from engine.ops.linear.gguf import BLOCKS, GgufLinear, dequantise
-from tests.helpers.random_blocks import random_blocks
+from tests.helpers.model_files import random_blocks
 
 
 @pytest.mark.parametrize("kind", BLOCKS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from tests.helpers.random_blocks import random_blocks
+from tests.helpers.model_files import random_blocks
 
 
 @pytest.mark.gpu

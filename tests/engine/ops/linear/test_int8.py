@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.ops.linear.int8 import Int8Product
-from tests.helpers.compare import relative_rms
+from tests.helpers.tensors import relative_rms
 
 
 def layer_of(weight: torch.Tensor, *, bias: bool = False) -> Int8Product:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.ops.linear.formats import working
 from engine.ops.linear.nvfp4 import GROUP, NvFp4Product, into_tiles, out_of_tiles, pack, unpack
-from tests.helpers.compare import relative_rms
+from tests.helpers.tensors import relative_rms
 
 GRID = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 

@@ -16,7 +16,7 @@ from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink, quantised
 from engine.tiling.blend import tile_weights
 from engine.tiling.grid import tile_grid
-from tests.helpers.float_sink import FloatSink
+from tests.helpers.tensors import FloatSink
 
 
 def fill(sinks, tiles, canvas: Size, boxes: list[Box], blend: int, step: int = 2) -> None:

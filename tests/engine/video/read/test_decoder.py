@@ -36,3 +36,10 @@ def test_a_clock_that_jumps_back_goes_on() -> None:
     line = times()
     assert stamps(line, (5000, 0), (5040, 0), (0, 0), (40, 0)) == [5000, 5040, 5080, 5120]
     assert line.jumps == 1
+
+
+def test_a_clock_that_jumps_back_twice_goes_on_both_times() -> None:
+    line = times()
+    made = stamps(line, *((pts, 0) for pts in (5000, 5040, 0, 40, 3000, 0, 40)))
+    assert made == [5000, 5040, 5080, 5120, 8080, 8120, 8160]
+    assert line.jumps == 2

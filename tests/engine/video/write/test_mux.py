@@ -381,3 +381,14 @@ def test_hours_of_sound_are_never_in_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(source)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     assert int(done.stdout) < 8_000_000
+
+
+def test_a_job_that_starts_between_two_frames_starts_with_the_later_one(tmp_path: Path) -> None:
+    source, output = make_clip(tmp_path / "a.mkv", frames=25, audio_tracks=1), tmp_path / "out.mkv"
+    make_identity(source, output, FAST, start=Fraction(21, 100))
+    result = Ffprobed(output)
+    assert result.frame_times[0] == 0
+    content = [content for _, content in Ffprobed(source).packets("audio")]
+    time, first = result.packets("audio")[0]
+    before = Ffprobed(source).packets("audio")[content.index(first)][0]
+    assert before - Fraction(6, 25) == pytest.approx(time, abs=0.002)  # frame 6 is the first

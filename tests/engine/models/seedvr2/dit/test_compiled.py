@@ -20,7 +20,7 @@ from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops import compiler
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 COMPILED = DitSwitches(compile=True)
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def test_compiled_it_equals_the_plain_form(kind: str) -> None:
 def test_off_nothing_of_the_compiler_is_loaded() -> None:
     code = (
         "import sys, torch; from engine.models.seedvr2.dit.fast import FastDit\n"
-        "from tests.helpers.tiny_dit import tiny_dit_config\n"
+        "from tests.helpers.seedvr2 import tiny_dit_config\n"
         "FastDit(tiny_dit_config('3b'))\n"
         "print([n for n in sys.modules if n.endswith(('dit_compiled', 'ops.compiler'))])"
     )

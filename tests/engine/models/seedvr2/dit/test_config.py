@@ -23,7 +23,7 @@ from engine.models.seedvr2.dit.config import (
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.models.shapes import Shapes
-from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.seedvr2 import tiny_dit_config
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 PUBLISHED = {"3b": DIT_3B, "7b": DIT_7B}

@@ -21,9 +21,9 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.memory import forward_bytes
 from engine.models.seedvr2.dit.parameter_count import FORMAT_BYTES, parameters
-from tests.helpers.allocations import Allocations
-from tests.helpers.quant_files import write_fp8
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+from tests.helpers.memory import Allocations
+from tests.helpers.model_files import write_fp8
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 GB = 10**9
 # From the tables of reference_timing.json: latent, operations of linear layers and of attention.

@@ -10,8 +10,8 @@ import torch
 
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.ops.kernels import heads, token_rows
-from tests.helpers.kernel_host import HAS_COMPILER, stand_in
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.kernels import HAS_COMPILER, stand_in
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no g++ to run the source with")
 

@@ -41,8 +41,8 @@ from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.int8 import Int8Product
 from engine.ops.linear.quantized_linear import QuantizedLinear
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.quant_files import q4_k_m, write_fp8, write_gguf, write_safetensors
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 LAST = "blocks.2."

@@ -20,8 +20,8 @@ from engine.models.seedvr2.dit.load import (
     load_dit,
 )
 from engine.models.seedvr2.dit.memory import forward_bytes
-from tests.helpers.quant_files import write_fp8, write_gguf
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+from tests.helpers.model_files import write_fp8, write_gguf
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.modulation_fold import outside
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 KINDS = pytest.mark.parametrize("kind", ["3b", "7b"])
 FOLDED = DitSwitches(folded_modulation=True)

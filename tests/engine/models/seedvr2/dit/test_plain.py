@@ -40,7 +40,7 @@ from engine.models.seedvr2.dit.plain import (
 )
 from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.attention.windows import Window, windows
-from tests.helpers.tiny_dit import random_dit, random_inputs, tiny_dit_config, write_dit
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 KINDS = ("3b", "7b")

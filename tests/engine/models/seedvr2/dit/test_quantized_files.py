@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
-from tests.helpers.compare import relative_rms
-from tests.helpers.quant_files import write_fp8, write_gguf
+from tests.helpers.model_files import write_fp8, write_gguf
+from tests.helpers.tensors import relative_rms
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 KINDS = ("dit3b", "dit7b")

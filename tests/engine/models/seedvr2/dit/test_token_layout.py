@@ -16,7 +16,7 @@ from engine.models.seedvr2.dit.token_layout import (
     make_layout,
 )
 from engine.ops.attention.windows import Grid, windows
-from tests.helpers.tiny_dit import tiny_dit_config
+from tests.helpers.seedvr2 import tiny_dit_config
 
 CPU = torch.device("cpu")
 GRIDS = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 50))

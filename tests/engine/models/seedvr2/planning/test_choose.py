@@ -126,3 +126,11 @@ def test_products_that_a_card_lacks_are_refused_with_another(
     if refused:
         assert found[0].hint
         assert found[0].params["nearest"] != product
+
+
+def test_the_peak_of_decoding_has_the_frames_that_colour_correction_pools() -> None:
+    for colour in ("lab", "hsv"):
+        work = plan_of(7, colour=colour).work
+        pictures = 11 * 3 * 4 * work.size.pixels * 4 * (work.clip - work.shared)  # float32
+        found = needs(work)
+        assert found.working["decode"] >= found.finishing + pictures

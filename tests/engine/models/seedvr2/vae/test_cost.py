@@ -32,8 +32,8 @@ from engine.settings.optimisations import (
     Convolution,
     VaeSwitches,
 )
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny import tiny_vae
+from tests.helpers.memory import Allocations
+from tests.helpers.seedvr2 import tiny_vae
 
 # Frames large enough that numbers of a frame outweigh those of weights, as in the published one,
 # and that torch convolves single ones as it does large ones.

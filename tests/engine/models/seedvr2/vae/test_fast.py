@@ -16,7 +16,7 @@ from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 
 EXACT = 1e-10  # of the range of the result, in float64
 

@@ -15,7 +15,7 @@ from engine.models.seedvr2.vae.fast_resample import last_frames
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames, tiny_vae
+from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 
 @pytest.fixture

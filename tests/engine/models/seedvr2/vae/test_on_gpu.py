@@ -21,8 +21,8 @@ from engine.models.seedvr2.vae.split_grid import norms_of_high_part
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import Convolution, VaeSwitches
-from tests.helpers.float_sink import FloatSink
-from tests.helpers.tiny import random_frames, tiny_vae
+from tests.helpers.seedvr2 import random_frames, tiny_vae
+from tests.helpers.tensors import FloatSink
 
 pytestmark = pytest.mark.gpu
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.models.seedvr2.vae.config import infer_vae_config
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
-from tests.helpers.tiny import random_frames, tiny_config, tiny_vae
+from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 LIMIT = 5e-5

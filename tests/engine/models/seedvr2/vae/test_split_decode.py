@@ -22,8 +22,8 @@ from engine.ops.norm.group_norm import group_statistics
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
-from tests.helpers.float_sink import FloatSink
 from tests.helpers.split_vae import TINY, PlainSplit, tiny_vae
+from tests.helpers.tensors import FloatSink
 
 LATENT = Size(11, 1)
 TILE = Size(52, 8)  # three tiles side by side

@@ -22,7 +22,7 @@ from engine.core.geometry import Size
 from engine.models.latents import LatentFilm
 from engine.models.wan.latents.file import LatentFile, examined, metadata_of
 from engine.models.wan.latents.writer import LatentWriter
-from tests.helpers.latent_files import a_latent, write_latent
+from tests.helpers.wan import a_latent, write_latent
 
 WAN = Path(__file__).parents[4] / "golden" / "wan"
 

@@ -14,8 +14,8 @@ from engine.models.wan.planning.requirements import decode_needs, encode_needs
 from engine.models.wan.planning.vae_memory import Pass
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.memory import Allocations
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 CONFIG = tiny_wan_config("2x", dim=8, dec_dim=8, residual_blocks=1)
 FRAME = Size(192, 160)

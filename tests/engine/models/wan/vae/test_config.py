@@ -14,7 +14,7 @@ from engine.models.wan.vae.config import (
     infer_wan_config,
 )
 from engine.models.wan.vae.plain import WanVae
-from tests.helpers.tiny_wan import GOLDEN, tiny_wan_config
+from tests.helpers.wan import GOLDEN, tiny_wan_config
 
 PUBLISHED = {"wan21": WAN21, "wan22": WAN22, "wan21_upscale2x": WAN2X}
 

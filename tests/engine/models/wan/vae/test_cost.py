@@ -34,8 +34,8 @@ from engine.models.wan.vae.cost import (
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import CPU, VaeSwitches
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.memory import Allocations
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 # Frames large enough that numbers of a frame outweigh those of weights, as in the published ones,
 # and that torch convolves single ones as it does large ones.

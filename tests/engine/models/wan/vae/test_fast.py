@@ -16,8 +16,8 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 EXACT = 1e-10  # of the range of the result, in float64
 LAYOUTS = ("2.1", "2.2", "2x")

@@ -12,8 +12,8 @@ from torch import Tensor
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
 from engine.settings.optimisations import Convolution, VaeSwitches
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 FORMS: tuple[Convolution, ...] = ("2d", "3d")
 

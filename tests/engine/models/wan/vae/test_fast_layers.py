@@ -16,8 +16,8 @@ from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.ops.conv.upsample_conv import NearestFold
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan_config
 
 
 def flow_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> Flow:

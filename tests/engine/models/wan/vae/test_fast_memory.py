@@ -10,9 +10,9 @@ from torch import Tensor
 
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
-from tests.helpers.allocations import Allocations
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.memory import Allocations
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 LENGTHS = (21, 161)
 

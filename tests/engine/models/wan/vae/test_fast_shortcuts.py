@@ -15,7 +15,7 @@ from engine.models.wan.vae.resample import AveragedShortcut, RepeatedShortcut
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
+from tests.helpers.seedvr2 import random_frames
 
 SIZES = st.integers(1, 3)
 

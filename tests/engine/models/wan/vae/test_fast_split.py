@@ -17,8 +17,8 @@ from engine.models.wan.vae.split import (
 )
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 EXACT = 1e-10
 SHORT = {"residual_blocks": 1}  # and so a short halo

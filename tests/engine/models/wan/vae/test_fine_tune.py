@@ -19,8 +19,8 @@ from engine.models.wan.vae.resample import (
     Upsampler,
 )
 from engine.ops.conv.causal_conv import Carry
-from tests.helpers.tiny import random_frames, randomise
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames, randomise
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 STEPS, FALL = 20, 6  # the loss falls at least so many times
 

@@ -23,7 +23,7 @@ from engine.models.wan.vae.config import (
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.flops import Work, decode_flops, encode_flops
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 # Counted by torch while the published program ran five frames on the meta device, in multiples of
 # 1e12: decoding, then encoding.

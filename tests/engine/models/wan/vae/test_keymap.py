@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.models.wan.vae.keymap import wan_keys
-from tests.helpers.tiny_wan import GOLDEN
+from tests.helpers.wan import GOLDEN
 
 
 def table(model: str) -> dict[str, str]:

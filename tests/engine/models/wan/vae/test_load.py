@@ -28,7 +28,7 @@ from engine.core.errors import (
 )
 from engine.models.wan.vae.load import FORMS, Form, load_wan
 from engine.models.wan.vae.plain import WanVae
-from tests.helpers.tiny_wan import GOLDEN, tiny_wan_config, write_wan
+from tests.helpers.wan import GOLDEN, tiny_wan_config, write_wan
 
 LAYOUTS = ("2.1", "2.2", "2x")
 FULL = {"2.1": "wan21", "2.2": "wan22", "2x": "wan21_upscale2x"}

@@ -15,8 +15,8 @@ from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import Convolution, VaeSwitches
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 pytestmark = pytest.mark.gpu
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.models.wan.vae.blocks import RmsNorm
 from engine.models.wan.vae.plain import WanVae, patches, pictures
 from engine.ops.conv.causal_conv import Carry
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 LAYOUTS = ("2.1", "2.2", "2x")
 EXACT = {"rtol": 0, "atol": 1e-12}

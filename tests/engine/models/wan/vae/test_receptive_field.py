@@ -16,8 +16,8 @@ from engine.models.wan.vae.receptive_field import (
     encode_warm_up,
     encoder_reach,
 )
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Layout = Literal["2.1", "2.2"]
 BEHIND = 2  # latents of a shot behind the last one that is looked at

@@ -27,8 +27,8 @@ from engine.models.wan.vae.split import (
 )
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
 from engine.ops.conv.causal_conv import Carry
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Layout = Literal["2.1", "2.2", "2x"]
 LAYOUTS: tuple[Layout, ...] = ("2.1", "2.2", "2x")

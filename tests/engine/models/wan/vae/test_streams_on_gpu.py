@@ -15,8 +15,8 @@ from engine.core.geometry import Size
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import decode_cut, encode_cut, least_tile
 from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
-from tests.helpers.tiny import random_frames
-from tests.helpers.tiny_wan import tiny_wan, tiny_wan_config
+from tests.helpers.seedvr2 import random_frames
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 pytestmark = pytest.mark.gpu
 

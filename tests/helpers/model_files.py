@@ -1,9 +1,4 @@
-"""Files of weights in narrow formats: tiny ones, and full-size ones of random numbers in no time.
-
-Both are written tensor by tensor. Where a shape stands for a tensor its numbers are random, of a
-size that keeps what goes through a layer as large as it was; they come from one pool, so that
-gigabytes take seconds.
-"""
+"""Model files in quantised formats: tiny ones, and full-size ones with random values."""
 
 from __future__ import annotations
 
@@ -17,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from engine.ops.linear.gguf import BLOCKS
 
 Shape = tuple[int, ...]
 Tensors = Mapping[str, Tensor | Shape]  # numbers, or the shape of random ones
@@ -51,12 +48,12 @@ def write_gguf(
 
     Args:
         path: Of the file.
-        tensors: Numbers count for Q8_0, F16, BF16 and F32. Nobody here can quantise to K formats:
-            their blocks are always random, with finite scales.
+        tensors: Values count for Q8_0, F16, BF16 and F32. Blocks of K formats, which the package
+            cannot quantise to, are always random, with finite scales.
         kind: Format of matrices; one function for mixed files. Vectors are F32, and matrices whose
             rows do not make whole blocks F16, as in published files.
         prefix: Put before every name.
-        cut_rows: Cut such matrices into rows of 256 and say so in the metadata, where they can be.
+        cut_rows: Cut such matrices into rows of 256 where possible, and record it in the metadata.
         metadata: More of it.
     """
     import gguf
@@ -91,7 +88,7 @@ def write_safetensors(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a safetensors file: `kind` is the format of every tensor, or says it of each."""
+    """Write a safetensors file: `kind` is the format of all tensors, or gives it for each."""
     pool = _Pool()
     head: dict[str, Any] = {"__metadata__": dict(metadata or {})}
     kinds, place = {}, 0
@@ -211,3 +208,17 @@ def _random_blocks(shape: Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]
 
 def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy())
+
+
+SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # bytes of half numbers
+
+
+def random_blocks(kind: str, count: int, seed: int = 1) -> Tensor:
+    """Any bits at all, with finite scales of either sign."""
+    generator = torch.Generator().manual_seed(seed)
+    raw = torch.randint(0, 256, (count, BLOCKS[kind].bytes), generator=generator)
+    raw = raw.to(torch.uint8)
+    for place in SCALES.get(kind, (0, 2)):
+        scales = torch.randn(count, 1, generator=generator).half()
+        raw[:, place : place + 2] = scales.view(torch.uint8)
+    return raw

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from engine.bench.cases.tiled_vae import tiled_decode, tiled_encode
 from engine.models.video_vae.slicing import SlicedVae
 from engine.ops.conv.causal_conv import Carry
+from tests.reference.tiled_vae import tiled_decode, tiled_encode
 
 
 class BlockVae(SlicedVae):

@@ -36,7 +36,7 @@ def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> T
     Returns:
         Unscaled latent [B, L, t, h, w].
 
-    Memory: the latent and its weights beside what one tile takes.
+    Memory: the latent and its weights and what one tile takes.
     """
     factor = vae.config.spatial_factor
     whole = (frames.shape[3] // factor, frames.shape[4] // factor)
@@ -53,8 +53,8 @@ def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> T
 def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> Tensor:
     """Decode tile by tile, the frames blended over the overlaps.
 
-    The ramps are as long as `overlap` says, even where the tiles share fewer pixels because that
-    number was rounded down: the published numbers were made so. Take whole latent positions, less
+    The ramps are as long as `overlap`, even where the tiles share fewer pixels because that
+    number was rounded down: the published values were made so. Take whole latent positions, less
     than a tile: otherwise pixels next to a border may get no weight at all and stay 0.
 
     Args:
@@ -66,7 +66,7 @@ def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> T
     Returns:
         Frames [B, 3, T, H, W], not clipped.
 
-    Memory: the frames and their weights beside what one tile takes.
+    Memory: the frames and their weights and what one tile takes.
     """
     factor = vae.config.spatial_factor
     rows, columns = _spans((latent.shape[3], latent.shape[4]), tile, overlap, factor)

@@ -1,8 +1,11 @@
-"""A web server on loopback that serves files, and misbehaves exactly as a test wants it to."""
+"""A faulty web server on loopback, and what it serves: a model file, a newer version."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+import json
 import re
 import ssl
 import threading
@@ -10,6 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+from nacl.signing import SigningKey
+
+from engine.model_files.catalogue import ModelCatalogue, PublishedFile
+from engine.model_files.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +33,7 @@ class Fault:
     status: int = 0  # and no file
     headers: dict[str, str] = field(default_factory=dict)
     redirect: str = ""
-    length: int | None = None  # said instead of the true one
+    length: int | None = None  # announced instead of the true one
     content: bytes | None = None  # sent instead of the true one
     ignore_range: bool = False
     shift_range: int = 0  # what is sent begins so many bytes off
@@ -40,7 +49,7 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Who does not trust our certificate hangs up; nobody needs to read that."""
+        """Clients that do not trust the certificate hang up: not worth a line."""
 
 
 class FaultyServer:
@@ -132,8 +141,8 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             if fault.chunked:
                 headers["Transfer-Encoding"] = "chunked"
             elif not fault.no_length:
-                said = len(content) if fault.length is None else fault.length
-                headers["Content-Length"] = str(said)
+                announced = len(content) if fault.length is None else fault.length
+                headers["Content-Length"] = str(announced)
             self._head(status, headers)
             self._send(content, fault)
 
@@ -163,3 +172,96 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
     return Handler
+
+
+CONTENT = bytes(range(256)) * 400  # 102,400 bytes
+PLACE = "/some/body/main/tiny.safetensors"
+
+
+def published(content: bytes = CONTENT, **changes: object) -> PublishedFile:
+    """A file of a catalogue with one file."""
+    values: dict[str, object] = {
+        "id": "tiny",
+        "title": "Tiny",
+        "kind": "dit",
+        "models": ("seedvr2-3b",),
+        "precision": "fp16",
+        "repository": "some/body",
+        "filename": "tiny.safetensors",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "licence": "Apache-2.0",
+        "host": "loopback",
+    }
+    return PublishedFile(**(values | changes))
+
+
+def store_of(folder: Path, server: FaultyServer | None, *files: PublishedFile) -> Store:
+    """A store of these files only; each is asked for at `server`."""
+    url = server.url if server is not None else "http://127.0.0.1:9"
+    hosts = {"loopback": url + "/{repository}/{revision}/{filename}"}
+    return Store(folder, files=ModelCatalogue(hosts=hosts, files=files))
+
+
+NEWER = "99.1.0"
+SETUP = bytes(range(256)) * 400  # 102,400 bytes
+
+
+@dataclass
+class Release:
+    """What lies on a server, and whose key signed it."""
+
+    server: FaultyServer
+    key: SigningKey = field(default_factory=lambda: SigningKey(b"k" * 32))
+    setup: bytes = SETUP
+
+    @property
+    def public(self) -> str:
+        """The key that a program would know."""
+        return self.key.verify_key.encode().hex()
+
+    @property
+    def address(self) -> str:
+        """Of the description."""
+        return f"{self.server.url}/upreel/update.json"
+
+    def publish(self, version: str = NEWER, **changes: Any) -> bytes:
+        """Put a version on the server; what was signed."""
+        name = f"upreel-{version}-setup.exe"
+        self.server.files[f"/upreel/{name}"] = self.setup
+        return self.publish_text(json.dumps(description(self.setup, version) | changes).encode())
+
+    def publish_text(self, content: bytes, *keys: SigningKey) -> bytes:
+        """Put any bytes there, signed by our key or by these."""
+        self.server.files["/upreel/update.json"] = content
+        self.server.files["/upreel/update.json.sig"] = signed(content, *(keys or [self.key]))
+        return content
+
+    def build(self, folder: Path, *keys: str) -> Path:
+        """The resources of a build that knows all this."""
+        folder.mkdir(parents=True, exist_ok=True)
+        known = ", ".join(f'"{key}"' for key in keys or [self.public])
+        text = f'address = "{self.address}"\nkeys = [{known}]\n'
+        (folder / "update.toml").write_text(text, encoding="utf-8")
+        return folder
+
+
+def description(setup: bytes = SETUP, version: str = NEWER) -> dict[str, Any]:
+    """What is signed, as plain data."""
+    return {
+        "product": "upreel",
+        "format": 1,
+        "version": version,
+        "date": "2026-12-01",
+        "notes": {"en": "- Faster.", "zh_CN": "- 更快。"},
+        "setup": {
+            "name": f"upreel-{version}-setup.exe",
+            "bytes": len(setup),
+            "sha256": hashlib.sha256(setup).hexdigest(),
+        },
+    }
+
+
+def signed(content: bytes, *keys: SigningKey) -> bytes:
+    """A line for each key."""
+    lines = [base64.b64encode(key.sign(content).signature) for key in keys]
+    return b"\n".join(lines) + b"\n"

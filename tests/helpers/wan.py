@@ -1,4 +1,4 @@
-"""Very small Wan VAEs with random numbers, in memory and as files."""
+"""Very small Wan VAEs with random weights, in memory and as files; files of latents."""
 
 from __future__ import annotations
 
@@ -88,3 +88,20 @@ def _random(name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
         return 0.1 * noise
     gain = next((gain for part, gain in _GAINS.items() if part in name), 1.0)
     return gain * noise / noise[0].numel() ** 0.5
+
+
+MARKER = {"latent_format_version_0": torch.empty(0)}
+
+
+def a_latent(channels: int = 16, length: int = 3, height: int = 3, width: int = 5) -> Tensor:
+    """[1, C, t, h, w] float32, always the same numbers."""
+    generator = torch.Generator().manual_seed(channels)
+    return torch.randn(1, channels, length, height, width, generator=generator)
+
+
+def write_latent(path: Path, latent: Tensor | None = None, *, marked: bool = True) -> Tensor:
+    """Write a file as the node Save Latent does, or as its oldest version did."""
+    latent = a_latent() if latent is None else latent
+    tensors = {"latent_tensor": latent.contiguous()}
+    save_file({**tensors, **(MARKER if marked else {})}, path, {"prompt": "{}"})
+    return latent

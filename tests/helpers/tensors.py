@@ -1,10 +1,18 @@
-"""A sink of tiles in floating point: what the tiles of the product are compared with."""
+"""Comparison of tensors, and a sink of tiles in floating point."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
+
+
+def relative_rms(found: Tensor, wanted: Tensor) -> float:
+    """Root mean square of the difference, in units of that of what is wanted."""
+    wanted = wanted.double()
+    difference = found.double() - wanted
+    return float(difference.square().mean().sqrt() / wanted.square().mean().sqrt())
+
 
 _WHITE = 65535  # what the weights of tiles make at every pixel
 

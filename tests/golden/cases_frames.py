@@ -1,9 +1,9 @@
-"""Preparing clips for SeedVR2 as the reference does: size, padding, length, joining by frames."""
+"""Frames around the SeedVR2 models: size, padding, length, joining, published colour methods."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -11,6 +11,15 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import reference_layout
 from engine.models.seedvr2.preprocess import join, place
+from engine.ops.colour.low_pass import low_pass
+from engine.ops.colour.published import (
+    adain,
+    distances_of,
+    hsv,
+    lab,
+    wavelet,
+    wavelet_adaptive,
+)
 from engine.tiling.latent_clips import mirrored_indices
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
@@ -24,12 +33,26 @@ from tests.reference.frames import (
 )
 
 LIMIT = 1e-5  # largest absolute difference; the README of the golden files suggests it
+RANKED_MEAN, RANKED_MAX = 1e-5, 5e-3  # where values that are almost equal can swap their rank
+
+_SMOOTH: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "adain": adain,
+    "wavelet": wavelet,
+    "wavelet_low_of_content": lambda content, _: _low(content),
+    "wavelet_high_of_content": lambda content, _: content - _low(content) + 0.5,
+}
+_RANKED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "hsv": hsv,
+    "lab": lab,
+    "lab_lw0": lambda content, style: lab(content, style, kept_luminance=0.0),
+    "wavelet_adaptive": wavelet_adaptive,
+}
 
 
 def check_resize(path: Path) -> Iterator[Outcome]:
     """Sizes, resized frames and what enters the encoder."""
     tensors = files.tensors(path)
-    for case in files.told(path, "cases"):
+    for case in files.entry(path, "cases"):
         yield from _check_resize_case(case, tensors, path.name)
 
 
@@ -64,9 +87,9 @@ def _check_resize_case(case: dict, tensors: dict[str, Tensor], file: str) -> Ite
     size = reference_sizes(source, *wanted)[-1]
     layout = reference_layout(size)
     sizes = [_hw(size), _hw(reference_result(size)), _hw(layout.padded)]
-    told = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
+    stated = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
     yield Outcome(
-        case=f"{name} sizes", problem="" if sizes == told else f"{sizes} instead of {told}"
+        case=f"{name} sizes", problem="" if sizes == stated else f"{sizes} instead of {stated}"
     )
     resized = resize_as_reference(frames, *wanted)
     yield compared(f"{name} resized", resized, tensors[f"{case['name']}.resized_tchw"], LIMIT)
@@ -85,3 +108,32 @@ def _padded(case: dict) -> list[int] | None:
 
 def _hw(size: Size) -> list[int]:
     return [size.height, size.width]
+
+
+def check_colour(path: Path) -> Iterator[Outcome]:
+    """Every output in the file, by the part of its name after the tag."""
+    tensors = files.tensors(path)
+    for name, wanted in tensors.items():
+        tag, _, method = name.partition(".")
+        if method in ("content", "style"):
+            continue
+        pictures = [(tensors[f"{tag}.{role}"] + 1) / 2 for role in ("content", "style")]
+        case = f"{path.name} {name}"
+        if method in _SMOOTH:
+            yield compared(case, _SMOOTH[method](*pictures) * 2 - 1, wanted, LIMIT)
+        elif method in _RANKED:
+            yield from compared_ranked(case, _RANKED[method](*pictures) * 2 - 1, wanted)
+        else:
+            yield Outcome(case=case, problem="unknown tensor")
+
+
+def compared_ranked(case: str, found: Tensor, wanted: Tensor) -> Iterator[Outcome]:
+    """Two results of histograms: a strict limit for the mean, a loose one for single pixels."""
+    yield compared(case, found, wanted, RANKED_MAX)
+    if found.shape == wanted.shape:
+        mean = (found - wanted).abs().mean()
+        yield compared(f"{case} mean", mean[None], mean[None] * 0, RANKED_MEAN)
+
+
+def _low(pictures: Tensor) -> Tensor:
+    return low_pass(pictures, distances_of(pictures))

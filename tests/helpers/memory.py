@@ -1,20 +1,17 @@
-"""Random plans of small models whose memory is measured, and the files that they name.
-
-Models are small, but frames are large enough that their numbers outweigh those of weights, and
-that torch convolves them as it does those of users.
-"""
+"""Memory on the processor: allocations of torch, refused ones, and plans to be measured."""
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_right
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import save_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import layout_of
@@ -24,9 +21,114 @@ from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
-from tests.helpers.tiny import tiny_vae
-from tests.helpers.tiny_dit import tiny_dit_config, write_dit
-from tests.helpers.tiny_wan import tiny_wan_config, write_wan
+from tests.helpers.seedvr2 import tiny_dit_config, write_dit, write_vae
+from tests.helpers.wan import tiny_wan_config, write_wan
+
+Result = TypeVar("Result")
+_MARK = "stage: "
+
+
+class Allocations:
+    """The most memory that tensors had while inside, above what they had at the beginning.
+
+    torch's own record, to the byte: it has everything that operators of the calling thread take
+    through torch's allocator and release. What libraries allocate for themselves is missing
+    (oneDNN's packed weights), and so is what was taken before and is released inside.
+
+    Attributes:
+        peak_bytes: Highest sum of what was taken inside and not yet released.
+        left_bytes: What is still there at the end.
+        taken: Sizes of all allocations, in order.
+        largest: Sizes of the largest ones, for messages.
+        stages: The highest sum while calls of each stage ran (`marked`), and that of all other
+            moments under "".
+    """
+
+    def __init__(self) -> None:
+        self.peak_bytes = self.left_bytes = 0
+        self.taken: list[int] = []
+        self.largest: list[int] = []
+        self.stages: dict[str, int] = {}
+        self._profile = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+        )
+
+    def __enter__(self) -> Allocations:
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._profile.__exit__(*error)
+        profiler: Any = self._profile.profiler  # None before it ran, as its types say
+        events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
+        calls = [event for event in events if event.name().startswith(_MARK)]
+        starts, changes = [call.start_ns() for call in calls], []
+        for event in events:
+            if event.name() == "[memory]":
+                changes.append(event.nbytes())
+                self.left_bytes += event.nbytes()
+                stage = _stage_at(event.start_ns(), starts, calls)
+                self.stages[stage] = max(self.stages.get(stage, 0), self.left_bytes)
+        self.peak_bytes = max(self.stages.values(), default=0)
+        self.taken = [change for change in changes if change > 0]
+        self.largest = sorted(changes)[-8:]
+
+
+def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:
+    """The same call, counted by `Allocations` as part of a stage."""
+
+    def call(*args: Any, **options: Any) -> Result:
+        with torch.profiler.record_function(_MARK + stage):
+            return work(*args, **options)
+
+    return call
+
+
+def _stage_at(at: int, starts: list[int], calls: list[Any]) -> str:
+    """Of the last call that began by then, if it had not ended; marked calls do not nest."""
+    index = bisect_right(starts, at) - 1
+    if index < 0 or at > starts[index] + calls[index].duration_ns():
+        return ""
+    return calls[index].name().removeprefix(_MARK)
+
+
+class RunsOut(TorchDispatchMode):
+    """Refuses the n-th operator that gives new memory, in the thread that entered it.
+
+    Operators that only look at what is there (views) or write into it are not counted.
+
+    Attributes:
+        count: Such operators so far.
+        refused: Name of the operator that was refused; "" before that.
+        at_refusal: Called then, before the error is raised.
+    """
+
+    def __init__(self, at: int = 0, *, again: int = 0) -> None:
+        """Refuse number `at`, 0 for none, and with `again` so many right after it too."""
+        super().__init__()
+        self._refused_ones = range(at, at + again + 1) if at else range(0)
+        self.count = 0
+        self.refused = ""
+        self.at_refusal: Callable[[], None] = lambda: None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if any(each.alias_info is None for each in func._schema.returns) and _takes(result):
+            self.count += 1
+            if self.count in self._refused_ones:
+                self.refused = str(func)
+                self.at_refusal()
+                raise torch.OutOfMemoryError(f"refused: allocation {self.count}, {func}")
+        return result
+
+
+def _takes(result: Any) -> bool:
+    """Whether a result has memory: neither a number nor a tensor without any."""
+    parts = result if isinstance(result, tuple | list) else (result,)
+    return any(isinstance(part, torch.Tensor) and part.device.type != "meta" for part in parts)
+
 
 SEEDVR2_VAE = VaeConfig(
     block_out_channels=(16, 32, 64, 64), layers_per_block=1, norm_groups=8, latent_channels=16
@@ -54,10 +156,7 @@ def _dit(kind: str) -> WeightsPlan:
 @cache
 def _seedvr2_vae() -> WeightsPlan:
     path = _folder() / "vae.safetensors"
-    vae = tiny_vae(SEEDVR2_VAE, dtype=torch.float32)
-    told = json.dumps({"norm_num_groups": SEEDVR2_VAE.norm_groups})
-    tensors = {name: value.contiguous() for name, value in vae.state_dict().items()}
-    save_file(tensors, path, {"config": told})
+    write_vae(path, SEEDVR2_VAE)
     return planned_file(path)
 
 
@@ -130,7 +229,7 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
     if tiles != "none":
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
     if changes.get("warm_up"):
-        frames = max(frames, 37)  # until tiles have as many latents behind them as they begin early
+        frames = max(frames, 37)  # until tiles have as many latents before them as they begin early
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
 
 

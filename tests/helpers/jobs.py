@@ -1,0 +1,221 @@
+"""Jobs in a test: planned and run without the engine's thread, or listened to."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from engine.api import Engine
+from engine.core.control import Control
+from engine.jobs.checkpoint import Checkpoint
+from engine.pipeline.context import Context, Throttle
+from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.run import run_job
+from engine.protocol.events import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobRejected,
+    PlanDowngraded,
+    SegmentDone,
+    TaskDone,
+    TaskFailed,
+    TaskStopped,
+)
+from engine.protocol.plan import Plan, WorkPlan
+from engine.protocol.report import Report
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.read.frame_reader import FrameReader
+from engine.video.read.probe import probe
+from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
+from tests.helpers.wan import tiny_wan_config, write_wan
+
+E = TypeVar("E", bound=Event)
+ENDS = (JobFinished, JobFailed, JobCancelled, JobRejected)
+TASK_ENDS = (TaskDone, TaskFailed, TaskStopped)
+
+
+class Listener:
+    """Keeps all events; `wait` takes them one by one.
+
+    Args:
+        answer: Called with each event in the thread that emits it, once it is kept.
+    """
+
+    def __init__(self, answer: Callable[[Event], None] = lambda event: None) -> None:
+        self._answer = answer
+        self._queue: queue.Queue[Event] = queue.Queue()
+        self.seen: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self._queue.put(event)
+        self._answer(event)
+
+    def wait(self, *kinds: type[E], timeout_s: float = 60.0) -> E:
+        """The next event of one of these classes."""
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                event = self._queue.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                seen = [type(e).__name__ for e in self.seen]
+                raise AssertionError(f"no {kinds} in {timeout_s} s, only {seen}") from None
+            self.seen.append(event)
+            if isinstance(event, kinds):
+                return event
+
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of a class seen so far."""
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+@contextmanager
+def running_engine(jobs: Path) -> Iterator[tuple[Engine, Listener]]:
+    """A started engine that is closed at the end, and its events."""
+    listener = Listener()
+    engine = Engine(listener, settings=EngineSettings(threads=2), jobs_folder=jobs)
+    engine.start()
+    try:
+        yield engine, listener
+    finally:
+        assert engine.close(timeout_s=60), "the engine did not end"
+
+
+class Events:
+    """Keeps events; may stop the job after some segments."""
+
+    def __init__(self, control: Control, stop_after: int = 0) -> None:
+        self.all: list[Event] = []
+        self._control = control
+        self._stop_after = stop_after
+
+    def emit(self, event: Event) -> None:
+        """Take one."""
+        self.all.append(event)
+        if isinstance(event, SegmentDone) and event.segment + 1 == self._stop_after:
+            self._control.cancel()
+
+
+def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
+    """The plan for one processor thread."""
+    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=output.parent)
+    return make_plan(probe(film), settings, output, machine)
+
+
+def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
+    """Do what is left of a job, or its first segments; the events meanwhile."""
+    control = Control()
+    events = Events(control, stop_after)
+    context = Context(
+        job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
+    )
+    jobs.mkdir(exist_ok=True)
+    run_job(context, Checkpoint(jobs), overwrite=True)
+    return events.all
+
+
+def planes_of(path: Path) -> list[np.ndarray]:
+    """The first plane of each frame."""
+    with FrameReader(probe(path)) as reader:
+        return [frame.planes[0].copy() for frame in reader]
+
+
+SHOTS = (9, 3, 5)
+SEGMENT_FRAMES = 4
+KINDS = ("lite", "seedvr2", "wan-2x")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a job ended."""
+
+    report: Report
+    events: list[Event]
+    pictures: list[np.ndarray]
+
+    def of(self, kind: type) -> list:
+        """All events of a class."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@dataclass(slots=True)
+class SmallJob:
+    """A job of a few frames and segments, and the right pictures of each plan it may end with."""
+
+    plan: Plan
+    folder: Path
+    runs: int = 0
+    known: dict[WorkPlan, list[np.ndarray]] = field(default_factory=dict)
+
+    def run(
+        self,
+        inside: AbstractContextManager[object] | None = None,
+        change: Callable[[Context], None] = lambda _: None,
+    ) -> Outcome:
+        """Run it from the start, in this thread, inside a context."""
+        self.runs += 1
+        place = self.folder / str(self.runs)
+        place.mkdir(parents=True)
+        plan = replace(self.plan, output=place / "out.mkv")
+        control = Control()
+        events = Events(control)
+        context = Context(
+            job_id="job",
+            media=probe(plan.source),
+            plan=plan,
+            control=control,
+            events=events,
+            picture_due=Throttle(0),  # every picture, or their number would depend on the time
+            preview_due=Throttle(0),
+        )
+        change(context)
+        with inside or nullcontext():
+            report = run_job(context, Checkpoint(place), overwrite=True)
+        return Outcome(report, events.all, planes_of(plan.output))
+
+    def right(self, work: WorkPlan) -> list[np.ndarray]:
+        """The pictures of an uninterrupted job whose model runs like that."""
+        if work not in self.known:
+            usual, self.plan = self.plan, replace(self.plan, work=work)
+            self.known[work] = self.run().pictures
+            self.plan = usual
+        return self.known[work]
+
+    def expected(self, events: list[Event]) -> list[np.ndarray]:
+        """The right pictures of a job that changed its plan: each frame as of the plan it had."""
+        made: list[np.ndarray] = []
+        work, done = self.plan.work, 0
+        for event in events:
+            if isinstance(event, SegmentDone):
+                done = event.frames_done
+            elif isinstance(event, PlanDowngraded):
+                made += self.right(work)[len(made) : done]
+                work = event.plan.work
+        return made + self.right(work)[len(made) :]
+
+
+def small_job(kind: str, folder: Path) -> SmallJob:
+    """A job of Lite, or of a very small SeedVR2 or Wan 2x: three shots in five segments."""
+    folder.mkdir(parents=True, exist_ok=True)
+    film = make_three_shots(folder / "film.mkv", SHOTS, "64x48" if kind != "wan-2x" else "60x44")
+    settings = _settings(kind, folder)
+    plan = replace(plan_of(film, folder / "out.mkv", settings), segment_frames=SEGMENT_FRAMES)
+    return SmallJob(plan, folder / "runs")
+
+
+def _settings(kind: str, folder: Path) -> JobSettings:
+    if kind == "seedvr2":
+        return write_seedvr2(folder / "models").settings(codec="ffv1", scale=1)
+    if kind == "wan-2x":
+        vae = folder / "tiny_2x.safetensors"
+        write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
+        return JobSettings(model="wan-2x", vae=str(vae), codec="ffv1")
+    return JobSettings(model="lite", treatment="faithful", codec="ffv1")
