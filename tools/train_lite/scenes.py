@@ -152,7 +152,7 @@ def _in_front(rng: Rng, surfaces: Surfaces, behind: Array) -> Array:
         behind = blurred(behind, blur)
     else:
         front, mask = blurred(front, blur), blurred(mask[..., None], blur)[..., 0]
-    if rng.random() < 0.4:  # contact shadow on what lies behind
+    if rng.random() < 0.4:  # contact shadow on the background
         shadow = blurred(np.roll(mask, (6, 4), (0, 1))[..., None], rng.uniform(2, 10))
         behind = behind * (1 - np.float32(rng.uniform(0.1, 0.7)) * shadow)
     return behind + mask[..., None] * (front - behind)

@@ -1,4 +1,4 @@
-"""What video VAEs are made of, as data: the steps that their fast forms walk, without a tensor."""
+"""Layers of video VAEs as data: what their fast variants run, without tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many bytes a forward of the fast transformer takes beside its weights. No torch.
+"""How many bytes a forward of the fast transformer takes in addition to its weights. No torch.
 
-On a processor the figures are what torch's allocator is asked for. On a card workspaces of its
-libraries come on top; not yet compared with a card.
+On a processor the figures are what torch's allocator is asked for. On a GPU workspaces of its
+libraries come on top; not yet compared with a GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def forward_bytes(
     *,
     widened: bool = False,
 ) -> int:
-    """Most bytes of one forward beside the weights, its result included.
+    """Most bytes of one forward in addition to the weights, its result included.
 
     Args:
         config: Of the model.
@@ -110,7 +110,7 @@ class _Forward:
         return 2 * self.tokens * positions * self.config.out_channels
 
     def attending(self) -> int:
-        """Answers of a window group beside those of the one before; a card turns them over."""
+        """Answers of a window group next to those of the one before; a GPU turns them over."""
         orders = [[self.rows(group) for group in _groups(order)] for order in self.orders]
         pairs = [before + now for rows in orders for before, now in pairwise((0, *rows))]
         rows = max(pairs) + self.chunk + self.is_card * self.group_rows()

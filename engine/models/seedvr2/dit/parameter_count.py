@@ -53,7 +53,7 @@ def block_tensors(config: DitConfig, layer: int) -> Iterator[Tensors]:
 
 
 def end_tensors(config: DitConfig) -> Iterator[Tensors]:
-    """All tensors before and behind the blocks, the time embedding among them."""
+    """All tensors before and after the blocks, the time embedding among them."""
     dim, positions = config.dim, config.patch[0] * config.patch[1] * config.patch[2]
     yield from _linear(config.in_channels * positions, dim, "picture")
     yield from _linear(config.text_in_dim, dim, "text")

@@ -56,7 +56,7 @@ class DitRun:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The number format."""
+        """The dtype."""
         found: torch.dtype = getattr(torch, self.dtype)
         return found
 

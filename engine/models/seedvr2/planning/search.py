@@ -1,8 +1,8 @@
 """The fastest way of running SeedVR2 that fits: which blocks stay, how long clips, which tiles.
 
-Stages take turns on the card, so beside the weights that stay there each has the rest of the
+Stages take turns on the GPU, so in addition to the weights that stay there each has the rest of the
 memory for itself: for every number of blocks the best tiles of encoder and decoder and the length
-of clips can be told apart. Clips that share more with their neighbours come first, because seams
+of clips can be distinguished. Clips that share more with their neighbours come first, because seams
 in time are what is seen most; within those, the least time decides.
 """
 
@@ -169,7 +169,7 @@ class _Search:
                     for clip in kind.clips
                 )
                 found = (one for way in ways for one in self._filled(way))
-                # in the memory of a card tiles do not depend on the length of clips
+                # in the memory of a GPU tiles do not depend on the length of clips
                 best = next(found, None) if self.is_card else self._fastest(found)
                 if best is None:
                     continue
@@ -190,7 +190,7 @@ class _Search:
         limit = self._limit(way)
         tiled = list(self._tiled(way, limit))
         plans = [plan for plan in tiled if self._fits_host(plan)]
-        if len(plans) < len(tiled):  # the card has room where main memory has none
+        if len(plans) < len(tiled):  # the GPU has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
         found = [self._pinned(plan, way) for plan in plans]
         if found:

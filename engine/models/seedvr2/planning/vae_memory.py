@@ -36,7 +36,7 @@ class Asked:
         config: Of the VAE.
         frame: Padded frames, px.
         device: "cpu" or "cuda".
-        dtype: Number format.
+        dtype: Of the values.
         switches: Optimisations.
         tile: Most px at a time; None for whole frames.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.

@@ -1,8 +1,8 @@
-"""How many bytes the fast form of the VAE needs: for the planner, from sizes alone.
+"""How many bytes the fast variant of the VAE needs: for the planner, from sizes alone.
 
 The input is not counted, the result is. On a processor the figures are what torch's allocator is
-asked for; oneDNN's own scratch comes on top. On a card cuDNN's workspace comes on top; not yet
-compared with a card. In float64, and for frames of a few pixels in float32, torch convolves in
+asked for; oneDNN's own scratch comes on top. On a GPU cuDNN's workspace comes on top; not yet
+compared with a GPU. In float64, and for frames of a few pixels in float32, torch convolves in
 another way, which takes more.
 """
 

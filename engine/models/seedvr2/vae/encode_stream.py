@@ -37,7 +37,7 @@ class EncodeStream:
         self._slices: list[Tensor] = []
         self._before: list[Tensor] = []  # slices that tiles warm up with
         self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
-        self._dropped = 0  # slices since the first of the shot that nobody needs any more
+        self._dropped = 0  # slices since the first of the shot that are not needed any more
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -100,7 +100,7 @@ class EncodeStream:
             part = cut(frames, box).to(device)
             moments, carry = self._vae.encode_slice(as_clip(part), carry)
             means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
-        if not self._warm_up:  # else nobody goes on with it
+        if not self._warm_up:  # else it is not continued
             self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)
 

@@ -1,4 +1,4 @@
-"""What both forms of the VAE promise alike."""
+"""What both variants of the VAE promise alike."""
 
 from __future__ import annotations
 

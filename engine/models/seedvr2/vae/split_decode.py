@@ -53,7 +53,7 @@ TileStatistics = Literal["tile", "frame"]
 
 
 class SplitVae(Protocol):
-    """A VAE whose decoder can be run in two parts; the fast form."""
+    """A VAE whose decoder can be run in two parts; the fast variant."""
 
     @property
     def config(self) -> VaeConfig:
@@ -88,7 +88,7 @@ def split_decode(
     """Decode one clip into a sink, always slice by slice.
 
     Args:
-        vae: The fast form.
+        vae: The fast variant.
         latent: [1, L, t, h, w], unscaled.
         tile: Most pixels computed at a time, see `split_grid.split_tiles`.
         blend: Pixels that the ramp across a seam is wide; 0 cuts hard, as suits `frame`.
@@ -96,7 +96,7 @@ def split_decode(
         sink: Takes the finished parts: tile after tile, each from its first frame to its last.
             May raise to stop in between.
         passes: First runs of `frame`; one frame in one tile needs none.
-        park: Keep the features in host memory (pinned where the device is a card).
+        park: Keep the features in host memory (pinned where the device is a GPU).
 
     Raises:
         ValueError: A clip that is not alone, or a tile that does not fit (see `split_tiles`).
@@ -140,7 +140,7 @@ def _features(vae: SplitVae, latent: Tensor, *, park: bool) -> list[Tensor]:
 def parked(features: Tensor) -> Tensor:
     """The same in host memory, pixels side by side as the tiles will want them.
 
-    Pinned where the device is a card.
+    Pinned where the device is a GPU.
     """
     host = torch.empty(
         features.shape,

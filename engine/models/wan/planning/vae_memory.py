@@ -31,7 +31,7 @@ class Pass:
         config: Of the VAE.
         frame: Size of the frames that are encoded, or would be.
         device: "cpu" or "cuda".
-        dtype: Number format.
+        dtype: Of the values.
         tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
             whole frames.
         slice_frames: At a time.

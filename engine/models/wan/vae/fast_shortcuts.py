@@ -1,7 +1,7 @@
 """Shortcuts around the stages of Wan 2.2 in their cheap forms: they have no numbers of their own.
 
 A stage's input is averaged, or repeated, to the shape of its result. The published description
-spreads it to a list of (channel, time, row, column) and cuts that anew; here the same pixels are
+spreads it to a list of (channel, time, row, column) and cuts that again; here the same pixels are
 added where they belong, without a tensor in between that is larger than the smaller of the two.
 """
 

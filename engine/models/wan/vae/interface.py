@@ -1,4 +1,4 @@
-"""What both forms of the Wan VAEs promise alike."""
+"""What both variants of the Wan VAEs promise alike."""
 
 from __future__ import annotations
 

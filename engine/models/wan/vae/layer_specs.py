@@ -1,4 +1,4 @@
-"""What the Wan VAEs are made of, as data: the list that the fast form walks, without a tensor."""
+"""Layers of the Wan VAEs as data: the list that the fast variant runs, without tensors."""
 
 from __future__ import annotations
 
