@@ -80,10 +80,10 @@ def reference_noise(shape: tuple[int, ...], generator: torch.Generator) -> Tenso
     """Drawn as the published program does: channels outermost in memory, not contiguous.
 
     Returns:
-        A view [T, H, W, C] of numbers [C, T, H, W], float32.
+        A view [T, H, W, C] of values [C, T, H, W], float32.
     """
-    numbers = torch.empty(shape[-1], *shape[:-1]).movedim(0, -1)
-    return numbers.normal_(generator=generator)
+    noise = torch.empty(shape[-1], *shape[:-1]).movedim(0, -1)
+    return noise.normal_(generator=generator)
 
 
 def noisy_latent(latent: Tensor, scale: float, noise: Tensor, more: Tensor) -> Tensor:

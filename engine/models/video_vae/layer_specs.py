@@ -33,7 +33,7 @@ class Conv:
 
     @property
     def kernel(self) -> int:
-        """Numbers of one tap in time."""
+        """Weights of one tap in time."""
         return self.inner * self.outer * self.side**2
 
 

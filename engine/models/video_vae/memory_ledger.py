@@ -37,7 +37,7 @@ class Work(workload.Work):
 
     @property
     def is_half(self) -> bool:
-        """Whether numbers have two bytes."""
+        """Whether values have two bytes."""
         return self.item == 2
 
     @property

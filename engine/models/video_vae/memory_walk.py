@@ -320,7 +320,7 @@ class Walk:
         """Copies of weights and of frames while a convolution runs.
 
         Args:
-            kernel: Numbers of one tap.
+            kernel: Weights of one tap.
             taps: How many.
             part: Bytes of the frames that one tap sees.
             window: Bytes of the frames that all taps see.

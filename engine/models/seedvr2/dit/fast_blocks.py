@@ -74,7 +74,7 @@ class Tools:
         return self.workspace.holds(device, dtype)
 
     def rows(self, purpose: str, *shape: int) -> Tensor:
-        """Uninitialised numbers of this shape, valid until the next request for `purpose`."""
+        """Uninitialised values of this shape, valid until the next request for `purpose`."""
         return self.workspace.numbers(purpose, prod(shape)).view(shape)
 
     def chunk_rows(self, count: int) -> int:

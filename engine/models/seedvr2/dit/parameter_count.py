@@ -1,4 +1,4 @@
-"""How many numbers a SeedVR2 transformer has, and where; from its configuration alone. No torch."""
+"""Parameters of a SeedVR2 transformer by place; from its configuration alone. No torch."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def end_tensors(config: DitConfig) -> Iterator[Tensors]:
 
 @lru_cache(maxsize=32)
 def parameters(config: DitConfig) -> int:
-    """Numbers of the whole model."""
+    """Parameters of the whole model."""
     blocks = (total(block_tensors(config, layer)) for layer in range(config.layers))
     return total(end_tensors(config)) + sum(blocks)
 
 
 def total(tensors: Iterable[Tensors]) -> int:
-    """Numbers of some tensors."""
+    """Parameters of some tensors."""
     return sum(some.numbers * some.count for some in tensors)
 
 
 def matrix_numbers(tensors: Iterable[Tensors], of: tuple[Of, ...]) -> int:
-    """Numbers of those matrices that tokens of some kind go through."""
+    """Parameters of those matrices that tokens of some kind go through."""
     return total(some for some in tensors if some.is_matrix and some.of in of)
 
 

@@ -112,7 +112,7 @@ class SeedVr2Dit(nn.Module):
         Returns:
             [T, H, W, 16].
 
-        Memory: about ten times the tokens' `dim` numbers, and the scores of one window.
+        Memory: about ten times the tokens' `dim` values, and the scores of one window.
         """
         vid, txt, emb = self.vid_in(latent), self.txt_in(text), self.emb_in(timestep)
         grid = (vid.shape[0], vid.shape[1], vid.shape[2])

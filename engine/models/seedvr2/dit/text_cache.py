@@ -14,7 +14,7 @@ class KeptText:
     Args:
         kept: False computes them again each time.
 
-    Memory: a copy of the text and 4 * dim numbers for each of its tokens.
+    Memory: a copy of the text and 4 * dim values for each of its tokens.
     """
 
     def __init__(self, *, kept: bool) -> None:

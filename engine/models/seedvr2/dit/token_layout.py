@@ -186,7 +186,7 @@ def _group(
     length = tokens + key.text_length
     starts = torch.arange(count, device=device)[:, None] * length
     inside = torch.arange(tokens, device=device)
-    behind = torch.arange(tokens, length, device=device)
+    after = torch.arange(tokens, length, device=device)
     picture = Placement(
         target=(starts + inside).flatten(),
         cos=cos,
@@ -194,10 +194,10 @@ def _group(
         angle=inside.repeat(count),
     )
     angles = text_angles(config, key.text_length)
-    text = Placement(target=starts + behind)
+    text = Placement(target=starts + after)
     if angles is not None:
         cos, sin = _turns(angles, key)
-        text = Placement(target=starts + behind, cos=cos, sin=sin)
+        text = Placement(target=starts + after, cos=cos, sin=sin)
     return WindowGroup(
         begin=begin,
         count=count,

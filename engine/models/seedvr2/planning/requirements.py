@@ -205,8 +205,8 @@ def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
     """As kept on the device: packed formats stay packed, others take the transformer's type."""
     if plan.products != "none":
         return FORMAT_BYTES[plan.products]
-    numbers = parameters(dit)
-    stored = plan.dit.bytes / numbers if plan.dit.bytes else 2.0
+    count = parameters(dit)
+    stored = plan.dit.bytes / count if plan.dit.bytes else 2.0
     wide = ITEM[plan.dtype]
     return stored if stored < 1.6 else wide
 

@@ -1,4 +1,4 @@
-"""What the VAE of SeedVR2 needs while shots stream through it; from numbers alone.
+"""What the VAE of SeedVR2 needs while shots stream through it; from sizes alone.
 
 As `encode_stream` and `decode_stream` take and give back memory, in their order: whoever changes
 that there changes it here. The tests compare both.

@@ -21,7 +21,7 @@ class EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
-    tile, and on the host some slices of frames in the numbers of the VAE, and the carries of all
+    tile, and on the host some slices of frames in the dtype of the VAE, and the carries of all
     tiles (see `Tiling`).
     """
 
@@ -71,7 +71,7 @@ class EncodeStream:
         return len(self._boxes) > 1
 
     def _parked(self, frames: Tensor) -> Tensor:
-        """In host memory, in the numbers of the VAE."""
+        """In host memory, in the dtype of the VAE."""
         return frames.to(getattr(self._vae, "dtype", frames.dtype)).cpu()
 
     def _due(self) -> tuple[list[Tensor], int]:

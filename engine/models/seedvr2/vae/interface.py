@@ -26,4 +26,4 @@ class VaeForm(SlicedVae):
         Raises:
             ValueError: This form has none; an error in the caller.
         """
-        raise ValueError("only the fast form works in tiles")
+        raise ValueError("only the fast variant works in tiles")

@@ -166,9 +166,9 @@ def weights_bytes(
     parts: list[Part] = []
     for wanted, halves in ((encoding, encoder(config)), (decoding, decoder(config))):
         parts += [*halves.low, *halves.high] if wanted else []
-    numbers = sum(_numbers(part, switches) for part in parts)
+    values = sum(_numbers(part, switches) for part in parts)
     norms = sum(width for part in parts for width in part.norm_widths)
-    return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
+    return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
 def _cost(config: WanConfig, work: Work, peak: Peak) -> Cost:
@@ -213,7 +213,7 @@ def _features(half: list[Part]) -> int:
 
 
 def _numbers(part: Part, switches: VaeSwitches) -> int:
-    """Numbers of the tables of a part, norms apart."""
+    """Values of the tables of a part, norms apart."""
     match part:
         case Attention(width):
             return 4 * width * (width + 1)

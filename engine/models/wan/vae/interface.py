@@ -29,4 +29,4 @@ class WanForm(SlicedVae):
         Raises:
             ValueError: This form has none; an error in the caller.
         """
-        raise ValueError("only the fast form works in tiles")
+        raise ValueError("only the fast variant works in tiles")

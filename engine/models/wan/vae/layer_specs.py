@@ -74,7 +74,7 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Parts of a stage of Wan 2.2, and a shortcut without numbers around them.
+    """Parts of a stage of Wan 2.2, and a shortcut without weights around them.
 
     Attributes:
         parts: In order.

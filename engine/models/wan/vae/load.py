@@ -40,7 +40,7 @@ def load_wan(
             floating-point format.
         form: "plain" reads like the specification, "fast" gives the same sooner.
         device: Where it computes.
-        dtype: What it computes in; the file's numbers are converted once.
+        dtype: What it computes in; the file's values are converted once.
         switches: Optimisations of the fast variant; None: the usual ones.
         config: None reads it off the file.
 

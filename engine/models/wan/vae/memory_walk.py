@@ -49,7 +49,7 @@ class Walk(memory_walk.Walk):
                 super().part(part)
 
     def _patches(self, side: int, *, back: bool) -> None:
-        """The same numbers in another order."""
+        """The same values in another order."""
         whole, squares = self.stream_bytes, side * side
         with self.ledger.held("stream", whole, "patches"):
             pass

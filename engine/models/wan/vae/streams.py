@@ -1,7 +1,7 @@
 """The frames of one shot to latents and back in one go, however long it is.
 
 Slices handed on by a carry equal the whole shot. Frames are worked on whole or, where that does
-not fit, in tiles, which give the same numbers but for rounding.
+not fit, in tiles, which give the same values but for rounding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EncodeStream:
     """Encodes one shot.
 
     Args:
-        vae: Either form; for tiles the fast one.
+        vae: Either variant; for tiles the fast one.
         frame: Size in px, a multiple of `config.spatial_factor`.
         streaming: Slices and tiles.
         between: Called between slices and tiles; may wait or raise.
@@ -96,7 +96,7 @@ class EncodeStream:
             last: The shot ends with them.
 
         Returns:
-            Raw latents [1, L, t, h, w], the mean, in the numbers of the VAE; with tiles t is 0
+            Raw latents [1, L, t, h, w], the mean, in the dtype of the VAE; with tiles t is 0
             until `split.LATENTS_PER_VISIT` are there.
 
         Raises:
@@ -130,7 +130,7 @@ class DecodeStream:
     """Decodes one shot.
 
     Args:
-        vae: Either form; for tiles the fast one.
+        vae: Either variant; for tiles the fast one.
         frame: Size in px as it would be encoded, a multiple of `config.spatial_factor`.
         streaming: Slices and tiles.
         watch: Called with every decoded tile; a whole frame is one.

@@ -38,7 +38,7 @@ class Way:
         name: For people.
         half: The computation, for entries [T, C, y, x] of one slice.
         device: Where it computes.
-        dtype: In which numbers.
+        dtype: Of the values.
         entry: Pixels of an entry for each feature, on each side.
         result: The same of what it gives.
         given: How many results come of so many entries, counted from the start of a clip.
