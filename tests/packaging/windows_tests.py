@@ -22,7 +22,6 @@ FILES: Final = (
     "tests/app/desktop",
     # processes
     "tests/engine/hardware/test_process.py",
-    "tests/engine/hardware/test_power.py",
     "tests/engine/hardware/test_shared_memory.py",
     "tests/engine/hardware/test_devices.py",
     "tests/engine/cli/test_code_page.py",
