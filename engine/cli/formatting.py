@@ -67,7 +67,7 @@ def _why(plan: Plan) -> Iterator[str]:
 
 
 def _step(plan: Plan, step: Alternative) -> str:
-    """Bytes and seconds of another way, beside those of the plan."""
+    """Bytes and seconds of another way, in addition to those of the plan."""
     size = memory_text(step.device_bytes or step.ram_bytes)
     more = step.seconds - plan.seconds
     if abs(more) < max(1.0, 0.001 * plan.seconds):

@@ -26,7 +26,7 @@ def probe(args: argparse.Namespace, context: Context) -> int:
 def plan(args: argparse.Namespace, context: Context) -> int:
     """Show the plan; the exit status is 1 when it could not be started.
 
-    For a pretended card it is 0 when it would fit there: that it is not here is no news, and
+    For a pretended GPU it is 0 when it would fit there: that it is not here is no news, and
     files of models need not be loaded for the question.
     """
     pretend = pretended(args.pretend_gpu or "", args.pretend_vram or "")

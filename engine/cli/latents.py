@@ -24,7 +24,7 @@ _DECODE = """examples:
   python -m engine decode-latent clip.latent -o clip.mp4 --upscale seedvr2-3b --height 1080
 
 The numbers are taken as ComfyUI's own nodes save them; --normalised is for those of
-WanVideoWrapper. The VAE is told by the channels: 16 are Wan 2.1 (16 frames/s), 48 are Wan 2.2 5B
+WanVideoWrapper. The VAE follows from the channels: 16 are Wan 2.1 (16 frames/s), 48 are Wan 2.2 5B
 (24 frames/s). The film is one of 16 bits, so that by default HEVC of 10 bits is written;
 --set codec=h264 gives H.264. `upscale FILE.latent` does the same with a model of your choice.
 """

@@ -104,7 +104,7 @@ def _files(tasks: TaskSession) -> tuple[PublishedState, ...]:
 
 def _agreed(args: argparse.Namespace, file: PublishedState, context: Context) -> bool:
     if not sys.stdin.isatty():
-        args.usage_error("say --yes where nobody can be asked")
+        args.usage_error("say --yes where no user can be asked")
     context.console.note(f"Delete {file.id} ({file.path}, {bytes_text(file.done_bytes)})? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

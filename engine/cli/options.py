@@ -38,7 +38,7 @@ def job_settings(args: argparse.Namespace, pretend: GpuSpec | None = None) -> Jo
 
     Args:
         args: Of a command with the options of a job.
-        pretend: A card in the place of this machine's own, for the presets.
+        pretend: A GPU in the place of this machine's own, for the presets.
 
     Raises:
         SettingsError: A preset, a size, a time or a setting that cannot be.

@@ -19,7 +19,7 @@ from engine.settings.optimisations import model_switch_names
 Run = Callable[[argparse.Namespace, Context], int]
 
 _EXAMPLES = """examples:
-  python -m engine upscale holiday.mp4                     twice the size, beside the source
+  python -m engine upscale holiday.mp4                     twice the size, next to the source
   python -m engine upscale *.mkv -o done --height 2160     several films, each to 4K, into a folder
   python -m engine upscale film.mkv --start 1:00 --stop 1:10 --set crf=18
   python -m engine plan film.mkv --scale 4                 what would be done, and how long it takes
@@ -83,10 +83,10 @@ def _upscale(add: Any) -> None:
     command = add("plan", inspection.plan, "tell what upscale would do, without doing it", settings)
     command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
     command.add_argument(
-        "--pretend-gpu", metavar="NAME", help='plan for another card, as "RTX 5070 Ti"'
+        "--pretend-gpu", metavar="NAME", help='plan for another GPU, as "RTX 5070 Ti"'
     )
     command.add_argument(
-        "--pretend-vram", metavar="SIZE", help="plan for a card with this memory, as 16GiB"
+        "--pretend-vram", metavar="SIZE", help="plan for a GPU with this memory, as 16GiB"
     )
     _job_options(command)
 
@@ -96,7 +96,7 @@ def _job_options(command: Any) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="file or existing folder of the result; default: beside the source, named after size",
+        help="file or existing folder of the result; default: next to the source, named after size",
     )
     command.add_argument(
         "--model",
@@ -107,7 +107,7 @@ def _job_options(command: Any) -> None:
     command.add_argument(
         "--preset",
         metavar="NAME",
-        help="fast, balanced or best for this machine's card, or one of your own (`presets` lists "
+        help="fast, balanced or best for this machine's GPU, or one of your own (`presets` lists "
         "them); other options change it",
     )
     for name, what in (
@@ -202,9 +202,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _video_models(group: Any) -> None:
-    group.add_argument(
-        "--size", metavar="WxH", help="of a frame; 256x256, card 1024x1024; dit 720p"
-    )
+    group.add_argument("--size", metavar="WxH", help="of a frame; 256x256, GPU 1024x1024; dit 720p")
     group.add_argument(
         "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
     )
@@ -220,10 +218,10 @@ def _video_models(group: Any) -> None:
         metavar="N",
         help="of a clip; may be given several times",
     )
-    group.add_argument("--dtype", choices=DTYPES, help="default float32, card float16")
-    group.add_argument("--device", choices=DEVICES, default="auto", help="default: a card if any")
+    group.add_argument("--dtype", choices=DTYPES, help="default float32, GPU float16")
+    group.add_argument("--device", choices=DEVICES, default="auto", help="default: a GPU if any")
     group.add_argument("--threads", type=int, metavar="N", help="default: all")
-    group.add_argument("--runs", type=int, metavar="N", help="the median counts; default 3, card 5")
+    group.add_argument("--runs", type=int, metavar="N", help="the median counts; default 3, GPU 5")
     group.add_argument("--form", choices=("plain", "fast", "both"), default="both")
     for name, what in (("without", "without this optimisation"), ("only", "with it alone")):
         group.add_argument(
@@ -231,7 +229,7 @@ def _video_models(group: Any) -> None:
             action="append",
             default=[],
             metavar="NAME",
-            help=f"also the fast form {what} (all: every one); may be given several times",
+            help=f"also the fast variant {what} (all: every one); may be given several times",
         )
     group.add_argument(
         "--no-memory", dest="memory", action="store_false", help="do not measure main memory"

@@ -31,20 +31,20 @@ def agreed(sizes: Iterable[int], otherwise: int) -> int:
 
 
 def told_by(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Sizes written beside the tensors: the entry "config", or "constructor" in it, as JSON.
+    """Sizes written next to the tensors: the entry "config", or "constructor" in it, as JSON.
 
     Empty when there are none.
     """
     try:
-        told = json.loads(metadata.get("config", "{}"))
+        stated = json.loads(metadata.get("config", "{}"))
     except ValueError:
         return {}
-    if isinstance(told, dict) and isinstance(told.get("constructor"), dict):
-        told = told["constructor"]
-    return told if isinstance(told, dict) else {}
+    if isinstance(stated, dict) and isinstance(stated.get("constructor"), dict):
+        stated = stated["constructor"]
+    return stated if isinstance(stated, dict) else {}
 
 
-def number(told: Mapping[str, Any], name: str, otherwise: int) -> int:
-    """A positive whole number that was told; `otherwise` for anything else."""
-    value = told.get(name)
+def number(stated: Mapping[str, Any], name: str, otherwise: int) -> int:
+    """A positive whole number that is stated; `otherwise` for anything else."""
+    value = stated.get(name)
     return value if isinstance(value, int) and value > 0 else otherwise

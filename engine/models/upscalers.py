@@ -122,7 +122,7 @@ class ShotModel(Protocol):
         ...
 
     def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all behind it come out right.
+        """The frame to begin reading at, so that `wanted` and all after it come out right.
 
         Args:
             shot: First frame of the shot, counted from the first frame of the job.

@@ -27,7 +27,7 @@ def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
 
 
 def default_output(media: MediaInfo, settings: JobSettings, container: str) -> Path:
-    """Beside the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
+    """Next to the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
     stem = media.path.stem
     if media.kind == "sequence":
         stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name

@@ -128,7 +128,7 @@ class MeasuredRate:
 class BenchReport:
     """What was measured on this machine; nothing in it tells whose it is."""
 
-    machine: dict[str, str]  # name and value: processor, card, driver, versions
+    machine: dict[str, str]  # name and value: processor, GPU, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()
     figures: tuple[MeasuredRate, ...] = ()  # of the speed test
     markdown: str = ""  # everything as a page in English

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from engine.verify.thumbnails import Thumbnail
 
-REACH = 24  # frames the result may be ahead of or behind the source
+REACH = 24  # frames the result may be earlier or later than in the source
 _STATES = 2 * REACH + 1
 _OTHER_COST = 25.0  # of showing something else altogether
 _LEAVING_COST = 8.0  # of leaving the order

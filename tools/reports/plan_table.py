@@ -1,7 +1,7 @@
-"""Plans for every card of the table, as a page.
+"""Plans for every GPU of the table, as a page.
 
 `python -m tools.reports.plan_table > docs/presets.md` writes it. Nothing is looked at on this
-machine: neither its card nor its model files nor what it measured.
+machine: neither its GPU nor its model files nor what it measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from engine.settings.schema import JobSettings
 
 MODELS = ("lite", "seedvr2-3b", "seedvr2-7b")
 HEIGHTS = (720, 1080, 2160)  # px, of the result
-RAM_GIB = 32  # of the machine around the card
+RAM_GIB = 32  # of the machine around the GPU
 SHARE = 0.7  # of it that a job may take, as in EngineSettings
 _MINUTES, _RATE = 10, 25  # of the film
 _FILE = re.compile(r"^seedvr2_ema_\d+b[-_]")  # of the name of a published transformer
@@ -130,7 +130,7 @@ def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
     """The page line by line.
 
     Args:
-        some: Cards of the table; none stands for all of them.
+        some: GPUs of the table; none stands for all of them.
     """
     chosen = some or gpu_specs()
     if not some:
@@ -169,7 +169,7 @@ def _is_kin(model: str, other: str) -> bool:
 
 
 def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
-    """Cards with the same memory."""
+    """GPUs with the same memory."""
     size = some[0].memory_bytes
     budget = pretended_budget(some[0], ram_bytes=0).vram_bytes
     yield f"## {size // GIB} GB"
@@ -191,7 +191,7 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
 
 
 def _cases(card: GpuSpec) -> list[list[Case]]:
-    """Goals of each size and model of a card; first that of the goal in the middle."""
+    """Goals of each size and model of a GPU; first that of the goal in the middle."""
     found = preset_choice.presets_for(card)
     return [
         [case_of(card, height, model, preset) for preset in found]
@@ -201,7 +201,7 @@ def _cases(card: GpuSpec) -> list[list[Case]]:
 
 
 def _lines(of_cards: Sequence[Sequence[Case]]) -> Iterator[str]:
-    """A line for each plan of a size and model, with its cards and goals where some differ."""
+    """A line for each plan of a size and model, with its GPUs and goals where some differ."""
     groups: dict[str, list[Case]] = {}
     for case in (one for goals in of_cards for one in goals):
         groups.setdefault(_figures(case), []).append(case)
@@ -216,7 +216,7 @@ def _lines(of_cards: Sequence[Sequence[Case]]) -> Iterator[str]:
 
 
 def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Sequence[Case]]]) -> Iterator[str]:
-    """Frames a second of every card: those of the goals, from the slowest to the fastest."""
+    """Frames a second of every GPU: those of the goals, from the slowest to the fastest."""
     heads = [f"{_result(height)} {_short(model)}" for height in HEIGHTS for model in MODELS]
     yield f"| frames/s | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
@@ -278,7 +278,7 @@ def _choice(preset: Preset) -> str:
 
 def main() -> int:
     """Write the page to standard output."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # another kind where somebody captures the page
+    if isinstance(sys.stdout, io.TextIOWrapper):  # another kind where the page is captured
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     for line in page():
         sys.stdout.write(f"{line}\n")

@@ -119,7 +119,7 @@ def _refused(player: Player) -> None:
 
 
 def _queued(player: Player) -> None:
-    """As it stands after an earlier run of the program: nobody has decoded it yet."""
+    """As it stands after an earlier run of the program: it was not decoded yet."""
     waiting = player.recording.until(events.JobStarted)
     player.add("sample", "ComfyUI_00001_.latent", JobSettings(model="none", latents="raw"))
     for event in waiting:

@@ -68,8 +68,8 @@ class Recording:
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
-    on_card: list[events.Event] = field(default_factory=list)  # planned for a card of the table
-    too_much: list[events.Event] = field(default_factory=list)  # for a card that is too small
+    on_card: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
+    too_much: list[events.Event] = field(default_factory=list)  # for a GPU that is too small
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
         """Events before the first of a class."""
@@ -167,7 +167,7 @@ def record(folder: Path) -> Recording:
 
 
 def _pretend(recording: Recording, output: Path) -> None:
-    """What the engine plans for cards of the table, behind the presets that it offers for them."""
+    """What the engine plans for GPUs of the table, after the presets that it offers for them."""
     from engine.api import Engine, pretended
 
     source = paths.resource("samples", "upreel_sample.mp4")

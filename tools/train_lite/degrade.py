@@ -51,7 +51,7 @@ def make_pairs(
 def reduced(
     picture: np.ndarray, scale: int, kernel: Image.Resampling = Image.Resampling.BICUBIC
 ) -> np.ndarray:
-    """Pillow's reduction of uint8 [h, w, 3], bicubic unless told."""
+    """Pillow's reduction of uint8 [h, w, 3], bicubic unless requested."""
     size = (picture.shape[1] // scale, picture.shape[0] // scale)
     return np.asarray(Image.fromarray(picture).resize(size, kernel))
 

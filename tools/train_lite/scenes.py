@@ -141,21 +141,21 @@ def _outline(rng: Rng, radius: float, style: Array | np.ndarray) -> np.ndarray:
     return np.asarray(points @ np.array([[c, s], [-s, c]]))
 
 
-def _in_front(rng: Rng, surfaces: Surfaces, behind: Array) -> Array:
+def _in_front(rng: Rng, surfaces: Surfaces, back: Array) -> Array:
     """Lay a second plane over the scene; one of the two planes may be out of focus."""
-    size = behind.shape[0]
+    size = back.shape[0]
     front = leaves(rng, surfaces, size) if rng.random() < 0.5 else surfaces.cut(rng, size)
     field = spectral_noise(rng, size, rng.uniform(2.4, 4.2), stretch=rng.uniform(1, 4))
     mask = (field > rng.normal(0.3, 0.6)).astype(np.float32)
     blur = float(np.exp(rng.uniform(np.log(0.6), np.log(9)))) if rng.random() < 0.7 else 0.0
     if rng.random() < 0.75:
-        behind = blurred(behind, blur)
+        back = blurred(back, blur)
     else:
         front, mask = blurred(front, blur), blurred(mask[..., None], blur)[..., 0]
-    if rng.random() < 0.4:  # contact shadow on what lies behind
+    if rng.random() < 0.4:  # contact shadow on the background
         shadow = blurred(np.roll(mask, (6, 4), (0, 1))[..., None], rng.uniform(2, 10))
-        behind = behind * (1 - np.float32(rng.uniform(0.1, 0.7)) * shadow)
-    return behind + mask[..., None] * (front - behind)
+        back = back * (1 - np.float32(rng.uniform(0.1, 0.7)) * shadow)
+    return back + mask[..., None] * (front - back)
 
 
 def _lit(rng: Rng, linear: Array) -> Array:

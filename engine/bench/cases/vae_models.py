@@ -84,11 +84,11 @@ class VaeRun:
         return count(self.config, self.work).total
 
     def plain(self) -> SlicedVae:
-        """The plain form in float32, with weights out of torch's generator."""
+        """The plain variant in float32, with weights out of torch's generator."""
         return models()[self.model].variants().plain(self.config)
 
     def fast(self, weights: Mapping[str, Tensor]) -> SlicedVae:
-        """The fast form with these weights."""
+        """The fast variant with these weights."""
         return models()[self.model].variants().fast(self.config, weights, **self._where())
 
     def loaded(self, path: Path) -> SlicedVae:

@@ -1,4 +1,4 @@
-"""Lite behind the contract that all frame upscalers share."""
+"""Lite as a frame upscaler."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Streamed:
         goes_on: Moments of all other slices.
         between: Between slices, when frames are made ready or finished.
         waits: When the other way or another model works.
-        buffers: Bytes on the device that are kept between slices until somebody needs the room.
+        buffers: Bytes on the device that are kept between slices until the room is needed.
         opens: Those of them that `begins` counts; others are there since another shot.
         canvas: Bytes on the host of finished frames that are on their way out.
         result: Bytes on the device of what a slice gave.

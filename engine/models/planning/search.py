@@ -24,7 +24,7 @@ class Room:
     Attributes:
         budget: What the machine has.
         ram: Bytes of main memory of the whole program.
-        device: Bytes of the card.
+        device: Bytes of the GPU.
         seconds: Of the model alone, for all frames of the job.
     """
 
@@ -34,7 +34,7 @@ class Room:
     seconds: Callable[[WorkPlan], float]
 
     def holds(self, work: WorkPlan) -> bool:
-        """Whether a job stays within main memory and the memory of the card."""
+        """Whether a job stays within main memory and the memory of the GPU."""
         fits_card = work.device != "cuda" or self.device(work) <= self.budget.vram_bytes
         return fits_card and self.holds_ram(work)
 
@@ -44,7 +44,7 @@ class Room:
 
 
 def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:
-    """Whether a job stays within the budget of main memory and of the card.
+    """Whether a job stays within the budget of main memory and of the GPU.
 
     Args:
         needs: Of the model.
@@ -99,7 +99,7 @@ def _turned(fits: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
 
 
 def tile_of(edge: int, frame: Size) -> Size | None:
-    """A tile of an edge that somebody wants, 0 for none; None where it would be the whole frame."""
+    """A tile of a requested edge, 0 for none; None where it would be the whole frame."""
     if not edge or edge >= max(frame.width, frame.height):
         return None
     edge = max(EDGES[-1], edge // 16 * 16)

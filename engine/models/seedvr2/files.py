@@ -23,7 +23,7 @@ from engine.protocol.plan import WeightsPlan
 from engine.settings.schema import JobSettings
 
 TEXT_TOKENS = 58  # of the published text embedding
-# Precision that suits a card from a size on (an eighth of it may be missing), the next one below:
+# Precision that suits a GPU from a size on (an eighth of it may be missing), the next one below:
 # 7B as Q4_K_M was measured by others as good as fp16, as plain fp8 worse; longer clips are worth
 # more than the last bits of 3B's weights.
 _SUITED = {
@@ -57,7 +57,7 @@ def files_of(
         model: "seedvr2-3b" and so on.
         settings: Names of files, and the precision.
         store: Where model files are kept; None for the user's.
-        card_bytes: Size of the card's memory; 0 without a card.
+        card_bytes: Size of the GPU's memory; 0 without a GPU.
 
     Raises:
         WeightsMissing: A file that the user named is not there.
@@ -107,7 +107,7 @@ def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
 
 
 def suited_precision(model: str, card_bytes: int) -> str:
-    """The precision to download for a card of this size; 0 bytes for the processor.
+    """The precision to download for a GPU of this size; 0 bytes for the processor.
 
     One that the catalogue has: of those it does not have, the most exact other one.
     """
@@ -119,7 +119,7 @@ def suited_precision(model: str, card_bytes: int) -> str:
 def _published(
     model: str, precision: str, card_bytes: int, store: Store
 ) -> tuple[PublishedState, ...]:
-    """The files of the catalogue; without a wish those that suit the card or are here."""
+    """The files of the catalogue; unless requested those that suit the GPU or are here."""
     if precision != "auto":
         return _listed(model, precision, store)
     suited = _listed(model, suited_precision(model, card_bytes), store)

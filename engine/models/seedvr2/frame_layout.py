@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from engine.core.geometry import Size
 
 MULTIPLE = 16  # both sides in px: the VAE reduces by 8, the transformer takes 2 x 2 latents
-REFLECTED = 8  # px of mirrored picture behind its right and bottom edge
-LEAST_BLACK = 8  # px of black behind those
+REFLECTED = 8  # px of mirrored picture beyond its right and bottom edge
+LEAST_BLACK = 8  # px of black beyond those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class FrameLayout:
 def layout_of(picture: Size) -> FrameLayout:
     """Mirrored picture, then black, on every picture.
 
-    Black right behind the picture spoils its last 16 rows, a frame without any black comes out
+    Black right next to the picture spoils its last 16 rows, a frame without any black comes out
     with another brightness; the mirror image keeps the black away from the picture. That pays at
     sizes that need no padding too (measured in public with the 7B model).
     """
@@ -39,7 +39,7 @@ def layout_of(picture: Size) -> FrameLayout:
 
 
 def reference_layout(picture: Size) -> FrameLayout:
-    """Black right behind the picture, and only where its size needs it, as the reference."""
+    """Black right next to the picture, and only where its size needs it, as the reference."""
     padded = Size(_rounded_up(picture.width), _rounded_up(picture.height))
     return FrameLayout(picture=picture, padded=padded, reflected=0)
 

@@ -43,7 +43,7 @@ def sample(dit: Predict, noise: Tensor, condition: Tensor, text: Tensor) -> Tens
     Returns:
         [T, H, W, 16].
 
-    Memory: two latents beside what the transformer needs.
+    Memory: two latents in addition to what the transformer needs.
     """
     return noise - dit(torch.cat((noise, condition), dim=-1), text, START)
 
@@ -63,7 +63,7 @@ def seeded_noise(
         seed: Of the job.
         order: "per-latent": each latent step is a function of (seed, shot, its number), so that
             windows of a shot share their noise and any part of a shot can be drawn by itself.
-            "reference": the order of the published program, which begins anew with every clip.
+            "reference": the order of the published program, which begins again with every clip.
         shot: Number of the first frame of the shot in the source.
         first: Number in the shot of the first latent step that is wanted.
 
@@ -80,10 +80,10 @@ def reference_noise(shape: tuple[int, ...], generator: torch.Generator) -> Tenso
     """Drawn as the published program does: channels outermost in memory, not contiguous.
 
     Returns:
-        A view [T, H, W, C] of numbers [C, T, H, W], float32.
+        A view [T, H, W, C] of values [C, T, H, W], float32.
     """
-    numbers = torch.empty(shape[-1], *shape[:-1]).movedim(0, -1)
-    return numbers.normal_(generator=generator)
+    noise = torch.empty(shape[-1], *shape[:-1]).movedim(0, -1)
+    return noise.normal_(generator=generator)
 
 
 def noisy_latent(latent: Tensor, scale: float, noise: Tensor, more: Tensor) -> Tensor:

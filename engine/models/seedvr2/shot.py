@@ -99,7 +99,7 @@ class Shot:
         vae: Both ways.
         restore: The transformer.
         options: Sizes and clips.
-        watch: Told of every decoded tile; frames are counted from the start of the shot.
+        watch: Called with every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
 
     Memory: latents of one clip and of what is shared, and what the streams of the VAE say.
@@ -193,9 +193,9 @@ class ClippedShot:
 
     Args:
         vae: Both ways.
-        restore: The transformer; told the clip's first frame in place of a latent.
+        restore: The transformer; given the clip's first frame in place of a latent.
         options: Sizes; the grid counts frames here.
-        watch: Told of every decoded tile; frames are counted from the start of the shot.
+        watch: Called with every decoded tile; frames are counted from the start of the shot.
         frame: First frame that is wanted.
 
     Memory: one clip of frames, before and after.

@@ -72,7 +72,7 @@ class SeedVr2(ShotModel):
     def check_between(self, check: Callable[[], None]) -> None:
         """Call something before each layer of the transformer, which may wait or raise.
 
-        A clip can take minutes, and nobody should have to wait for that.
+        A clip can take minutes, and no user should wait for that.
         """
         self._dit.check_between(check)
 
@@ -82,7 +82,7 @@ class SeedVr2(ShotModel):
         self._vae.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all behind it come out right.
+        """The frame to begin reading at, so that `wanted` and all after it come out right.
 
         Args:
             shot: First frame of the shot, counted from the first frame of the job.
@@ -93,10 +93,10 @@ class SeedVr2(ShotModel):
     def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
         """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
 
-        def told(tile: DecodedTile) -> None:
+        def report(tile: DecodedTile) -> None:
             watch(replace(tile, frame=tile.frame + shot))
 
-        return RunningShot(self._shot(shot, wanted, told), self, shot)
+        return RunningShot(self._shot(shot, wanted, report), self, shot)
 
     def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""

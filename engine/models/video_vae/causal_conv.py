@@ -1,4 +1,4 @@
-"""A causal convolution of the fast form and the window that it runs over."""
+"""A causal convolution of the fast variant and the window that it runs over."""
 
 from __future__ import annotations
 

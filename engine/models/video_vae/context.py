@@ -1,4 +1,4 @@
-"""What goes through the parts of a fast form, and what a part is."""
+"""What goes through the parts of a fast variant, and what a part is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Trace = Callable[[str, Tensor], None]
 class Flow:
     """What goes through all parts while one slice is worked on.
 
-    The residual stream is taken out by a part and put back by it, so that nobody else holds it:
+    The residual stream is taken out by a part and put back by it, so that no other part holds it:
     its memory goes as soon as the part is done with it.
     """
 

@@ -1,4 +1,4 @@
-"""What video VAEs are made of, as data: the steps that their fast forms walk, without a tensor."""
+"""Layers of video VAEs as data: what their fast variants run, without tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Conv:
 
     @property
     def kernel(self) -> int:
-        """Numbers of one tap in time."""
+        """Weights of one tap in time."""
         return self.inner * self.outer * self.side**2
 
 

@@ -1,4 +1,4 @@
-"""Parts that the fast forms of all families have: blocks, attention, convolutions of their own.
+"""Parts that the fast variants of all families have: blocks, attention, convolutions of their own.
 
 Everything works on the frames [T, C, H, W] of one clip, channels last, without gradients.
 """

@@ -1,4 +1,4 @@
-"""What the fast form is asked for, and a book of the bytes that are alive meanwhile."""
+"""What the fast variant is asked for, and a book of the bytes that are alive meanwhile."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work(workload.Work):
-    """What is asked of the fast form, and where.
+    """What is asked of the fast variant, and where.
 
     Attributes:
-        dtype: Name of the number format.
+        dtype: Name of the dtype.
         device: Kind of torch device.
         form: Of the convolutions, see `engine.ops.conv.temporal_conv`; "auto" is what a
-            processor takes, and on cards "2d", which takes more.
+            processor takes, and on GPUs "2d", which takes more.
     """
 
     dtype: str = "float32"
@@ -37,7 +37,7 @@ class Work(workload.Work):
 
     @property
     def is_half(self) -> bool:
-        """Whether numbers have two bytes."""
+        """Whether values have two bytes."""
         return self.item == 2
 
     @property

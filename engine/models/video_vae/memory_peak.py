@@ -62,7 +62,7 @@ class Peak:
 class Way:
     """Parts, what goes in slice by slice, and what becomes of what comes out; how it is walked.
 
-    Results are joined in one of `total` steps, or listed, or passed on to somebody; `clamped` ones
+    Results are joined in one of `total` steps, or listed, or passed on; `clamped` ones
     are moments whose variances are held within limits first. `window` bytes of buffers are there
     already, from another way through the same model.
     """

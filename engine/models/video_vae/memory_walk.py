@@ -1,4 +1,4 @@
-"""One slice through a fast form, counting the bytes that are alive instead of computing.
+"""One slice through a fast variant, counting the bytes that are alive instead of computing.
 
 What `engine.models.video_vae`, `taps` and `frame_conv` take and give back, in their order: whoever
 changes memory there changes it here. What only one family has is in its own walk. The tests
@@ -84,7 +84,7 @@ class Walk:
             case Attention(width):
                 self._attention(width)
             case _:
-                raise ValueError(f"nobody knows what {part} takes")
+                raise ValueError(f"unknown memory of {part}")
 
     def frame_bytes(self, channels: int, pad: int = 0) -> int:
         """Bytes of one frame of so many channels at the moment."""
@@ -231,7 +231,7 @@ class Walk:
         return (self.frames - self.first) // conv.time_stride + self.first
 
     def norm_bytes(self, channels: int, *, silu: bool = True) -> int:
-        """What a norm takes beside its input and its result."""
+        """What a norm takes in addition to its input and its result."""
         if not self.switches.fused_norm:
             return (2 if silu else 1) * self.frames * self.frame_bytes(channels)
         if self.work.device == "cuda" and self.switches.kernels:
@@ -272,7 +272,7 @@ class Walk:
             ledger.drop("sums", steps * result)
 
     def _folding_bytes(self, conv: Conv) -> int:
-        """Tables of the first frames, made anew in each clip."""
+        """Tables of the first frames, made again in each clip."""
         if self.past == "zeros":
             return 2 * (conv.taps - 1) * conv.kernel * self.work.item
         exact = max(4, self.work.item)
@@ -320,7 +320,7 @@ class Walk:
         """Copies of weights and of frames while a convolution runs.
 
         Args:
-            kernel: Numbers of one tap.
+            kernel: Weights of one tap.
             taps: How many.
             part: Bytes of the frames that one tap sees.
             window: Bytes of the frames that all taps see.

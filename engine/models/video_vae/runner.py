@@ -1,4 +1,4 @@
-"""The fast form of a video VAE: clips of a batch through lists of parts, one after the other."""
+"""The fast variant of a video VAE: clips of a batch through lists of parts, one after the other."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from engine.settings.optimisations import VaeSwitches
 Way = Literal["encode", "decode"]
 Parts = dict[Way, list[Part[AnyFlow]]]
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
-_GRAPH_PIXELS = 2**19  # of all frames; above that the card works longer than it is told to
+_GRAPH_PIXELS = 2**19  # of all frames; above that computing takes longer than launching
 
 
 class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
-    """What runs the parts of a fast form; a family says which parts there are.
+    """What runs the parts of a fast variant; a family says which parts there are.
 
     Inference only. Not for several threads at once: all parts share one workspace.
 

@@ -140,7 +140,7 @@ class SlicedVae(ABC):
         return _through(step, frames, self._slice_frames, 1 + later)
 
     def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """A copy, which does not hold the log-variance of a long clip beside it."""
+        """A copy, which does not hold the log-variance of a long clip in addition to it."""
         moments, carry = self.encode_slice(frames, carry)
         return moments.chunk(2, dim=1)[0].clone(), carry
 

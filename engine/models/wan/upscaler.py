@@ -85,7 +85,7 @@ class WanUpscaler(ShotModel):
         return self._plan.canvas
 
     def check_between(self, check: Callable[[], None]) -> None:
-        """Call something before each slice, and behind each tile, which may wait or raise."""
+        """Call something before each slice, and after each tile, which may wait or raise."""
         self._between = check
 
     def first_needed(self, shot: int, wanted: int) -> int:

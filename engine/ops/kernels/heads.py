@@ -69,7 +69,7 @@ class _Rows(ctypes.Structure):
         return cls(rows.data_ptr(), *rows.stride()[:2])
 
 
-class _Places(ctypes.Structure):
+class _Targets(ctypes.Structure):
     _fields_ = (("target", ctypes.c_void_p), ("pitch", ctypes.c_longlong))
 
 
@@ -96,7 +96,7 @@ class HeadKernel:
         weights = [build.as_factors(part) for part in work.norm]
         arguments = (
             _Tokens.of(work.qkv),
-            _Places(work.target.data_ptr(), work.target.stride(0)),
+            _Targets(work.target.data_ptr(), work.target.stride(0)),
             _angles(tables, work.angle),
             _Norm(weights[0].data_ptr(), weights[1].data_ptr(), work.eps),
             *map(_Rows.of, work.out),

@@ -23,7 +23,7 @@ class Clip:
 
 
 def frames_behind(reader: FrameReader, finished: Sequence[SegmentRecord]) -> Iterator[PlanarFrame]:
-    """Frames of the source behind some finished segments."""
+    """Frames of the source after some finished segments."""
     if not finished:
         return iter(reader)
     count = sum(record.frames for record in finished)

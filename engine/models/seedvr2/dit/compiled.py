@@ -1,6 +1,6 @@
 """The passes between the products of the fast transformer, compiled by torch's own compiler.
 
-Only reached with the switch `dit.compile`, which is off: torch's compiler needs Triton for a card
+Only reached with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
 and a C++ compiler for a processor, and some seconds for each pass the first time it is used.
 
 Not yet run on a GPU.

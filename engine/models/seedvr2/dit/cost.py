@@ -126,7 +126,7 @@ def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> DitFlops:
 
 @lru_cache(maxsize=32)
 def _numbers(config: DitConfig) -> tuple[int, int, int]:
-    """Numbers of the matrices that a picture token, a text token and one vector go through."""
+    """Parameters of the matrices that a picture token, a text token and one vector go through."""
     ends = list(end_tensors(config))
     picture = matrix_numbers(ends, ("picture",))
     words = matrix_numbers(ends, ("text",))

@@ -39,7 +39,7 @@ class Steps:
     """Norms, rotation, activation and sums on rows of tokens.
 
     Args:
-        switches: "fused_steps" takes the ones of `engine.ops`, "kernels" those of a card;
+        switches: "fused_steps" takes the ones of `engine.ops`, "kernels" those of a GPU;
             "in_place_residual" adds to the rows that are there.
         eps: Of all norms.
     """
@@ -78,7 +78,7 @@ class Steps:
         return swiglu(gate, value, out=gate, kernels=self._kernels)
 
     def activated(self, hidden: Tensor, activation: Activation) -> Tensor:
-        """What a product gave behind its activation; may overwrite it."""
+        """What a product gave after its activation; may overwrite it."""
         if activation == "none":
             return hidden
         if activation == "swish":

@@ -1,4 +1,4 @@
-"""The SeedVR2 transformer in its fast form: equal to the plain one but for rounding."""
+"""The SeedVR2 transformer in its fast variant: equal to the plain one but for rounding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FastDit(SeedVr2Dit):
     Attributes:
         stream: Brings the blocks' weights to the device when they are used; None: they are there.
         between: Called before each layer; may wait, or raise to stop in between.
-        trace: Called with "blocks.N.vid" and, where it changes, "blocks.N.txt" behind each layer:
+        trace: Called with "blocks.N.vid" and, where it changes, "blocks.N.txt" after each layer:
             [tokens, dim] in the order time, height, width.
     """
 

@@ -74,7 +74,7 @@ class Tools:
         return self.workspace.holds(device, dtype)
 
     def rows(self, purpose: str, *shape: int) -> Tensor:
-        """Uninitialised numbers of this shape, valid until the next request for `purpose`."""
+        """Uninitialised values of this shape, valid until the next request for `purpose`."""
         return self.workspace.numbers(purpose, prod(shape)).view(shape)
 
     def chunk_rows(self, count: int) -> int:
@@ -111,7 +111,7 @@ class FastBlock:
     Args:
         block: Whose weights.
         tools: Of the model.
-        text_is_read: Whether anybody looks at the text behind this layer.
+        text_is_read: Whether anybody looks at the text after this layer.
 
     Attributes:
         changes_text: Whether it computes what becomes of the text.
@@ -138,7 +138,7 @@ class FastBlock:
             vectors: Of this layer.
 
         Returns:
-            `picture` or `way.into` in the order of this layer; the text behind it.
+            `picture` or `way.into` in the order of this layer; the text after it.
 
         Memory: q, k, v and the answers of one window group, a chunk of tokens in the MLP.
         """
@@ -165,7 +165,7 @@ class FastBlock:
     def _attended(
         self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
     ) -> Tensor:
-        """Answers [windows, tokens, inner_dim] of a group, those of the text behind others."""
+        """Answers [windows, tokens, inner_dim] of a group, those of the text after others."""
         tools, (_, _, heads, channels) = self._tools, texts.shape
         shape = (group.count * group.length, heads, channels)
         q, k, v = (tools.rows(purpose, *shape) for purpose in ("q", "k", "v"))

@@ -1,7 +1,7 @@
-"""How many bytes a forward of the fast transformer takes beside its weights. No torch.
+"""How many bytes a forward of the fast transformer takes in addition to its weights. No torch.
 
-On a processor the figures are what torch's allocator is asked for. On a card workspaces of its
-libraries come on top; not yet compared with a card.
+On a processor the figures are what torch's allocator is asked for. On a GPU workspaces of its
+libraries come on top; not yet compared with a GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def forward_bytes(
     *,
     widened: bool = False,
 ) -> int:
-    """Most bytes of one forward beside the weights, its result included.
+    """Most bytes of one forward in addition to the weights, its result included.
 
     Args:
         config: Of the model.
@@ -59,14 +59,14 @@ def kept_bytes(
 
 
 def _widened(config: DitConfig) -> int:
-    """Numbers of the matrices that the picture goes through in a layer, and of one more."""
+    """Parameters of the matrices that the picture goes through in a layer, and of one more."""
     blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]
     one = max(some.numbers for block in blocks for some in block)
     return one + max(matrix_numbers(block, ("picture", "both")) for block in blocks)
 
 
 class _Forward:
-    """What is alive at the high points of a forward of `FastDit`; numbers until the end."""
+    """What is alive at the high points of a forward of `FastDit`; values until the end."""
 
     def __init__(self, config: DitConfig, latent: Grid, text: int, dtype: str, device: str) -> None:
         self.config, self.text = config, text
@@ -84,8 +84,8 @@ class _Forward:
     def peak(self) -> int:
         """Bytes of buffers that are kept, of the highest moment, and of all small things."""
         moments = (self.entering(), self.attending(), self.finishing(), self.leaving())
-        numbers = self.kept() + max(moments)
-        return numbers * self.item + self.small_bytes() + self.layout_bytes()
+        values = self.kept() + max(moments)
+        return values * self.item + self.small_bytes() + self.layout_bytes()
 
     def kept(self) -> int:
         """Buffers for a purpose; nothing of them is given back."""
@@ -110,7 +110,7 @@ class _Forward:
         return 2 * self.tokens * positions * self.config.out_channels
 
     def attending(self) -> int:
-        """Answers of a window group beside those of the one before; a card turns them over."""
+        """Answers of a window group next to those of the one before; a GPU turns them over."""
         orders = [[self.rows(group) for group in _groups(order)] for order in self.orders]
         pairs = [before + now for rows in orders for before, now in pairwise((0, *rows))]
         rows = max(pairs) + self.chunk + self.is_card * self.group_rows()
@@ -134,12 +134,12 @@ class _Forward:
         return count * (tokens + self.text)
 
     def small_bytes(self) -> int:
-        """The text's numbers, vectors of all layers, scratch of operators."""
+        """The text's values, vectors of all layers, scratch of operators."""
         config, inner = self.config, self.config.inner_dim
         text = self.text * 4 * inner * self.item + self.text * inner * 2 * _EXACT
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
         doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else inner)
-        exact = 0 if self.fresh else self.chunk * doubled * _EXACT  # of numbers in two bytes
+        exact = 0 if self.fresh else self.chunk * doubled * _EXACT  # of values in two bytes
         some = min(2 * _MIB, exact) + (_MIB if self.fresh else _MIB // 4)
         scratch = 192 * _MIB + widest * self.item if self.is_card else some
         return self.texts_bytes() + self.vectors_bytes() + text + scratch
@@ -147,8 +147,8 @@ class _Forward:
     def texts_bytes(self) -> int:
         """The text, and what the first layer makes of it."""
         config = self.config
-        numbers = config.text_in_dim + 4 * config.dim + 4 * config.inner_dim
-        return self.text * numbers * self.item
+        values = config.text_in_dim + 4 * config.dim + 4 * config.inner_dim
+        return self.text * values * self.item
 
     def vectors_bytes(self) -> int:
         """What layers are modulated by."""

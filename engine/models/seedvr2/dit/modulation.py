@@ -70,7 +70,7 @@ class Modulations:
         return self._layers[block]
 
     def behind(self, dit: SeedVr2Dit) -> Shifts:
-        """Of the norm behind the last block; its learned weight is a part of the scale."""
+        """Of the norm after the last block; its learned weight is a part of the scale."""
         shift, scale, _ = self._embedding.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)

@@ -1,7 +1,7 @@
 """Scales, shifts and gates of one time step, multiplied into the weights once.
 
-`W (x * scale + shift) * gate` is another product with another bias. In the fast form that saves
-little: the vectors are applied in passes that are made anyway, only the sum behind a gated product
+`W (x * scale + shift) * gate` is another product with another bias. In the fast variant that saves
+little: the vectors are applied in passes that are made anyway, only the sum after a gated product
 becomes a part of the product. Weights in half precision are rounded once more.
 """
 

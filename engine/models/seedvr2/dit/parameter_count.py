@@ -1,4 +1,4 @@
-"""How many numbers a SeedVR2 transformer has, and where; from its configuration alone. No torch."""
+"""Parameters of a SeedVR2 transformer by place; from its configuration alone. No torch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def block_tensors(config: DitConfig, layer: int) -> Iterator[Tensors]:
 
 
 def end_tensors(config: DitConfig) -> Iterator[Tensors]:
-    """All tensors before and behind the blocks, the time embedding among them."""
+    """All tensors before and after the blocks, the time embedding among them."""
     dim, positions = config.dim, config.patch[0] * config.patch[1] * config.patch[2]
     yield from _linear(config.in_channels * positions, dim, "picture")
     yield from _linear(config.text_in_dim, dim, "text")
@@ -66,18 +66,18 @@ def end_tensors(config: DitConfig) -> Iterator[Tensors]:
 
 @lru_cache(maxsize=32)
 def parameters(config: DitConfig) -> int:
-    """Numbers of the whole model."""
+    """Parameters of the whole model."""
     blocks = (total(block_tensors(config, layer)) for layer in range(config.layers))
     return total(end_tensors(config)) + sum(blocks)
 
 
 def total(tensors: Iterable[Tensors]) -> int:
-    """Numbers of some tensors."""
+    """Parameters of some tensors."""
     return sum(some.numbers * some.count for some in tensors)
 
 
 def matrix_numbers(tensors: Iterable[Tensors], of: tuple[Of, ...]) -> int:
-    """Numbers of those matrices that tokens of some kind go through."""
+    """Parameters of those matrices that tokens of some kind go through."""
     return total(some for some in tensors if some.is_matrix and some.of in of)
 
 

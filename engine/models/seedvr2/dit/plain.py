@@ -1,4 +1,4 @@
-"""The SeedVR2 transformer in its plain form: reads like the description, what others must equal.
+"""The SeedVR2 transformer in its plain variant: reads like the description, what others must equal.
 
 Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -64,7 +64,7 @@ class PatchOut(nn.Module):
 
 
 class OutModulation(nn.Module):
-    """Scale and shift behind the last block.
+    """Scale and shift after the last block.
 
     The time step's share is the one of the blocks' attention: the model was trained that way.
     """
@@ -112,7 +112,7 @@ class SeedVr2Dit(nn.Module):
         Returns:
             [T, H, W, 16].
 
-        Memory: about ten times the tokens' `dim` numbers, and the scores of one window.
+        Memory: about ten times the tokens' `dim` values, and the scores of one window.
         """
         vid, txt, emb = self.vid_in(latent), self.txt_in(text), self.emb_in(timestep)
         grid = (vid.shape[0], vid.shape[1], vid.shape[2])
@@ -167,7 +167,7 @@ def layout_of(
 def picture_angles(config: DitConfig, shape: Grid, text_length: int) -> Tensor:
     """What the tokens of a window turn by: [tokens, P] float32.
 
-    Positions begin anew in each window. Where they count tokens, time goes on after the text.
+    Positions begin again in each window. Where they count tokens, time goes on after the text.
     """
     if config.rope == "mm":
         positions = counted_positions(shape, first_time=text_length)

@@ -56,7 +56,7 @@ class DitRun:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The number format."""
+        """The dtype."""
         found: torch.dtype = getattr(torch, self.dtype)
         return found
 
@@ -154,7 +154,7 @@ def work_of(run: DitRun, dit: SeedVr2Dit) -> Callable[[], Tensor]:
 
 
 def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
-    """A latent with its condition, and a text; their numbers have a variance of one."""
+    """A latent with its condition, and a text; their values have a variance of one."""
     generator = torch.Generator().manual_seed(_SEED)
     shapes = (*run.latent_shape, run.config.in_channels), (TEXT_LENGTH, run.config.text_in_dim)
     latent, text = (torch.randn(shape, generator=generator) for shape in shapes)
@@ -162,7 +162,7 @@ def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
 
 
 def _random(run: DitRun) -> SeedVr2Dit:
-    """What goes through keeps about its size; the same numbers in every type, but for rounding."""
+    """What goes through keeps about its size; the same values in every dtype, but for rounding."""
     with torch.device("meta"):
         dit = SeedVr2Dit(run.config).to(run.torch_dtype)
     dit.to_empty(device=run.device)

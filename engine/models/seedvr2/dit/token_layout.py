@@ -1,6 +1,6 @@
 """Where the tokens of a clip go in the fast transformer: found once for a shape, then looked up.
 
-In the fast form the tokens of a layer lie window by window, those of one shape together, so that
+In the fast variant the tokens of a layer lie window by window, those of one shape together, so that
 everything between two layers is a stretch of rows and the way to the next layer's order is one
 indexed copy.
 """
@@ -27,7 +27,7 @@ _KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutKey:
-    """What a layout depends on, beside the model.
+    """What a layout depends on, apart from the model.
 
     Attributes:
         grid: Picture tokens in time, height and width.
@@ -46,16 +46,16 @@ class LayoutKey:
 class WindowGroup:
     """Windows of one shape whose attention is one call.
 
-    Its rows of q, k and v are windows one behind the other: the tokens of the picture in a window,
+    Its rows of q, k and v are windows one after the other: the tokens of the picture in a window,
     then all tokens of the text.
 
     Attributes:
         begin: First of its rows in the order of the layer.
         count: Windows.
         tokens: Of the picture in each window.
-        text_length: Text tokens behind those.
+        text_length: Text tokens after those.
         picture: From its rows to rows of q, k and v.
-        text: From text tokens to their rows behind each window.
+        text: From text tokens to their rows after each window.
     """
 
     begin: int
@@ -186,7 +186,7 @@ def _group(
     length = tokens + key.text_length
     starts = torch.arange(count, device=device)[:, None] * length
     inside = torch.arange(tokens, device=device)
-    behind = torch.arange(tokens, length, device=device)
+    after = torch.arange(tokens, length, device=device)
     picture = Placement(
         target=(starts + inside).flatten(),
         cos=cos,
@@ -194,10 +194,10 @@ def _group(
         angle=inside.repeat(count),
     )
     angles = text_angles(config, key.text_length)
-    text = Placement(target=starts + behind)
+    text = Placement(target=starts + after)
     if angles is not None:
         cos, sin = _turns(angles, key)
-        text = Placement(target=starts + behind, cos=cos, sin=sin)
+        text = Placement(target=starts + after, cos=cos, sin=sin)
     return WindowGroup(
         begin=begin,
         count=count,

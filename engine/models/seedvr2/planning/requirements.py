@@ -81,7 +81,7 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
 def _stages(
     vae: VaeConfig, plan: SeedVr2Plan, transformer: tuple[int, int]
 ) -> dict[str, tuple[Moment, ...]]:
-    """Moments of each stage, weights apart: what it computes beside what the others leave."""
+    """Moments of each stage, weights apart: what it computes, and what the others leave."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
     coming = 2 * vae_memory.SLICES if plan.encode_tile is not None else 0  # of two visits
@@ -120,7 +120,7 @@ def _held_frames(plan: SeedVr2Plan) -> int:
 
 
 def _decoded_frames(plan: SeedVr2Plan) -> int:
-    """Padded frames of the decoder beside those that it makes."""
+    """Padded frames of the decoder in addition to those that it makes."""
     if plan.join != "latents":
         return 2 * plan.clip
     return STEP if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
@@ -194,7 +194,7 @@ def _dit_weights(dit: DitConfig, plan: SeedVr2Plan) -> int:
 
 
 def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
-    """Bytes of a forward, and of what stays behind it."""
+    """Bytes of a forward, and of what stays after it."""
     stored = _bytes_per_weight(dit, plan)
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
     widened = plan.products == "none" and stored < ITEM[plan.dtype]
@@ -205,8 +205,8 @@ def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
     """As kept on the device: packed formats stay packed, others take the transformer's type."""
     if plan.products != "none":
         return FORMAT_BYTES[plan.products]
-    numbers = parameters(dit)
-    stored = plan.dit.bytes / numbers if plan.dit.bytes else 2.0
+    count = parameters(dit)
+    stored = plan.dit.bytes / count if plan.dit.bytes else 2.0
     wide = ITEM[plan.dtype]
     return stored if stored < 1.6 else wide
 

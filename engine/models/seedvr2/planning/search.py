@@ -1,8 +1,8 @@
 """The fastest way of running SeedVR2 that fits: which blocks stay, how long clips, which tiles.
 
-Stages take turns on the card, so beside the weights that stay there each has the rest of the
+Stages take turns on the GPU, so in addition to the weights that stay there each has the rest of the
 memory for itself: for every number of blocks the best tiles of encoder and decoder and the length
-of clips can be told apart. Clips that share more with their neighbours come first, because seams
+of clips can be distinguished. Clips that share more with their neighbours come first, because seams
 in time are what is seen most; within those, the least time decides.
 """
 
@@ -69,7 +69,7 @@ def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _DitRun:
     """What is decided before tiles are."""
 
     blocks: int | None
@@ -108,7 +108,7 @@ class _Search:
 
     def smallest(self) -> SeedVr2Plan:
         """The way that takes least, whether it fits or not."""
-        way = _Way(blocks=self.blocks[-1], clip=self.clips[-1], warm_up=WARM_UP, is_whole=True)
+        way = _DitRun(blocks=self.blocks[-1], clip=self.clips[-1], warm_up=WARM_UP, is_whole=True)
         return replace(self._smallest(way), blocks_on_device=way.blocks)
 
     # --- what is tried
@@ -133,7 +133,7 @@ class _Search:
         """Tiles of the encoder, the largest first."""
         return smaller_tiles(self.plan.encode_tile, encoder_tiles(self.vae, self.plan.padded))
 
-    def _decode(self, way: _Way) -> tuple[Size | None, ...]:
+    def _decode(self, way: _DitRun) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
         worth = decoder_tiles(self.vae, self.plan.padded, is_whole=way.is_whole)
         found = smaller_tiles(self.plan.decode_tile, worth)
@@ -165,11 +165,11 @@ class _Search:
                 return  # an early begin makes nothing faster
             for blocks in kind.blocks:
                 ways = (
-                    _Way(blocks=blocks, clip=clip, warm_up=warm_up, is_whole=kind.is_whole)
+                    _DitRun(blocks=blocks, clip=clip, warm_up=warm_up, is_whole=kind.is_whole)
                     for clip in kind.clips
                 )
                 found = (one for way in ways for one in self._filled(way))
-                # in the memory of a card tiles do not depend on the length of clips
+                # in the memory of a GPU tiles do not depend on the length of clips
                 best = next(found, None) if self.is_card else self._fastest(found)
                 if best is None:
                     continue
@@ -185,18 +185,18 @@ class _Search:
         wanted = self.plan.encode_tile, self.plan.decode_tile
         return (plan.encode_tile, plan.decode_tile) == wanted and plan.latents == clip
 
-    def _filled(self, way: _Way) -> Iterator[SeedVr2Plan]:
+    def _filled(self, way: _DitRun) -> Iterator[SeedVr2Plan]:
         """A way with the tiles that take least time among those that fit, if any do."""
         limit = self._limit(way)
         tiled = list(self._tiled(way, limit))
         plans = [plan for plan in tiled if self._fits_host(plan)]
-        if len(plans) < len(tiled):  # the card has room where main memory has none
+        if len(plans) < len(tiled):  # the GPU has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
         found = [self._pinned(plan, way) for plan in plans]
         if found:
             yield found[0] if len(found) == 1 else min(found, key=self.room.seconds)
 
-    def _tiled(self, way: _Way, limit: int, *, with_host: bool = False) -> Iterator[SeedVr2Plan]:
+    def _tiled(self, way: _DitRun, limit: int, *, with_host: bool = False) -> Iterator[SeedVr2Plan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another.
 
         What one of them keeps may wait while the other works, so that both bear on each other.
@@ -214,7 +214,7 @@ class _Search:
             if fits(*pair):
                 yield tiled(*pair)
 
-    def _limit(self, way: _Way) -> int:
+    def _limit(self, way: _DitRun) -> int:
         """Bytes that a job may take with as many weights as in `_base`."""
         if way.blocks not in self._weights:
             one = self._smallest(way)
@@ -240,7 +240,7 @@ class _Search:
         self._host_is_short = True
         return False
 
-    def _pinned(self, plan: SeedVr2Plan, way: _Way) -> SeedVr2Plan:
+    def _pinned(self, plan: SeedVr2Plan, way: _DitRun) -> SeedVr2Plan:
         """With copies of streamed weights in main memory, as far as there is room for them."""
         plan = replace(plan, blocks_on_device=way.blocks)
         streamed = bytes_of.streamed_bytes(plan)
@@ -250,14 +250,14 @@ class _Search:
         copies = min(streamed, allowed - self.room.ram(plan), int(PINNED_SHARE * allowed))
         return replace(plan, pin_bytes=max(0, copies))
 
-    def _smallest(self, way: _Way) -> SeedVr2Plan:
+    def _smallest(self, way: _DitRun) -> SeedVr2Plan:
         """The way in its smallest tiles; whole frames where they are too small to be cut."""
         decode = self._decode(way)
         base = self._base(way) if decode else self._base(replace(way, is_whole=False))
         tile = decode[-1] if decode else None
         return replace(base, encode_tile=self.encode[-1], decode_tile=tile)
 
-    def _base(self, way: _Way) -> SeedVr2Plan:
+    def _base(self, way: _DitRun) -> SeedVr2Plan:
         """The way without its blocks: what else is needed does not depend on them."""
         plan = replace(self.plan, warm_up=way.warm_up, decodes_whole_tiles=way.is_whole)
         return with_clip(plan, way.clip)

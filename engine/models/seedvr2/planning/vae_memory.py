@@ -1,4 +1,4 @@
-"""What the VAE of SeedVR2 needs while shots stream through it; from numbers alone.
+"""What the VAE of SeedVR2 needs while shots stream through it; from sizes alone.
 
 As `encode_stream` and `decode_stream` take and give back memory, in their order: whoever changes
 that there changes it here. The tests compare both.
@@ -36,7 +36,7 @@ class Asked:
         config: Of the VAE.
         frame: Padded frames, px.
         device: "cpu" or "cuda".
-        dtype: Number format.
+        dtype: Of the values.
         switches: Optimisations.
         tile: Most px at a time; None for whole frames.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.

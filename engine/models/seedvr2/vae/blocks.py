@@ -37,7 +37,7 @@ class FrameNorm(nn.GroupNorm):
 
 
 def activated(norm: FrameNorm, frames: Tensor) -> Tensor:
-    """Norm, then SiLU; in the memory of the norm's result when nobody wants a gradient."""
+    """Norm, then SiLU; in the memory of the norm's result when no gradient is needed."""
     normed = norm(frames)
     return F.silu(normed, inplace=not normed.requires_grad)
 
@@ -107,7 +107,7 @@ class MidBlock(nn.Module):
 
 
 class Downsampler(nn.Module):
-    """Half the height and width, and where told half the frames (of 1 + 2n the n + 1)."""
+    """Half the height and width, and on request half the frames (of 1 + 2n the n + 1)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Downsampler(nn.Module):
 
 
 class Upsampler(nn.Module):
-    """Twice the height and width, and where told twice the frames (of n + 1 the 1 + 2n)."""
+    """Twice the height and width, and on request twice the frames (of n + 1 the 1 + 2n)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""How many bytes the fast form of the VAE needs: for the planner, from sizes alone.
+"""How many bytes the fast variant of the VAE needs: for the planner, from sizes alone.
 
 The input is not counted, the result is. On a processor the figures are what torch's allocator is
-asked for; oneDNN's own scratch comes on top. On a card cuDNN's workspace comes on top; not yet
-compared with a card. In float64, and for frames of a few pixels in float32, torch convolves in
+asked for; oneDNN's own scratch comes on top. On a GPU cuDNN's workspace comes on top; not yet
+compared with a GPU. In float64, and for frames of a few pixels in float32, torch convolves in
 another way, which takes more.
 """
 
@@ -131,9 +131,9 @@ def weights_bytes(
     parts: list[Part] = encoder_parts(config) if encoder else []
     if decoder:
         parts += chain(*decoder_parts(config))
-    numbers = sum(_numbers(part, switches, image=image) for part in parts)
+    values = sum(_numbers(part, switches, image=image) for part in parts)
     norms = sum(2 * width for part in parts for width in part.norm_widths)
-    return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
+    return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
 def _cost(config: VaeConfig, work: Work, peak: Peak) -> Cost:
@@ -156,7 +156,7 @@ def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> Way:
 
 
 def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:
-    """Numbers of the tables of a part, norms apart."""
+    """Values of the tables of a part, norms apart."""
     if isinstance(part, Attention):
         return 4 * part.width * (part.width + 1)
     if isinstance(part, Up) and switches.upsampler_fold:

@@ -51,7 +51,7 @@ class DecodeStream:
         self._frame = frame
         self._watch = watch
         self._carry = Carry()
-        self._count = first  # frames are told by number, from this one on
+        self._count = first  # frames are counted, from this one on
         self._tiled: _Tiled | None = None
         if tiling is not None:
             fast = vae.in_parts()
@@ -69,7 +69,7 @@ class DecodeStream:
             Frames [T, 3, H, W] float32 in [-1, 1], not clipped (with tiles: clipped, of 16 bits).
 
         Raises:
-            NumericOverflow: A number is infinite or none.
+            NumericOverflow: A value is NaN or infinite.
         """
         clip = as_clip(latents.permute(0, 3, 1, 2)) / self._vae.config.scaling_factor
         step = self._vae.config.temporal_factor
@@ -102,8 +102,8 @@ class DecodeStream:
 
     def _tell(self, index: int, tiles: int, box: Box, picture: Tensor) -> None:
         frame = self._count - 1
-        told = DecodedTile(frame=frame, index=index, tiles=tiles, box=box, picture=picture.float())
-        self._watch(told)
+        tile = DecodedTile(frame=frame, index=index, tiles=tiles, box=box, picture=picture.float())
+        self._watch(tile)
 
 
 class _Part(Protocol):
@@ -187,13 +187,13 @@ class _Tiled:
         self._features.append(parked(features))
 
     def run(
-        self, frames: int, told: Callable[[int, int, Box, Tensor], None], last: bool
+        self, frames: int, done: Callable[[int, int, Box, Tensor], None], last: bool
     ) -> Iterator[Tensor]:
         """Frames [n, 3, H, W] float32 in [-1, 1], `frames` in all, of what was taken."""
         sink = TileSink(frames, self._frame)
         for index in range(len(self._boxes)):
             picture = self._one(index, frames, sink, last)
-            told(index, len(self._boxes), self._on_canvas[index], picture)
+            done(index, len(self._boxes), self._on_canvas[index], picture)
             sink.check()
         self._features = self._features[-self._warm_up :] if self._warm_up else []
         canvas = sink.result()

@@ -21,7 +21,7 @@ class EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
-    tile, and on the host some slices of frames in the numbers of the VAE, and the carries of all
+    tile, and on the host some slices of frames in the dtype of the VAE, and the carries of all
     tiles (see `Tiling`).
     """
 
@@ -37,7 +37,7 @@ class EncodeStream:
         self._slices: list[Tensor] = []
         self._before: list[Tensor] = []  # slices that tiles warm up with
         self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
-        self._dropped = 0  # slices since the first of the shot that nobody needs any more
+        self._dropped = 0  # slices since the first of the shot that are not needed any more
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -71,7 +71,7 @@ class EncodeStream:
         return len(self._boxes) > 1
 
     def _parked(self, frames: Tensor) -> Tensor:
-        """In host memory, in the numbers of the VAE."""
+        """In host memory, in the dtype of the VAE."""
         return frames.to(getattr(self._vae, "dtype", frames.dtype)).cpu()
 
     def _due(self) -> tuple[list[Tensor], int]:
@@ -100,7 +100,7 @@ class EncodeStream:
             part = cut(frames, box).to(device)
             moments, carry = self._vae.encode_slice(as_clip(part), carry)
             means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
-        if not self._warm_up:  # else nobody goes on with it
+        if not self._warm_up:  # else it is not continued
             self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)
 

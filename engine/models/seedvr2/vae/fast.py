@@ -1,4 +1,4 @@
-"""The VAE of SeedVR2, fast form: equal to the plain one but for rounding, see docs/vae-folds.md."""
+"""The VAE of SeedVR2, fast variant: equals the plain one but for rounding; docs/vae-folds.md."""
 
 from __future__ import annotations
 

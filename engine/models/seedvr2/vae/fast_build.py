@@ -1,4 +1,4 @@
-"""The fast form put together: its parts from published tensors, in the order of the model."""
+"""The fast variant put together: its parts from published tensors, in the order of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Up and down between the levels of the fast form."""
+"""Up and down between the levels of the fast variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both forms of the VAE promise alike."""
+"""What both variants of the VAE promise alike."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ class VaeForm(SlicedVae):
         Raises:
             ValueError: This form has none; an error in the caller.
         """
-        raise ValueError("only the fast form works in tiles")
+        raise ValueError("only the fast variant works in tiles")

@@ -1,4 +1,4 @@
-"""What the VAE is made of, as data: the list that the fast form walks, without a single tensor."""
+"""Layers of the VAE as data: the list that the fast variant runs, without tensors."""
 
 from __future__ import annotations
 

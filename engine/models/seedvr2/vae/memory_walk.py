@@ -1,4 +1,4 @@
-"""What only SeedVR2 has of a walk through a fast form that counts bytes: its upsamplers.
+"""What only SeedVR2 has of a walk through a fast variant that counts bytes: its upsamplers.
 
 What `fast_resample` takes and gives back, in its order: whoever changes memory there changes it
 here. The tests compare both.

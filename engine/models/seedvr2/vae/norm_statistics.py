@@ -1,7 +1,7 @@
-"""What a norm of a tile goes by: the tile's own numbers, or those of the whole frame.
+"""Statistics that a norm of a tile uses: those of the tile, or those of the whole frame.
 
 Every GroupNorm of the high-resolution part of the decoder asks `Statistics.moments`. A tile that
-goes by its own numbers gets another contrast than its neighbour, and the seam shows. With a book
+uses its own statistics gets another contrast than its neighbour, and the seam shows. With a book
 of moments taken over all tiles, each of them applies the same scale and shift, and no seam is
 left: then a tile differs from the same place of its neighbour by rounding only.
 """

@@ -1,4 +1,4 @@
-"""The SeedVR2 VAE in its plain form: reads like the description, and is what others must equal.
+"""The SeedVR2 VAE in its plain variant: reads like the description, and is what others must equal.
 
 Source: SeedVR2 VAE, s8_c16_t4 (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -67,7 +67,7 @@ class SeedVr2Vae(nn.Module, VaeForm):
 
     Frames and latents have the type and device of the weights. Gradients flow through both ways.
 
-    Memory: a slice of n frames takes, beside the carry, about 5n + 5 frames of full size with twice
+    Memory: a slice of n frames takes the carry and about 5n + 5 frames of full size with twice
     the first width; on a processor a quarter of that is workspace of the convolutions.
     """
 

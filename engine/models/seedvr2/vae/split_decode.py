@@ -3,14 +3,14 @@
 Attention and most channels are where the frame is small, so they see the whole frame and leave no
 seams. Tiles of the rest share what their convolutions can see; what is left are the norms:
 
-- `tile`: every tile goes by its own numbers, and a ramp of `blend` pixels hides what differs. One
+- `tile`: every tile uses its own statistics, and a ramp of `blend` pixels hides what differs. One
   run over the tiles.
-- `frame`: first runs take the numbers over all tiles, each pixel once, and merge them; the last
+- `frame`: first runs take the statistics over all tiles, each pixel once, and merge them; the last
   run applies them. All tiles then compute the same function and no seam is left, with any number
-  of first runs. With one, the numbers of the first norm are exact and those of later ones come
+  of first runs. With one, the statistics of the first norm are exact and those of later ones come
   from tiles that still went by themselves; every further run makes one more norm exact. With as
   many as there are norms the result is that of the whole frame. A run applies only what is exact
-  by then: numbers of later norms, taken from tiles that went by themselves, do not fit to what
+  by then: statistics of later norms, taken from tiles that went by themselves, do not fit to what
   an exact norm makes, and applied early they lead away from the result.
 
 What that leaves, on the published depth with random weights, 16 to 32 channels, four tiles of a
@@ -53,7 +53,7 @@ TileStatistics = Literal["tile", "frame"]
 
 
 class SplitVae(Protocol):
-    """A VAE whose decoder can be run in two parts; the fast form."""
+    """A VAE whose decoder can be run in two parts; the fast variant."""
 
     @property
     def config(self) -> VaeConfig:
@@ -88,7 +88,7 @@ def split_decode(
     """Decode one clip into a sink, always slice by slice.
 
     Args:
-        vae: The fast form.
+        vae: The fast variant.
         latent: [1, L, t, h, w], unscaled.
         tile: Most pixels computed at a time, see `split_grid.split_tiles`.
         blend: Pixels that the ramp across a seam is wide; 0 cuts hard, as suits `frame`.
@@ -96,7 +96,7 @@ def split_decode(
         sink: Takes the finished parts: tile after tile, each from its first frame to its last.
             May raise to stop in between.
         passes: First runs of `frame`; one frame in one tile needs none.
-        park: Keep the features in host memory (pinned where the device is a card).
+        park: Keep the features in host memory (pinned where the device is a GPU).
 
     Raises:
         ValueError: A clip that is not alone, or a tile that does not fit (see `split_tiles`).
@@ -104,7 +104,7 @@ def split_decode(
         torch.OutOfMemoryError: The device refused; the caller takes smaller tiles.
 
     Memory: the carry and the buffers of one tile, and the features of the whole clip: in the
-    published model 32 numbers for each pixel and pair of frames, so 66 MB a frame of 1920 x 1080
+    published model 32 values for each pixel and pair of frames, so 66 MB a frame of 1920 x 1080
     in half precision.
     """
     if len(latent) != 1:
@@ -140,7 +140,7 @@ def _features(vae: SplitVae, latent: Tensor, *, park: bool) -> list[Tensor]:
 def parked(features: Tensor) -> Tensor:
     """The same in host memory, pixels side by side as the tiles will want them.
 
-    Pinned where the device is a card.
+    Pinned where the device is a GPU.
     """
     host = torch.empty(
         features.shape,
@@ -152,7 +152,7 @@ def parked(features: Tensor) -> Tensor:
 
 
 def _known(run: _HighPart, passes: int) -> Book | None:
-    """Numbers of the norms over the whole frame; None where a tile is the whole frame anyway."""
+    """Statistics of the norms over the whole frame; None where a tile is the whole frame anyway."""
     known: Book | None = None
     for exact in range(passes if len(run.on_canvas) > 1 else 0):
         applied, record = known and known.first(exact), Book()

@@ -73,7 +73,7 @@ def norms_of_high_part(config: VaeConfig) -> int:
 
 
 def _levels_of_high_part(config: VaeConfig) -> int:
-    """Levels above the first two, each behind an upsampler."""
+    """Levels above the first two, each after an upsampler."""
     return max(0, len(config.block_out_channels) - 2)
 
 

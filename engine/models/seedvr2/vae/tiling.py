@@ -17,7 +17,7 @@ class Tiling:
         blend: Pixels that the ramp between decoded tiles is wide.
         warm_up: 0: every tile goes on where it stopped; its carry waits in host memory, some 8
             KiB for each pixel of the decoder and 4 of the encoder. Else it begins so many latents
-            earlier anew, which costs their time and gives nearly the same picture: what lies
+            earlier, which costs their time and gives nearly the same picture: what lies
             `reach.decoder_reach` latents back has no influence at all, and little from a few
             latents on.
         is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a

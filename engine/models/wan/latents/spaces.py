@@ -1,6 +1,6 @@
-"""Latents of the Wan VAEs: their spaces, raw and normalised numbers, and a guess which they are.
+"""Latents of the Wan VAEs: their spaces, raw and normalised values, and a guess which they are.
 
-Raw are the numbers that a VAE gives and takes. Normalised ones have the mean of each channel taken
+Raw are the values that a VAE gives and takes. Normalised ones have the mean of each channel taken
 off and are divided by its deviation, as transformers want them. Loads no torch by itself.
 """
 
@@ -42,7 +42,7 @@ class LatentSpace:
 
     @property
     def channels(self) -> int:
-        """Numbers of each position."""
+        """Values of each position."""
         return len(self.mean)
 
 
@@ -109,8 +109,8 @@ def _statistics(latent: Tensor) -> tuple[Tensor, Tensor]:
 
     space = SPACES[latent.shape[_CHANNELS]]
     mean, std = (
-        torch.tensor(numbers, dtype=latent.dtype, device=latent.device)[:, None, None, None]
-        for numbers in (space.mean, space.std)
+        torch.tensor(values, dtype=latent.dtype, device=latent.device)[:, None, None, None]
+        for values in (space.mean, space.std)
     )
     return mean, 1 / std
 
@@ -119,7 +119,7 @@ def _statistics(latent: Tensor) -> tuple[Tensor, Tensor]:
 _MEAN_SPREAD = 0.6  # of a channel's mean, in deviations of the channel
 _LEVEL = (-0.25, 0.5)  # logarithm of all deviations together: usual value and spread
 _SHAPE_SPREAD = 0.3  # of a channel's deviation around that level, as a logarithm
-_USUALLY_RAW = 4.0  # evidence before looking: ComfyUI's own nodes save raw numbers
+_USUALLY_RAW = 4.0  # evidence before looking: ComfyUI's own nodes save raw values
 _SURE = 5.0  # of evidence
 _FLAT = 1e-6  # a clip with less deviation shows nothing
 
@@ -127,7 +127,7 @@ _FLAT = 1e-6  # a clip with less deviation shows nothing
 def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
     """Judge by the statistics of each channel of a latent.
 
-    A clip shows only a part of what the published numbers were gathered from, so that its
+    A clip shows only a part of what the published values were gathered from, so that its
     deviations are smaller together: their proportions tell more than their size.
     """
     space = SPACES[len(means)]

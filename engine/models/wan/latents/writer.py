@@ -46,8 +46,8 @@ class LatentWriter:
         wanted = (self._channels, latents.shape[1], self._grid.height, self._grid.width)
         if tuple(latents.shape) != wanted:
             raise ValueError(f"latents of {tuple(latents.shape)} instead of {wanted}")
-        numbers = latents.movedim(1, 0).float().contiguous().cpu().numpy()
-        self._spool.write(numbers.astype("<f4", copy=False).tobytes())
+        values = latents.movedim(1, 0).float().contiguous().cpu().numpy()
+        self._spool.write(values.astype("<f4", copy=False).tobytes())
         self._length += latents.shape[1]
 
     def close(self, metadata: Mapping[str, str] | None = None) -> int:

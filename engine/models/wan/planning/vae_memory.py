@@ -1,4 +1,4 @@
-"""What the Wan VAEs need while shots stream through them; from numbers alone.
+"""What the Wan VAEs need while shots stream through them; from sizes alone.
 
 As `streams` and `tiled` of that family take and give back memory, in their order: whoever changes
 that there changes it here. The tests compare both.
@@ -31,7 +31,7 @@ class Pass:
         config: Of the VAE.
         frame: Size of the frames that are encoded, or would be.
         device: "cpu" or "cuda".
-        dtype: Number format.
+        dtype: Of the values.
         tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
             whole frames.
         slice_frames: At a time.
@@ -79,7 +79,7 @@ def encode_way(asked: Pass) -> Streamed:
     features = STEP // cut.time * features_of(asked.frame, cut) * cost.encoded_features(config)
     early = min(asked.warm_up, encode_warm_up(config))
     frames = STEP * asked.frame.pixels * _COLOURS * asked.item
-    halves = _Halves(
+    halves = _SplitBytes(
         low=cost.encode_low_peak(config, whole),
         high=high,
         taken=frames,
@@ -111,7 +111,7 @@ def decode_way(asked: Pass) -> Streamed:
     features = STEP // cut.time * features_of(asked.frame, cut) * cost.decoded_features(config)
     frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
     taken = features * asked.item
-    halves = _Halves(
+    halves = _SplitBytes(
         low=cost.decode_low_peak(config, whole),
         high=high,
         taken=taken,
@@ -148,7 +148,7 @@ def _whole(found: Peak, *, is_alone: bool = False) -> Streamed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Halves:
+class _SplitBytes:
     """Both halves of a way, and what passes.
 
     Attributes:
@@ -170,7 +170,7 @@ class _Halves:
     share: float
 
 
-def _tiled(asked: Pass, halves: _Halves) -> tuple[Moment, Moment, Moment]:
+def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[Moment, Moment, Moment]:
     """While tiles are visited, while the low half works, and what is kept between both."""
     low, high = halves.low, halves.high
     window = max(low.window, high.window)

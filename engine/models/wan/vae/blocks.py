@@ -25,7 +25,7 @@ class RmsNorm(nn.Module):
 
     Args:
         channels: C.
-        axes: Axes of a frame or clip behind the channels, which gamma has in the published files.
+        axes: Axes of a frame or clip after the channels, which gamma has in the published files.
     """
 
     def __init__(self, channels: int, axes: int = 3) -> None:
@@ -46,7 +46,7 @@ def wide_conv(inner: int, outer: int) -> ZeroPastConv3d:
 
 
 def activated(norm: nn.Module, frames: Tensor) -> Tensor:
-    """Norm, then SiLU; in the memory of the norm's result when nobody wants a gradient."""
+    """Norm, then SiLU; in the memory of the norm's result when no gradient is needed."""
     normed = norm(frames)
     return F.silu(normed, inplace=not normed.requires_grad)
 

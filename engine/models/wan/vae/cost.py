@@ -1,8 +1,8 @@
-"""How many bytes the fast form of a Wan VAE needs: for the planner, from sizes alone.
+"""How many bytes the fast variant of a Wan VAE needs: for the planner, from sizes alone.
 
 The input is not counted, the result is. On a processor the figures are what torch's allocator is
-asked for; oneDNN's own scratch comes on top. On a card cuDNN's workspace comes on top; not yet
-compared with a card. In float64, and for frames of a few pixels in float32, torch convolves in
+asked for; oneDNN's own scratch comes on top. On a GPU cuDNN's workspace comes on top; not yet
+compared with a GPU. In float64, and for frames of a few pixels in float32, torch convolves in
 another way, which takes more.
 
 `work.size` is always that of the frames that are encoded, or could be; the decoder that enlarges
@@ -166,9 +166,9 @@ def weights_bytes(
     parts: list[Part] = []
     for wanted, halves in ((encoding, encoder(config)), (decoding, decoder(config))):
         parts += [*halves.low, *halves.high] if wanted else []
-    numbers = sum(_numbers(part, switches) for part in parts)
+    values = sum(_numbers(part, switches) for part in parts)
     norms = sum(width for part in parts for width in part.norm_widths)
-    return numbers * ITEM[dtype] + norms * max(4, ITEM[dtype])
+    return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
 def _cost(config: WanConfig, work: Work, peak: Peak) -> Cost:
@@ -213,7 +213,7 @@ def _features(half: list[Part]) -> int:
 
 
 def _numbers(part: Part, switches: VaeSwitches) -> int:
-    """Numbers of the tables of a part, norms apart."""
+    """Values of the tables of a part, norms apart."""
     match part:
         case Attention(width):
             return 4 * width * (width + 1)

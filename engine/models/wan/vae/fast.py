@@ -1,4 +1,4 @@
-"""The Wan VAEs, fast form: equal to the plain one but for rounding, see docs/vae-folds.md."""
+"""The Wan VAEs, fast variant: equals the plain one but for rounding; docs/vae-folds.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From weights of the published names to single parts of the fast form."""
+"""From weights of the published names to single parts of the fast variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoder and decoder of the fast form: lists of parts, cut in two where `split` says."""
+"""Encoder and decoder of the fast variant: lists of parts, cut in two where `split` says."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def decoder(build: Builder, config: WanConfig) -> Halves:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Published names of a stage and its parts: residual blocks, and a resampler behind them."""
+    """Published names of a stage and its parts: residual blocks, and a resampler after them."""
 
     stage: str  # Wan 2.1 knows no stages: their parts make one long list
     parts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What only the fast form of the Wan VAEs is made of: its norm, patches, stages with a shortcut."""
+"""Layers of the fast variant of the Wan VAEs alone: norm, patches, stages with a shortcut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_LENGTH = 1e-12
 
 
 class RmsNorm:
-    """Each position by the length of its channels, with SiLU behind it or not.
+    """Each position by the length of its channels, with SiLU after it or not.
 
     Args:
         gamma: [C], float32 or float64 whatever the precision of the frames.
@@ -33,7 +33,7 @@ class RmsNorm:
             out.copy_(self._in_steps(frames, silu=silu))
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As the plain form does it."""
+        """As the plain variant does it."""
         gamma = self._gamma[:, None, None]
         length = torch.linalg.vector_norm(frames, dim=1, keepdim=True, dtype=gamma.dtype)
         scale = len(gamma) ** 0.5 / length.clamp(min=_LEAST_LENGTH)

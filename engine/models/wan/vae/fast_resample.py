@@ -1,4 +1,4 @@
-"""Up and down between the stages of the fast form."""
+"""Up and down between the stages of the fast variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.ops.conv.temporal_conv import memory_format
 
 
 class Downsampler:
-    """Half the height and width, and then, where told, of 1 + 2n frames the n + 1.
+    """Half the height and width, and then, on request, of 1 + 2n frames the n + 1.
 
     A clip's frame 0 stays as it is; each later one is made of two frames and the one before.
 
@@ -73,9 +73,9 @@ class SteppedEnlarger:
 
 
 class Upsampler:
-    """Where told, of n + 1 frames the 1 + 2n, and then twice the height and width.
+    """On request, of n + 1 frames the 1 + 2n, and then twice the height and width.
 
-    A clip's frame 0 stays as it is; those behind it are a clip of their own, with zeros before it.
+    A clip's frame 0 stays as it is; those after it are a clip of their own, with zeros before it.
 
     Args:
         name: Module path.

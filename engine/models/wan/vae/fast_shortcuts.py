@@ -1,7 +1,7 @@
-"""Shortcuts around the stages of Wan 2.2 in their cheap forms: they have no numbers of their own.
+"""Shortcuts around the stages of Wan 2.2 without weights of their own, at little cost.
 
 A stage's input is averaged, or repeated, to the shape of its result. The published description
-spreads it to a list of (channel, time, row, column) and cuts that anew; here the same pixels are
+spreads it to a list of (channel, time, row, column) and cuts that again; here the same pixels are
 added where they belong, without a tensor in between that is larger than the smaller of the two.
 """
 
@@ -57,14 +57,14 @@ class Averaged:
         flow.put(flow.take().add_(kept))
 
     def _means(self, source: Tensor) -> Tensor:
-        """Numbers in the order (channel, time, row, column), averaged in groups of neighbours."""
-        numbers = self._over_time(self._over_space(source))
-        count, height, width = numbers.shape[0], *numbers.shape[-2:]
-        groups = numbers.flatten(1, -3).view(count, self._channels, -1, height, width)
+        """Values in the order (channel, time, row, column), averaged in groups of neighbours."""
+        values = self._over_time(self._over_space(source))
+        count, height, width = values.shape[0], *values.shape[-2:]
+        groups = values.flatten(1, -3).view(count, self._channels, -1, height, width)
         return groups.clone().squeeze(2) if groups.shape[2] == 1 else groups.mean(2)
 
     def _over_space(self, source: Tensor) -> Tensor:
-        """[T, C, n, h, w]: the numbers of a square, or their mean where a group has all of them."""
+        """[T, C, n, h, w]: the values of a square, or their mean where a group has all of them."""
         if not self._space:
             return source.unsqueeze(2)
         channels = source.shape[1]
@@ -72,16 +72,16 @@ class Averaged:
             return F.avg_pool2d(source, 2).unsqueeze(2)
         return torch.unflatten(F.pixel_unshuffle(source, 2), 1, (channels, 4))
 
-    def _over_time(self, numbers: Tensor) -> Tensor:
+    def _over_time(self, values: Tensor) -> Tensor:
         """[T', C, 1 or 2, n, h, w]: each two frames as one; before a clip's frame 0 is none."""
         if not self._time:
-            return numbers.unsqueeze(2)
-        count, channels, each, height, width = numbers.shape
+            return values.unsqueeze(2)
+        count, channels, each, height, width = values.shape
         odd = count % 2
-        pairs = numbers.new_empty((count + odd) // 2, height, width, channels, 2, each)
+        pairs = values.new_empty((count + odd) // 2, height, width, channels, 2, each)
         pairs = pairs.permute(0, 3, 4, 5, 1, 2)
-        pairs[odd:, :, 0] = numbers[odd::2]
-        pairs[:, :, 1] = numbers[1 - odd :: 2]
+        pairs[odd:, :, 0] = values[odd::2]
+        pairs[:, :, 1] = values[1 - odd :: 2]
         if odd:
             pairs[0, :, 0] = 0
         return pairs

@@ -1,4 +1,4 @@
-"""What both forms of the Wan VAEs promise alike."""
+"""What both variants of the Wan VAEs promise alike."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ class WanForm(SlicedVae):
         Raises:
             ValueError: This form has none; an error in the caller.
         """
-        raise ValueError("only the fast form works in tiles")
+        raise ValueError("only the fast variant works in tiles")

@@ -1,6 +1,6 @@
 """Names in the published files of Wan VAEs -> names of our modules, which are Wan's own.
 
-The original files and those repackaged for ComfyUI have Wan's names, some behind a prefix. Those
+The original files and those repackaged for ComfyUI have Wan's names, some with a prefix. Those
 of diffusers name blocks and levels instead of counting parts: each level of the 2.1 decoder has
 three residual blocks and an upsampler, so part 4 * level + block.
 """
@@ -61,7 +61,7 @@ _NESTED_LEVELS = (
 
 
 def wan_keys(names: Collection[str]) -> KeyMap:
-    """The rules for the names of a file: original, behind a prefix, or those of diffusers.
+    """The rules for the names of a file: original, with a prefix, or those of diffusers.
 
     A prefix is taken off where all names have it.
     """

@@ -1,4 +1,4 @@
-"""What the Wan VAEs are made of, as data: the list that the fast form walks, without a tensor."""
+"""Layers of the Wan VAEs as data: the list that the fast variant runs, without tensors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Parts of a stage of Wan 2.2, and a shortcut without numbers around them.
+    """Parts of a stage of Wan 2.2, and a shortcut without weights around them.
 
     Attributes:
         parts: In order.

@@ -1,4 +1,4 @@
-"""A Wan VAE from its file, in the plain or the fast form."""
+"""A Wan VAE from its file, in the plain or the fast variant."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def load_wan(
             floating-point format.
         form: "plain" reads like the specification, "fast" gives the same sooner.
         device: Where it computes.
-        dtype: What it computes in; the file's numbers are converted once.
-        switches: Optimisations of the fast form; None: the usual ones.
+        dtype: What it computes in; the file's values are converted once.
+        switches: Optimisations of the fast variant; None: the usual ones.
         config: None reads it off the file.
 
     Raises:
@@ -49,10 +49,10 @@ def load_wan(
         UnsafeWeights: No file of these formats, not whole, or more than a list of tensors.
         WrongModel: A whole file, but of another model.
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
-        WrongNumbers: Tensors of whole numbers, or with numbers that are infinite or none, be it
+        WrongNumbers: Tensors of whole numbers, or with values that are NaN or infinite, be it
             only in `dtype`.
 
-    Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
+    Memory: the model, one tensor of the file, and for the fast variant the tables of one layer.
     """
     with open_weights(path) as file:
         config = config or wan_config_of(file)

@@ -1,4 +1,4 @@
-"""What only the Wan VAEs have of a walk through a fast form that counts bytes.
+"""What only the Wan VAEs have of a walk through a fast variant that counts bytes.
 
 What `fast_parts`, `fast_resample`, `fast_shortcuts` and `engine.ops.conv.upsample_conv` take
 and give back, in their order: whoever changes memory there changes it here. The tests compare both.
@@ -29,7 +29,7 @@ class Walk(memory_walk.Walk):
     past = "zeros"
 
     def norm_bytes(self, channels: int, *, silu: bool = True) -> int:
-        """What a norm takes beside its input and its result."""
+        """What a norm takes in addition to its input and its result."""
         if self.switches.fused_norm:
             return super().norm_bytes(channels, silu=silu)
         return 2 * self.frames * self.frame_bytes(channels + 1)  # and lengths of positions
@@ -49,7 +49,7 @@ class Walk(memory_walk.Walk):
                 super().part(part)
 
     def _patches(self, side: int, *, back: bool) -> None:
-        """The same numbers in another order."""
+        """The same values in another order."""
         whole, squares = self.stream_bytes, side * side
         with self.ledger.held("stream", whole, "patches"):
             pass

@@ -1,4 +1,4 @@
-"""The Wan VAEs in their plain form: reads like the description, and is what others must equal.
+"""The Wan VAEs in their plain variant: reads like the description, and is what others must equal.
 
 Source: Wan 2.1 and Wan 2.2 VAEs (Wan-AI, Apache-2.0), the layout of the 2x decoder (spacepxl,
 Apache-2.0).
@@ -159,7 +159,7 @@ def patches(frames: Tensor, side: int) -> Tensor:
 
 
 def _parts(stage: Stage, resampler: type[Downsampler | Upsampler]) -> list[nn.Module]:
-    """Residual blocks of a level, and behind them what changes the size."""
+    """Residual blocks of a level, and after them what changes the size."""
     widths = [stage.inner] + [stage.outer] * stage.blocks
     blocks: list[nn.Module] = [ResidualBlock(*pair) for pair in pairwise(widths)]
     return [*blocks, resampler(stage)] if stage.space else blocks

@@ -55,7 +55,7 @@ def decode_warm_up(config: WanConfig) -> int:
 
 
 def _encoded(stages: Sequence[Stage], wrong: int) -> int:
-    """Wrong entries behind some stages of the encoder, of `wrong` ones before them.
+    """Wrong entries after some stages of the encoder, of `wrong` ones before them.
 
     Where time is halved, entry k sees 2k - 2 to 2k, and entry 0 is not what it would be later.
     """
@@ -67,7 +67,7 @@ def _encoded(stages: Sequence[Stage], wrong: int) -> int:
 
 
 def _decoded(stages: Sequence[Stage], wrong: int) -> int:
-    """Wrong entries behind some stages of the decoder, of `wrong` ones before them.
+    """Wrong entries after some stages of the decoder, of `wrong` ones before them.
 
     Where time is doubled, entry k sees k - 2 to k but never entry 0, and becomes 2k - 1 and 2k.
     """

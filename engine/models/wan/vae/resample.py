@@ -1,7 +1,7 @@
 """How the Wan VAEs make frames smaller and larger, in space and in time; see `blocks`.
 
 The first frame of a clip is never mixed with others: downsamplers and upsamplers hand it on, and
-the convolutions over time begin behind it.
+the convolutions over time begin after it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
 
 
 class Downsampler(nn.Module):
-    """Half the height and width; where told, then half the frames (of 1 + 2n the 1 + n)."""
+    """Half the height and width; on request, then half the frames (of 1 + 2n the 1 + n)."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class OverTime(CausalConv3d):
 
 
 class Upsampler(nn.Module):
-    """Where told twice the frames (of 1 + n the 1 + 2n); then twice the height and width."""
+    """On request twice the frames (of 1 + n the 1 + 2n); then twice the height and width."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Upsampler(nn.Module):
         return rearrange(larger, "(b t) c h w -> b c t h w", b=len(clip))
 
     def _over_time(self, clip: Tensor, carry: Carry) -> Tensor:
-        """Frame 0 of a clip is handed on, and invisible to those behind it."""
+        """Frame 0 of a clip is handed on, and invisible to those after it."""
         if not carry.first:
             return self._doubled(clip, carry)
         first, rest = clip[:, :, :1], clip[:, :, 1:]

@@ -1,7 +1,7 @@
 """The frames of one shot to latents and back in one go, however long it is.
 
 Slices handed on by a carry equal the whole shot. Frames are worked on whole or, where that does
-not fit, in tiles, which give the same numbers but for rounding.
+not fit, in tiles, which give the same values but for rounding.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Streaming:
 
     Attributes:
         tile: Most px of a frame (encoder) or of a result (decoder) computed at a time, halo
-            included; None for whole frames. Only the fast form knows tiles.
+            included; None for whole frames. Only the fast variant knows tiles.
         warm_up: 0: every tile goes on where it stopped; its carry waits in host memory. Else it
-            begins so many latents earlier anew, which costs their time; exact from
+            begins so many latents earlier, which costs their time; exact from
             `reach.encode_warm_up` and `reach.decode_warm_up` on.
         parks: With tiles: the carry of the low half waits on the host meanwhile.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
@@ -51,7 +51,7 @@ class EncodeStream:
     """Encodes one shot.
 
     Args:
-        vae: Either form; for tiles the fast one.
+        vae: Either variant; for tiles the fast one.
         frame: Size in px, a multiple of `config.spatial_factor`.
         streaming: Slices and tiles.
         between: Called between slices and tiles; may wait or raise.
@@ -96,11 +96,11 @@ class EncodeStream:
             last: The shot ends with them.
 
         Returns:
-            Raw latents [1, L, t, h, w], the mean, in the numbers of the VAE; with tiles t is 0
+            Raw latents [1, L, t, h, w], the mean, in the dtype of the VAE; with tiles t is 0
             until `split.LATENTS_PER_VISIT` are there.
 
         Raises:
-            NumericOverflow: A number is infinite or none.
+            NumericOverflow: A value is NaN or infinite.
         """
         if self._high is None:
             return self._means(frames, last)
@@ -130,10 +130,10 @@ class DecodeStream:
     """Decodes one shot.
 
     Args:
-        vae: Either form; for tiles the fast one.
+        vae: Either variant; for tiles the fast one.
         frame: Size in px as it would be encoded, a multiple of `config.spatial_factor`.
         streaming: Slices and tiles.
-        watch: Told of every decoded tile; a whole frame is one.
+        watch: Called with every decoded tile; a whole frame is one.
         first: Number of the shot's first frame, for `watch`.
 
     Memory: as of `EncodeStream`. Frames in float32 exist one at a time.
@@ -178,7 +178,7 @@ class DecodeStream:
             `split.LATENTS_PER_VISIT` latents are there.
 
         Raises:
-            NumericOverflow: A number is infinite or none.
+            NumericOverflow: A value is NaN or infinite.
         """
         length = latents.shape[2]
         if self._parks and length:

@@ -27,7 +27,7 @@ from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.pinned import pins
 
 Done = Callable[[int, Tensor], None]
-"""Told of each tile that is done: its number, and the last of its results [C, h, w]."""
+"""Called with each tile that is done: its number, and the last of its results [C, h, w]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Way:
         name: For people.
         half: The computation, for entries [T, C, y, x] of one slice.
         device: Where it computes.
-        dtype: In which numbers.
+        dtype: Of the values.
         entry: Pixels of an entry for each feature, on each side.
         result: The same of what it gives.
         given: How many results come of so many entries, counted from the start of a clip.
@@ -135,14 +135,14 @@ class TiledHalf:
         """Take all tiles through what is there.
 
         Args:
-            done: Told of each tile.
+            done: Called with each tile.
             last: The shot ends with it.
 
         Returns:
             [due, C, H, W] on the host, in channels last.
 
         Raises:
-            NumericOverflow: A number is infinite or none.
+            NumericOverflow: A value is NaN or infinite.
         """
         way, known = self._way, [*self._past, *self._fresh]
         canvas: Tensor | None = None

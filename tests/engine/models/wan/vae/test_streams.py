@@ -237,7 +237,7 @@ def test_the_plain_form_takes_whole_frames_only() -> None:
     frames = random_frames(5, 3, FRAME.height, FRAME.width)
     stream = EncodeStream(plain, FRAME)
     assert_same(stream.push(frames, last=True), plain.encode(as_clip(frames)))
-    with pytest.raises(ValueError, match="only the fast form"):
+    with pytest.raises(ValueError, match="only the fast variant"):
         DecodeStream(plain, FRAME, Streaming(tile=Size(68, 68)))
 
 
