@@ -11,8 +11,7 @@ from engine.core.errors import HashMismatch, UnknownWeights
 from engine.downloads.hashing import sha256_of
 from engine.downloads.transfer import Listener
 from engine.jobs.model_file_import import take
-from engine.model_files.download import download
-from engine.model_files.store import Store
+from engine.model_files.store import Store, download
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
 from engine.protocol.model_file_state import PublishedState

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.ops.colour.low_pass import low_pass
-from engine.ops.colour.published import (
+from engine.ops.colour.correction import (
     adain,
     distances_of,
     hsv,
     lab,
+    low_pass,
     wavelet,
     wavelet_adaptive,
 )

@@ -8,9 +8,8 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
-from engine.downloads.download import ensure
 from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.transfer import Listener, RemoteFile
+from engine.downloads.transfer import Listener, RemoteFile, ensure
 from tests.helpers.faulty_server import Fault, FaultyServer
 from tests.helpers.published import CONTENT, PLACE
 
