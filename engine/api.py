@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine.core import windows_paths
 from engine.core.errors import EngineError, EngineStopped
 from engine.core.paths import jobs_folder as default_jobs_folder
-from engine.hardware import pretended_gpu as pretending
+from engine.hardware import gpu_table
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
@@ -68,7 +68,7 @@ class Engine:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=pretend or pretending.from_environment(),
+            pretend=pretend or gpu_table.from_environment(),
         )
         self._thread = EngineThread(sink, machine)
 
@@ -124,7 +124,7 @@ def pretended(name: str, memory: str = "") -> GpuSpec | None:
     Raises:
         SettingsError: There is no such card, or no such size.
     """
-    return pretending.pretended(name, memory)
+    return gpu_table.pretended(name, memory)
 
 
 def plan(
@@ -144,7 +144,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=pretend or pretending.from_environment(),
+        pretend=pretend or gpu_table.from_environment(),
     )
     return make_plan(probe_source(source, settings), settings, output, machine)
 

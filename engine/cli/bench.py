@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.bench.options import BenchOptions, check
 from engine.bench.report import markdown
-from engine.bench.report.files import write_file
+from engine.bench.report.machine import write_file
 from engine.bench.report.svg_chart import check_chart, write_chart
 from engine.cli.context import DONE, Context
 from engine.cli.options import parse_size

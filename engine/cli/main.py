@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.cli import context, parser
-from engine.cli.code_page import utf8_console
-from engine.cli.console import Console, standard
+from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import Context
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError

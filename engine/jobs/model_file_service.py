@@ -15,8 +15,7 @@ from engine.downloads.hashing import pieces, sha256_of
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener
 from engine.model_files.catalogue import PublishedFile
-from engine.model_files.download import download
-from engine.model_files.store import Store
+from engine.model_files.store import Store, download
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed

@@ -20,16 +20,14 @@ from engine.core.errors import (
     RuntimeNotInBuild,
     WeightsMissing,
 )
-from engine.downloads.download import ensure
 from engine.downloads.hashing import OnProgress, sha256_of
-from engine.downloads.transfer import Listener
+from engine.downloads.transfer import Listener, ensure
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import Runtime, Wheel
 from engine.runtimes.installation import Installed
-from engine.runtimes.installed import InstalledRuntimes
+from engine.runtimes.installed import InstalledRuntimes, pinned_wheels, remote_wheel, wheels_in
 from engine.runtimes.unpack_wheel import long_path, needed_bytes, unpack
-from engine.runtimes.wheels import pinned_wheels, remote_wheel, wheels_in
 
 _TEMPORARY, _GONE = ".unpack-", ".gone-"
 _HELD = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.ENOTEMPTY)

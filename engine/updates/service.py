@@ -9,9 +9,8 @@ from engine.downloads.transfer import Listener
 from engine.protocol import commands as c
 from engine.protocol.events import UpdateKnown
 from engine.protocol.tasks import Phase, RunningTask, Task, TaskKind
-from engine.updates.download import busy
 from engine.updates.installer import check_installable
-from engine.updates.store import UpdateStore
+from engine.updates.store import UpdateStore, busy
 
 
 class UpdateService:

@@ -11,12 +11,12 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import reference_layout
 from engine.models.seedvr2.preprocess import join, place
-from engine.ops.colour.low_pass import low_pass
-from engine.ops.colour.published import (
+from engine.ops.colour.correction import (
     adain,
     distances_of,
     hsv,
     lab,
+    low_pass,
     wavelet,
     wavelet_adaptive,
 )

@@ -25,8 +25,8 @@ from engine.bench.timing.clock import measure
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
+from engine.ops.linear.eight_bit import FORMATS
 from engine.ops.linear.formats import PRODUCTS, rounded, working
-from engine.ops.linear.fp8 import FORMATS
 from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
 
 _SEED = 20261120

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import platform
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from engine.core.errors import OutputUnwritable
 from engine.core.units import bytes_text
 from engine.hardware import devices
 
@@ -46,3 +48,16 @@ def _version(package: str) -> str:
         return str(importlib.import_module(package).__version__)
     except ImportError:
         return "none"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text file in UTF-8.
+
+    Raises:
+        OutputUnwritable: The system refuses.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        reason = err.strerror or str(err)
+        raise OutputUnwritable("figures", path=path, reason=reason) from err

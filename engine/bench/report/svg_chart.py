@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from engine.bench.report.files import write_file
-from engine.bench.report.machine import Row, machine_of
+from engine.bench.report.machine import Row, machine_of, write_file
 from engine.bench.report.switch_table import measured, time_text
 from engine.core.errors import SettingsError
 from engine.protocol.report import MeasuredSwitch

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity
 
-from engine.bench.report.files import write_file
+from engine.bench.report.machine import write_file
 from engine.bench.timing.clock import measure
 
 _ALLOCATION = "[memory]"  # torch's name for a change of its memory

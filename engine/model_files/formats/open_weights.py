@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
 from engine.model_files.formats.file_map import unreadable
-from engine.model_files.formats.gguf_file import GgufFile
-from engine.model_files.formats.gguf_header import MAGIC
+from engine.model_files.formats.gguf_header import MAGIC, GgufFile
 from engine.model_files.formats.pickle_file import ZIP, PickleFile
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.ops.kernels import heads
 from engine.ops.kernels.heads import Triple
-from engine.ops.norm.token_rows import inverse_rms, spans, work_dtype
+from engine.ops.norm.cache_blocks import inverse_rms, spans, work_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)

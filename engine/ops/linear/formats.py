@@ -10,8 +10,7 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.core.messages import Message, message
-from engine.ops.linear.fp8 import Fp8Product
-from engine.ops.linear.int8 import Int8Product
+from engine.ops.linear.eight_bit import Fp8Product, Int8Product
 from engine.ops.linear.nvfp4 import NvFp4Product
 from engine.ops.linear.quantized_linear import ProductLinear
 

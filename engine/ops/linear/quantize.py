@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
-from engine.ops.linear import fp8, gguf
+from engine.ops.linear import eight_bit, gguf
 from engine.ops.linear.formats import PRODUCTS
 from engine.ops.linear.quantized_linear import QuantizedLinear
 
 # Formats of files whose tensors are used as they are stored; names as in `dtypes` of a file.
-STORED: frozenset[str] = frozenset(fp8.FORMATS) | frozenset(gguf.BLOCKS)
+STORED: frozenset[str] = frozenset(eight_bit.FORMATS) | frozenset(gguf.BLOCKS)
 
 
 def swap_linears(model: nn.Module, kinds: Mapping[str, str]) -> None:
@@ -95,8 +95,8 @@ def _linears(model: nn.Module) -> dict[str, nn.Linear]:
 def _builder(kind: str) -> Callable[[int, int, bool], QuantizedLinear]:
     if kind in gguf.BLOCKS:
         return lambda into, out, bias: gguf.GgufLinear(into, out, kind, bias=bias)
-    if kind in fp8.FORMATS:
-        return lambda into, out, bias: fp8.Fp8Linear(into, out, kind, bias=bias)
+    if kind in eight_bit.FORMATS:
+        return lambda into, out, bias: eight_bit.Fp8Linear(into, out, kind, bias=bias)
     if kind in PRODUCTS:
         return lambda into, out, bias: PRODUCTS[kind](into, out, bias=bias)
     raise ValueError(f"there is no format {kind!r}")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import token_rows
-from engine.ops.norm.token_rows import spans, work_dtype
+from engine.ops.norm.cache_blocks import spans, work_dtype
 
 
 def swiglu(

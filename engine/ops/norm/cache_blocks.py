@@ -1,4 +1,4 @@
-"""Frames in blocks that stay in the cache of a core, for passes that read and write them once."""
+"""Traversal of tokens and frames by rows that stay in the cache of a core."""
 
 from __future__ import annotations
 
@@ -6,6 +6,32 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+
+_CACHED_BYTES = 2**20  # rows and their scratch stay in the cache of a core
+_ON_DEVICE_BYTES = 64 * 2**20  # elsewhere fewer launches matter more
+
+
+def spans(x: Tensor) -> Iterator[slice]:
+    """Spans of dimension 0 that cover it; each has about 1 MiB, 64 MiB off the CPU."""
+    count = x.shape[0]
+    row_bytes = max(1, x.numel() // max(1, count)) * work_dtype(x.dtype).itemsize
+    limit = _CACHED_BYTES if x.device.type == "cpu" else _ON_DEVICE_BYTES
+    rows = max(1, limit // row_bytes)
+    for start in range(0, count, rows):
+        yield slice(start, min(start + rows, count))
+
+
+def work_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Dtype of the computation: float64 for float64, float32 for all others."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def inverse_rms(x: Tensor, eps: float) -> Tensor:
+    """1 / sqrt(mean(x^2) + eps) over the last dimension, which stays with size 1."""
+    # one pass, no squares in memory
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+
 
 _BLOCK_BYTES = 2 * 2**20  # a block and its scratch stay in the cache of a core
 
@@ -28,8 +54,3 @@ def blocks(frame: Tensor, rows: int) -> Iterator[Tensor]:
 def scratch_of(x: Tensor) -> Tensor:
     """Room for one block of [T, C, H, W], laid out as x, in the precision of the work."""
     return torch.empty_like(x[0, :, : rows_of(x)], dtype=work_dtype(x.dtype))
-
-
-def work_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float64 is computed in float64, everything else in float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.ops.kernels import token_rows
-from engine.ops.norm.token_rows import inverse_rms, spans, work_dtype
+from engine.ops.norm.cache_blocks import inverse_rms, spans, work_dtype
 
 
 def rms_modulate(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cli.code_page import code_page, utf8_console
+from engine.cli.console import code_page, utf8_console
 
 
 class Console:

@@ -10,10 +10,9 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
-from engine.downloads.download import ensure
 from engine.downloads.folder import DownloadFolder, is_complete
 from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy
+from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy, ensure
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
 
 

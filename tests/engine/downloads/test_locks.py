@@ -10,7 +10,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled
-from engine.downloads.locks import AlreadyLocked, Locks
+from engine.downloads.folder import AlreadyLocked, Locks
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

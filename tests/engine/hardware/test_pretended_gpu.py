@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from engine.core.errors import SettingsError
-from engine.hardware import devices, pretended_gpu
-from engine.hardware.gpu_table import GIB
-from engine.hardware.pretended_gpu import from_environment, pretended
+from engine.hardware import devices, gpu_table
+from engine.hardware.gpu_table import GIB, from_environment, pretended
 
 OWN = devices.Gpu(
     name="NVIDIA GeForce RTX 4070",
@@ -17,25 +16,25 @@ OWN = devices.Gpu(
 
 
 def test_without_a_request_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(pretended_gpu.GPU_VARIABLE, raising=False)
-    monkeypatch.delenv(pretended_gpu.VRAM_VARIABLE, raising=False)
+    monkeypatch.delenv(gpu_table.GPU_VARIABLE, raising=False)
+    monkeypatch.delenv(gpu_table.VRAM_VARIABLE, raising=False)
     assert pretended("") is None
     assert from_environment() is None
 
 
 def test_the_environment_requests_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(pretended_gpu.GPU_VARIABLE, "RTX 4060 Ti")
-    monkeypatch.setenv(pretended_gpu.VRAM_VARIABLE, "16GiB")
+    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 4060 Ti")
+    monkeypatch.setenv(gpu_table.VRAM_VARIABLE, "16GiB")
     found = from_environment()
     assert found is not None
     assert found.title == "RTX 4060 Ti, 16 GB"
 
 
 def test_an_error_in_the_environment_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(pretended_gpu.GPU_VARIABLE, "RTX 9999")
+    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 9999")
     with pytest.raises(SettingsError, match="RTX 9999") as caught:
         from_environment()
-    assert pretended_gpu.GPU_VARIABLE in caught.value.hint
+    assert gpu_table.GPU_VARIABLE in caught.value.hint
 
 
 def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

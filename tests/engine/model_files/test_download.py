@@ -27,8 +27,7 @@ from engine.core.errors import (
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.model_files.catalogue import PublishedFile
-from engine.model_files.download import download, remote_file
-from engine.model_files.store import Store
+from engine.model_files.store import Store, download, remote_file
 from tests.helpers.servers import (
     CONTENT,
     GOOD,

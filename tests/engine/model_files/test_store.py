@@ -19,8 +19,8 @@ from engine.core.errors import (
     WeightsMissing,
     WeightsUnreadable,
 )
+from engine.downloads.folder import Locks
 from engine.downloads.hashing import sha256_of
-from engine.downloads.locks import Locks
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
 from engine.protocol.model_file_state import PublishedState

@@ -25,8 +25,8 @@ from engine.core.errors import (
 from engine.core.messages import message
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
+from engine.runtimes.installed import RuntimeFolder
 from engine.runtimes.store import RuntimeStore
-from engine.runtimes.wheels import RuntimeFolder
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 

@@ -357,7 +357,7 @@ def test_a_folder_that_cannot_be_written(release: Release, store: UpdateStore) -
 def test_two_at_once(release: Release, store: UpdateStore) -> None:
     release.publish()
     store.check(Control())
-    from engine.downloads.locks import Locks
+    from engine.downloads.folder import Locks
 
     with (
         Locks(store.folder / ".locks").held(f"upreel-{NEWER}-setup.exe"),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.models.seedvr2.dit.elementwise import Shifts, Steps, Triple
 from engine.ops.attention.qk_rope import HeadNorm, Placement
-from engine.ops.norm.token_rows import work_dtype
+from engine.ops.norm.cache_blocks import work_dtype
 
 _Pass = Callable[..., Any]
 

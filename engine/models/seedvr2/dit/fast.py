@@ -24,7 +24,7 @@ from engine.models.seedvr2.dit.token_layout import (
 )
 from engine.ops.attention.windows import Grid
 from engine.ops.linear.quantized_linear import widened
-from engine.ops.norm.token_rows import work_dtype
+from engine.ops.norm.cache_blocks import work_dtype
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import DitSwitches
 

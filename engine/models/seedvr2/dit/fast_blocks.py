@@ -32,7 +32,7 @@ from engine.ops.linear.matmul import (
     product,
 )
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
-from engine.ops.norm.token_rows import work_dtype
+from engine.ops.norm.cache_blocks import work_dtype
 from engine.settings.optimisations import DitSwitches
 
 

@@ -27,8 +27,8 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.compiler import require_compiler
+from engine.ops.linear.eight_bit import Fp8Product
 from engine.ops.linear.formats import require
-from engine.ops.linear.fp8 import Fp8Product
 from engine.ops.linear.gguf import BLOCKS, dequantise
 from engine.ops.linear.quantize import (
     STORED,

@@ -21,7 +21,7 @@ from engine.models.seedvr2.dit.elementwise import Shifts
 from engine.models.seedvr2.dit.modulation_fold import fold_block, outside
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention.qk_rope import HeadNorm
-from engine.ops.norm.token_rows import work_dtype
+from engine.ops.norm.cache_blocks import work_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)

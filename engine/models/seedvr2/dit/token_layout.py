@@ -20,7 +20,7 @@ from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.plain import picture_angles, text_angles
 from engine.ops.attention.qk_rope import Placement
 from engine.ops.attention.windows import Grid, Window, windows
-from engine.ops.norm.token_rows import work_dtype
+from engine.ops.norm.cache_blocks import work_dtype
 
 _KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter
 

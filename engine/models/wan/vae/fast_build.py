@@ -18,7 +18,7 @@ from engine.models.wan.vae.fast_resample import (
     Upsampler,
 )
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
-from engine.ops.conv.upsample_conv import NearestFold
+from engine.ops.conv.subpixel import NearestFold
 from engine.settings.optimisations import VaeSwitches
 
 

@@ -1,6 +1,6 @@
 """What only the Wan VAEs have of a walk through a fast variant that counts bytes.
 
-What `fast_parts`, `fast_resample`, `fast_shortcuts` and `engine.ops.conv.upsample_conv` take
+What `fast_parts`, `fast_resample`, `fast_shortcuts` and `engine.ops.conv.subpixel` take
 and give back, in their order: whoever changes memory there changes it here. The tests compare both.
 """
 

@@ -22,8 +22,7 @@ from engine.core.errors import (
     WeightsUnreadable,
     WrongNumbers,
 )
-from engine.model_files.formats.gguf_file import GgufFile
-from engine.model_files.formats.gguf_header import FORMATS, PREFIX
+from engine.model_files.formats.gguf_header import FORMATS, PREFIX, GgufFile
 
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
 FLOAT = np.linspace(-1, 1, 7, dtype=np.float32)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from engine.core.errors import NotSafetensors, WeightsMissing, WeightsUnreadable
-from engine.model_files.formats.gguf_file import GgufFile
+from engine.model_files.formats.gguf_header import GgufFile
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 

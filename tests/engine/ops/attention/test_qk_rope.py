@@ -10,7 +10,7 @@ from engine.ops.attention.qk_rope import (
     Triple,
     gather_qk,
 )
-from engine.ops.norm import token_rows
+from engine.ops.norm import cache_blocks
 
 EPS = 1e-5
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -33,7 +33,7 @@ def literal(x: Tensor, weight: Tensor, cos: Tensor | None, sin: Tensor | None) -
 
 @pytest.fixture(params=[1, 700, 2**20])
 def _cached_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_rows, "_CACHED_BYTES", request.param)
+    monkeypatch.setattr(cache_blocks, "_CACHED_BYTES", request.param)
 
 
 def problem(dtype: torch.dtype, pairs: int = 3) -> tuple[Tensor, HeadNorm, Tensor, Tensor]:

@@ -7,10 +7,10 @@ from engine.ops.colour.correction import (
     METHODS,
     blend_strength,
     correct_colour,
+    low_pass,
     stages_of,
     two_scale,
 )
-from engine.ops.colour.low_pass import low_pass
 from engine.ops.colour.spaces import LUMA, rgb_to_hsv, weighted
 from tests.helpers.memory import Allocations
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.ops.colour.low_pass import low_pass, smooth_
+from engine.ops.colour.correction import low_pass, smooth_
 
 
 def by_convolution(pictures: torch.Tensor, distance: int) -> torch.Tensor:

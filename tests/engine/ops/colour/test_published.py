@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from engine.ops.colour.low_pass import low_pass
-from engine.ops.colour.published import (
+from engine.ops.colour.correction import (
     adain,
     hsv,
     lab,
+    low_pass,
     match_histogram,
     wavelet,
 )

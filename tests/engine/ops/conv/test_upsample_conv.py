@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.ops.conv import upsample_conv
-from engine.ops.conv.upsample_conv import NearestFold
+from engine.ops.conv import subpixel
+from engine.ops.conv.subpixel import NearestFold
 from tests.helpers.seedvr2 import random_frames
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
@@ -74,9 +74,7 @@ def test_it_writes_every_second_frame_of_a_buffer() -> None:
 
 def test_frames_come_in_chunks_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     frames, (weight, bias) = random_frames(5, 4, 3, 2), parts()
-    monkeypatch.setattr(
-        upsample_conv, "_PHASE_BYTES", 2 * 4 * 3 * (4 * 3) * 8
-    )  # those of two frames
+    monkeypatch.setattr(subpixel, "_PHASE_BYTES", 2 * 4 * 3 * (4 * 3) * 8)  # those of two frames
     sizes = []
     convolve = F.conv2d
     monkeypatch.setattr(F, "conv2d", lambda *given: sizes.append(len(given[0])) or convolve(*given))

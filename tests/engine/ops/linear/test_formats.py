@@ -9,13 +9,13 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.ops.linear import formats, quantized_linear
+from engine.ops.linear.eight_bit import Int8Product
 from engine.ops.linear.formats import (
     PRODUCTS,
     require,
     rounded,
     working,
 )
-from engine.ops.linear.int8 import Int8Product
 from tests.helpers.tensors import relative_rms
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.ops.linear.fp8 import FORMATS, Fp8Linear, Fp8Product
+from engine.ops.linear.eight_bit import FORMATS, Fp8Linear, Fp8Product
 from tests.helpers.tensors import relative_rms
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.ops.linear.int8 import Int8Product
+from engine.ops.linear.eight_bit import Int8Product
 from tests.helpers.tensors import relative_rms
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from engine.ops.linear.eight_bit import Fp8Linear
 from engine.ops.linear.formats import PRODUCTS
-from engine.ops.linear.fp8 import Fp8Linear
 from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.quantize import (
     STORED,

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine.ops.linear.fp8 import Fp8Linear
-from engine.ops.linear.int8 import Int8Product
+from engine.ops.linear.eight_bit import Fp8Linear, Int8Product
 from engine.ops.linear.quantized_linear import widened
 
 

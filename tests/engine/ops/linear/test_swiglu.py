@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from engine.ops.linear.swiglu import swiglu
-from engine.ops.norm import token_rows
+from engine.ops.norm import cache_blocks
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -17,7 +17,7 @@ def literal(gate: Tensor, value: Tensor) -> Tensor:
 
 @pytest.fixture(params=[1, 700, 2**20])
 def _cached_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_rows, "_CACHED_BYTES", request.param)
+    monkeypatch.setattr(cache_blocks, "_CACHED_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("_cached_bytes")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.ops.norm import token_rows
+from engine.ops.norm import cache_blocks
 from engine.ops.norm.modulate import add_gated, rms_modulate
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -22,7 +22,7 @@ def literal(x: Tensor, scale: Tensor | None, shift: Tensor | None) -> Tensor:
 @pytest.fixture(params=[1, 700, 2**20])
 def _cached_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One token at a time, some, all."""
-    monkeypatch.setattr(token_rows, "_CACHED_BYTES", request.param)
+    monkeypatch.setattr(cache_blocks, "_CACHED_BYTES", request.param)
 
 
 def tokens(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -36,9 +36,8 @@ from engine.models.seedvr2.dit.load import (
 )
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
-from engine.ops.linear.fp8 import Fp8Linear
+from engine.ops.linear.eight_bit import Fp8Linear, Int8Product
 from engine.ops.linear.gguf import GgufLinear
-from engine.ops.linear.int8 import Int8Product
 from engine.ops.linear.quantized_linear import QuantizedLinear
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors

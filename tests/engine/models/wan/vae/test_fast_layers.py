@@ -13,7 +13,7 @@ from engine.models.wan.vae.fast_resample import SteppedEnlarger
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
-from engine.ops.conv.upsample_conv import NearestFold
+from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames

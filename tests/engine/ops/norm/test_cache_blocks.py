@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.ops.norm import token_rows
-from engine.ops.norm.token_rows import inverse_rms, spans
+from engine.ops.norm import cache_blocks
+from engine.ops.norm.cache_blocks import inverse_rms, spans
 
 
 @settings(max_examples=25, deadline=None)
@@ -18,7 +18,7 @@ def test_spans_cover_every_row_once_and_stay_in_the_cache(count: int, width: int
 
 
 def test_a_row_wider_than_the_cache_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_rows, "_CACHED_BYTES", 8)
+    monkeypatch.setattr(cache_blocks, "_CACHED_BYTES", 8)
     assert list(spans(torch.empty(2, 100))) == [slice(0, 1), slice(1, 2)]
 
 
