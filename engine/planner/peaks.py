@@ -25,7 +25,7 @@ class Peak:
 
     Attributes:
         ram: Of main memory, without what the program needs with nothing to do.
-        device: On the card, weights included; 0 for what a processor computes.
+        device: On the GPU, weights included; 0 for what a processor computes.
     """
 
     ram: int
@@ -40,7 +40,7 @@ def ram_bytes(plan: Plan) -> int:
 
 
 def device_bytes(plan: Plan) -> int:
-    """Most memory of the card at once."""
+    """Most memory of the GPU at once."""
     return max(peak.device for peak in stage_peaks(plan).values())
 
 
@@ -93,7 +93,7 @@ def _rgb(plan: Plan, size: Size, frames: int) -> int:
 
 
 def _restoring(plan: Plan, large: Size, frames: int) -> int:
-    """Bytes of making exact sizes and code values of large frames, beside these."""
+    """Bytes of making exact sizes and code values of large frames, in addition to these."""
     picture = plan.picture.size
     whole = _rgb(plan, picture, frames)
     resized = whole if large.pixels != picture.pixels else 0

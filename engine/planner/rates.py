@@ -40,7 +40,7 @@ COSTS: dict[str, float] = {
     "ffv1": 0.02,
     "png": 0.38,
     "tiff": 0.05,
-    "encoder": 0.03,  # of the card
+    "encoder": 0.03,  # of the GPU
     "open-libx265": 0.25,  # the beginning of a segment
     "open-libsvtav1": 0.1,
     "open-encoder": 0.01,
@@ -81,9 +81,9 @@ class Rates:
     """What is known of this machine's speed.
 
     Attributes:
-        jobs: By kind of job and the card it ran on.
+        jobs: By kind of job and the GPU it ran on.
         costs: That were measured on the processor; names and units as in COSTS.
-        cards: The same on cards, device seconds, by the card's title.
+        cards: The same on GPUs, device seconds, by the GPU's title.
     """
 
     jobs: Mapping[str, Learned] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class Rates:
         found = self.costs.get(name, COSTS.get(name))
         if found is not None:
             return found
-        what, _, rest = name.partition("-")  # to do with an encoder that nobody has measured
+        what, _, rest = name.partition("-")  # to do with an encoder that was never measured
         return COSTS[f"{what}-encoder" if rest else "encoder"]
 
     def card_cost(self, card: str, name: str) -> float | None:
-        """Device seconds of a unit of work; None where nobody has measured it on that card."""
+        """Device seconds of a unit of work; None where it was never measured on that GPU."""
         return self.cards.get(card, {}).get(name)
 
     def learned(self, kind: str, card: str = "") -> Learned | None:
@@ -154,13 +154,13 @@ def learn(
     """Correct a kind of job by one that has finished.
 
     The first one counts in full, later ones move the factor half of the way; both less where a
-    job was too short to tell much.
+    job was too short to show much.
 
     Args:
         kind: Of the job.
         predicted: Seconds that its work takes without any correction.
         measured: Seconds it took in all, pauses left out.
-        fixed: Of them, what a job takes before and beside its work.
+        fixed: Of them, what a job takes before and besides its work.
         card: That it ran on, its title; "" for none.
     """
     work = measured - fixed
@@ -181,7 +181,7 @@ def learn(
 
 
 def machine() -> str:
-    """What tells whether measured costs are those of this machine."""
+    """Shows whether measured costs are those of this machine."""
     return f"{devices.cpu_name()}, {os.cpu_count() or 1} threads"
 
 
@@ -209,7 +209,7 @@ def _key(kind: str, card: str) -> str:
 
 
 def _family(key: str) -> tuple[str, str]:
-    """Kind without its encoder, and the card."""
+    """Kind without its encoder, and the GPU."""
     kind, _, card = key.partition(" on ")
     return kind.rpartition("-")[0], card
 

@@ -14,7 +14,7 @@ Hdr = Literal["", "pq", "hlg"]
 StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
-Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
+Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own values, or those divided out
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
     "420": (2, 2),
@@ -32,7 +32,7 @@ def subsampling(chroma: Chroma) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColourTags:
-    """How the numbers of a picture are meant, in FFmpeg's names; "" where the file says nothing.
+    """How the values of a picture are meant, in FFmpeg's names; "" where it is not stated.
 
     `matrix` e.g. "bt709", "smpte170m", "bt470bg", "bt2020nc", "rgb"; `range` "tv" or "pc";
     `primaries` e.g. "bt709"; `transfer` e.g. "bt709", "smpte2084", "arib-std-b67".
@@ -64,7 +64,7 @@ class VideoInfo:
     frame_rate: Fraction | None = None  # average, frames/s
     time_base: Fraction = Fraction(1, 1000)
     start_pts: int = 0
-    frame_count: int = 0  # 0 while unknown: what the container says, or duration times rate
+    frame_count: int = 0  # 0 while unknown: as in the container, or duration times rate
     frame_count_is_exact: bool = False
     duration: Fraction | None = None  # s
     sample_aspect: Fraction = Fraction(1)
@@ -127,7 +127,7 @@ class MediaInfo:
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
-    is_cut_short: bool = False  # the container says that the end of the file is missing
+    is_cut_short: bool = False  # the container states that the end of the file is missing
 
     @property
     def holds_latents(self) -> bool:
