@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Engine:
-    """Runs jobs in threads of its own; says everything through one sink.
+    """Runs jobs in threads of its own; emits all events to one sink.
 
     Events come from several threads: a sink only puts them into a queue.
 
@@ -182,16 +182,18 @@ def encode_latents(
     settings: JobSettings,
     *,
     engine_settings: EngineSettings | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> EncodedLatents:
-    """Write a film as a file of latents; `tell` gets frames done and of all, 0 while unknown.
+    """Write a film as a file of latents; `report` gets frames done and of all, 0 while unknown.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: What stood in the way.
     """
     from engine.pipeline.latents_encode import encode_latents as encode
 
-    return encode(source, output, model, settings, engine_settings or EngineSettings(), tell=tell)
+    return encode(
+        source, output, model, settings, engine_settings or EngineSettings(), report=report
+    )
 
 
 def doctor() -> tuple[DoctorLine, ...]:
@@ -205,16 +207,16 @@ def bench(
     cases: Sequence[str],
     *,
     options: BenchOptions | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Measure on this machine; `tell` gets a line after each case.
+    """Measure on this machine; `report` gets a line after each case.
 
     Raises:
         SettingsError: There is no such case, or an option is impossible.
     """
     from engine.bench.run import run
 
-    return run(cases, options=options, report=tell)
+    return run(cases, options=options, report=report)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

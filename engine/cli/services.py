@@ -52,7 +52,7 @@ class ApiServices:
         tell: Callable[[int, int], None],
     ) -> EncodedLatents:
         """Write a film as a file of latents."""
-        return api.encode_latents(source, output, model, job, engine_settings=settings, tell=tell)
+        return api.encode_latents(source, output, model, job, engine_settings=settings, report=tell)
 
     def unfinished(self) -> Sequence[api.UnfinishedJob]:
         """Jobs that can be resumed."""
@@ -70,4 +70,4 @@ class ApiServices:
         self, cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
     ) -> list[dict[str, Any]]:
         """Measure the cases."""
-        return api.bench(cases, options=options, tell=tell)
+        return api.bench(cases, options=options, report=tell)

@@ -13,9 +13,8 @@ import time
 from engine.core.errors import EngineError, reported
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
-from engine.jobs.job_service import JobService
+from engine.jobs.job_service import JobService, prepared
 from engine.jobs.model_file_service import ModelFileService
-from engine.jobs.runner import prepared
 from engine.jobs.services import BenchmarkService, LatentService, PresetService, Service
 from engine.jobs.task_runner import TaskRunner
 from engine.pipeline.prepare import Machine

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
+import linecache
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob, reported
-from engine.jobs.checkpoint import check_unchanged
+from engine.core.errors import Cancelled, EngineError, JobError, OutOfMemory, UnknownJob, reported
+from engine.core.log import job_log
+from engine.hardware.process import at_work, keep_awake
+from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
-from engine.jobs.runner import run
-from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.pipeline.sources import decoded, described, probe_source
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.report import Report
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +59,7 @@ class JobService:
         self._store = JobStore(machine.jobs_folder)
         self._worker: threading.Thread | None = None
         self._queue_runs = False
-        self._leaving = False
+        self._is_closing = False
 
     @property
     def is_running(self) -> bool:
@@ -63,7 +69,7 @@ class JobService:
     @property
     def has_ended(self) -> bool:
         """Whether Shutdown was asked for, and no job runs any more."""
-        return self._leaving and self._worker is None
+        return self._is_closing and self._worker is None
 
     def carry_out(self, command: c.Command) -> None:
         """Do it, and emit what has changed.
@@ -192,10 +198,10 @@ class JobService:
         self._worker.start()
 
     def _work(self, job: Job) -> None:
-        """In the job's own thread: run it and tell how it ended."""
+        """In the job's own thread: run it and report how it ended."""
         event: e.JobEvent
         try:
-            report = run(job, self._store, self._machine, self._sink)
+            report = run_stored(job, self._store, self._machine, self._sink)
             state, event = JobState.FINISHED, e.JobFinished(job_id=job.id, report=report)
         except Cancelled:
             state, event = JobState.CANCELLED, e.JobCancelled(job_id=job.id)
@@ -209,12 +215,12 @@ class JobService:
             self._worker.join()
         self._worker = None
         job = command.job
-        if self._leaving and command.state is JobState.CANCELLED:
+        if self._is_closing and command.state is JobState.CANCELLED:
             job.move_to(JobState.WAITING)
             return
         job.move_to(command.state)
         self._sink.emit(command.event)
-        if not self._leaving:
+        if not self._is_closing:
             self.run_next()
 
     def _pause(self, job_id: str) -> None:
@@ -238,7 +244,7 @@ class JobService:
             self._sink.emit(e.JobCancelled(job_id=job.id))
 
     def _shutdown(self) -> None:
-        self._leaving = True
+        self._is_closing = True
         active = self._jobs.active
         if active is not None:
             active.control.cancel()
@@ -269,3 +275,79 @@ class JobService:
                 result=result,
             )
         )
+
+
+# --- the job itself, in its own thread
+
+
+_PIPELINE = "engine.pipeline.run"  # with torch and av
+
+
+def prepared() -> None:
+    """Load the heavy libraries into memory: the first job then starts without delay.
+
+    Their 300,000 objects live as long as the process. Without `gc.freeze` each full collection
+    traverses them: 130 ms with the interpreter's lock held, in which the window stands still.
+    """
+    if _PIPELINE in sys.modules:
+        return
+    was_enabled = gc.isenabled()
+    gc.disable()  # three full collections while loading, and almost no garbage
+    try:
+        importlib.import_module(_PIPELINE)
+        gc.freeze()  # before the next collection, which would traverse all that is new
+    finally:
+        if was_enabled:
+            gc.enable()
+    linecache.clearcache()  # PySide's import hook has read the source of each module: 17 MB
+
+
+def run_stored(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
+    """Run a job, from its last checkpoint where it has one.
+
+    Raises:
+        EngineError: What stopped it.
+        Cancelled: The user did.
+    """
+    if job.plan_error is not None:
+        raise job.plan_error
+    events.emit(e.StageStarted(job_id=job.id, stage="prepare"))
+    try:
+        with store.held(job.id):
+            report = _run(job, store, machine, events)
+    except MemoryError as err:  # outside of what can be tried again
+        raise OutOfMemory("running") from err
+    store.remove(job.id)
+    return report
+
+
+def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
+    checkpoint = Checkpoint(store.folder(job.id))
+    if not checkpoint.records:
+        job.plan = make_plan(job.media, job.settings, job.output, machine)
+        events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+    check_plan(job.media, job.plan, overwrite=job.settings.overwrite)
+    folder = store.save(job)
+    done = sum(record.frames for record in checkpoint.records)
+    events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
+    prepared()
+    from engine.pipeline.context import Context
+    from engine.pipeline.gpu_guard import cared_for, switched
+    from engine.pipeline.latents import film_of
+    from engine.pipeline.run import run_job
+
+    context = Context(
+        job_id=job.id,
+        media=job.media,
+        plan=job.plan,
+        control=job.control,
+        events=events,
+        pictures=machine.settings.tile_previews,
+    )
+    care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
+    work = at_work(on_processor=job.plan.work.device == "cpu")
+    with job_log(folder), keep_awake(), work, switched(context), care:
+        context.media = film_of(context, folder)
+        report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
+    job.plan = context.plan
+    return replace(report, source=job.media.path)

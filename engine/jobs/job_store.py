@@ -1,4 +1,4 @@
-"""One folder for each job that has begun; its `job.json` says what the job is."""
+"""One folder for each job that has begun; its `job.json` describes the job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.settings.schema import JobSettings
 VERSION = 2  # of job.json
 _FILE = "job.json"
 _VARIANTS = {WorkPlan: registry.plan_class}
-_TRY_S, _POLL_S = 0.2, 0.01  # who only looks whether a job is held holds it for an instant
+_TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class JobStore:
     def held(self, job_id: str) -> Iterator[None]:
         """Keep other programs away from a job; the system lets go of it when this one dies.
 
-        A job that was never saved leaves nothing behind.
+        A job that was never saved leaves no folder.
 
         Raises:
             JobBusy: Another program, or another thread of this one, is at it.

@@ -117,7 +117,7 @@ def take(
         WeightsError: It is no file that a model could use.
         WeightsBusy: Another process uses that published file.
         DiskFull, OutputUnwritable: Our folder cannot take it.
-        Cancelled: The listener's control said so.
+        Cancelled: The listener's control was cancelled.
     """
     path = path.absolute()
     if not path.is_file():

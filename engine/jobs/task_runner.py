@@ -52,7 +52,7 @@ class TaskRunner:
             lane.put(run)
 
     def stop(self, kind: TaskKind, subject: str = "") -> None:
-        """Cancel what runs and drop what waits, of one subject or all; events tell the end."""
+        """Cancel what runs and drop what waits, of one subject or all; events report the end."""
         for run in self._lanes[kind].stop(subject):
             self._end(run, run.event(e.TaskStopped))
 

@@ -14,7 +14,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 
 
-class GivenBack(Exception):
+class MemoryReleased(Exception):
     """The job was paused and gives its memory back: the running try ends, finished work stays."""
 
 
@@ -44,8 +44,8 @@ class Context:
     control: Control
     events: EventSink
     pictures: bool = True  # False: no previews are made
-    teaches: bool = True  # False where its time should not change what later plans predict
-    gives_back: bool = False  # a pause gives the device's memory back, and loads it again
+    is_learned_from: bool = True  # False where its time should not change what later plans predict
+    releases_memory: bool = False  # a pause gives the device's memory back, and loads it again
     guard: SpillGuard | None = None  # where a GPU may spill
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     began: float = field(default_factory=time.monotonic)  # s
@@ -60,11 +60,11 @@ class Context:
 
         Raises:
             Cancelled: The job was cancelled.
-            GivenBack: It was paused, and is to give its memory back.
+            MemoryReleased: It was paused, and is to give its memory back.
             Spilled: The GPU's memory does not suffice any more.
         """
-        if self.gives_back and self.control.is_paused:
-            raise GivenBack
+        if self.releases_memory and self.control.is_paused:
+            raise MemoryReleased
         self.control.check()
         if self.guard is not None:
             self.guard.check(kind)

@@ -26,13 +26,13 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
     """Around all of a job; afterwards nothing of it is held, however it ended.
 
     Args:
-        context: Of the job: it learns how to watch the card, and what a pause means.
-        preserve_vram: A pause gives the card's memory back, and the end of the job also what
+        context: Of the job: it learns how to watch the GPU, and what a pause means.
+        preserve_vram: A pause gives the GPU's memory back, and the end of the job also what
             CUDA's libraries keep for the next one.
     """
     on_card = is_on_card(context.plan)
     if on_card:
-        context.gives_back = preserve_vram
+        context.releases_memory = preserve_vram
         context.guard = _guard(context)
         context.gpu_users = gpu_reading.other_programs
     try:
@@ -46,7 +46,7 @@ def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
 
 
 def is_on_card(plan: Plan) -> bool:
-    """Whether a card computes any of a job."""
+    """Whether a GPU computes any of a job."""
     return plan.work.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
 
 
@@ -58,7 +58,7 @@ def expected_seconds(plan: Plan) -> dict[str, float]:
 
 
 def _guard(context: Context) -> SpillGuard | None:
-    """None off Windows, which alone moves a card's memory to main memory without a word."""
+    """None off Windows, which alone moves a GPU's memory to main memory without a word."""
     if shared_memory.own_bytes() is None:
         return None
 
@@ -78,7 +78,7 @@ def _guard(context: Context) -> SpillGuard | None:
 
 @contextmanager
 def switched(context: Context) -> Iterator[None]:
-    """Inside, libraries may do what the plan's switches say; what comes too late is told."""
+    """Libraries may do what the plan's switches allow; a switch that is too late is reported."""
     run = context.plan.work.switches.run
     for name in environment.too_late(run):
         context.events.emit(Warned(job_id=context.job_id, notice=_too_late(name)))

@@ -21,7 +21,7 @@ from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile
 from engine.pipeline.context import Context
 from engine.pipeline.model_file_check import check_weights
-from engine.pipeline.recovery import Failure, attempt, change_plan, twice
+from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
 from engine.pipeline.sources import decoded, film_at, film_path
 from engine.pipeline.stages.progress import Progress, show_tile
 from engine.pipeline.stream import Stream, Workers
@@ -59,7 +59,7 @@ def film_of(context: Context, folder: Path) -> MediaInfo:
     if found is not None:
         return found
     _clear(folder)
-    twice(message("activity.checking-files"), lambda: check_weights(context))
+    with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
     context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))
     film = film_path(media, plan, folder)
     _check_disk(media, folder)
@@ -84,7 +84,7 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
 
 def _decode(context: Context, film: Path) -> None:
     """With a smaller plan where memory, and a wider one where the number format was too small."""
-    was_at_floor = False
+    was_smallest = False
     while True:
         plan = context.plan.latent
         assert plan is not None
@@ -95,14 +95,14 @@ def _decode(context: Context, film: Path) -> None:
             context.control.check()  # until it is resumed
         elif (other := _other(context, plan, failure)) is not None:
             change_plan(context, replace(context.plan, latent=other), failure)
-        elif was_at_floor:
+        elif was_smallest:
             raise OutOfMemory("decoding-latents")
         else:
-            was_at_floor = True  # other programs take memory and give it back: once more
+            was_smallest = True  # other programs take memory and give it back: once more
 
 
 def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
-    """A wider or a smaller plan; None at the floor.
+    """A wider or a smaller plan; None where there is none.
 
     Raises:
         NumericOverflow: There is no wider format.

@@ -56,7 +56,7 @@ def encode_latents(
     settings: JobSettings,
     machine: EngineSettings,
     *,
-    tell: Progress = lambda done, total: None,
+    report: Progress = lambda done, total: None,
     control: Control | None = None,
 ) -> EncodedLatents:
     """Write a film as latents, as ComfyUI's nodes load them.
@@ -71,12 +71,12 @@ def encode_latents(
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
         machine: Settings of the program.
-        tell: Told how far it is.
+        report: Called with the frames done and of all.
         control: May stop it.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: What stood in the way.
-        Cancelled: The user stopped; nothing is left behind.
+        Cancelled: The user stopped; no file is left.
 
     Memory: some frames and the VAE, however long the film is.
     """
@@ -93,7 +93,7 @@ def encode_latents(
         format=latents,
         model=model,
         settings=settings,
-        tell=tell,
+        report=report,
         control=control or Control(),
     )
     part = part_path(output, secrets.token_hex(3))
@@ -126,7 +126,7 @@ class _Encoding:
     format: LatentFormat
     model: str
     settings: JobSettings
-    tell: Progress
+    report: Progress
     control: Control
     frames: int = 0
     latents: int = 0
@@ -206,7 +206,7 @@ class _Encoding:
                 following = list(islice(source, self.format.frames_per_latent))
                 yield self._prepared(waiting, colours, begins=not self.frames), not following
                 self.frames += len(waiting)
-                self.tell(self.frames, self._expected() if following else self.frames)
+                self.report(self.frames, self._expected() if following else self.frames)
                 waiting = following
         if not self.frames:
             raise UnreadableMedia("nothing-in-part", name=self.media.path.name)
@@ -219,7 +219,7 @@ class _Encoding:
         return FrameReader(self.media, start=start, stop=stop)
 
     def _expected(self) -> int:
-        """Frames in all; 0 where a part was asked for, whose number nobody knows."""
+        """Frames in all; 0 where a part was asked for, whose number is unknown."""
         is_part = self.settings.start or self.settings.stop
         return 0 if is_part else max(self.frames, self.media.video.frame_count)
 
@@ -230,8 +230,8 @@ class _Encoding:
         rgb, _ = colours.rgb(frames)
         rgb = turn(rgb, video.rotation, video.is_mirrored).clamp(0, 1).mul_(2).sub_(1)
         height, width = rgb.shape[-2:]
-        beside = (0, self.padded.width - width, 0, self.padded.height - height)
-        rgb = F.pad(rgb, beside, mode="replicate")
+        margins = (0, self.padded.width - width, 0, self.padded.height - height)
+        rgb = F.pad(rgb, margins, mode="replicate")
         each = self.format.frames_per_latent
         whole = begins + math.ceil((len(rgb) - begins) / each) * each
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])

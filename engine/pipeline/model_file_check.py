@@ -15,7 +15,7 @@ _MB = 10**6
 
 
 def check_weights(context: Context) -> None:
-    """Read files that nobody has read yet and compare their SHA-256; told as stage "weights".
+    """Read files that were not read yet and compare their SHA-256; progress of stage "weights".
 
     A file that was read before and has not been touched since is not read again. Files that the
     user named are taken as they are; the loader looks at their names and shapes.
@@ -31,17 +31,17 @@ def check_weights(context: Context) -> None:
     context.events.emit(StageStarted(job_id=context.job_id, stage="weights"))
     store, due = Store(), Throttle(0.1)
 
-    def tell(done: int, total: int) -> None:
+    def progress(done: int, total: int) -> None:
         if due() or done == total:
-            progress = StageProgress(
+            event = StageProgress(
                 job_id=context.job_id, stage="weights", done=done // _MB, total=total // _MB
             )
-            context.events.emit(progress)
+            context.events.emit(event)
 
     is_other = False  # a better copy has come since; the plan's own was perhaps never read
     for weights in files:
         if weights.published:
-            path = store.ready(weights.published, on_progress=tell, control=context.control)
+            path = store.ready(weights.published, on_progress=progress, control=context.control)
             is_other |= path != weights.path
     if is_other or any(map(is_changed, files)):
         raise CheckpointMismatch("since-planning", what="weights")
@@ -53,7 +53,7 @@ def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
 
 
 def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:
-    """Find it, and read it unless that was done before: a published one must be what it says.
+    """Find it, and read it unless that was done before: a published one is checked by its hash.
 
     Args:
         model: "wan21-vae" or "wan22-vae".
@@ -63,7 +63,7 @@ def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> W
     Raises:
         WeightsMissing: It is not on this machine; `file` among the params is its id.
         HashMismatch, WeightsError: It cannot be used.
-        Cancelled: `control` said so.
+        Cancelled: `control` was cancelled.
     """
     latents = registry.latent_format_of(model)
     vae = latents.weights(model, own)

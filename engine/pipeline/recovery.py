@@ -20,7 +20,7 @@ from engine.hardware.out_of_memory import (
     is_out_of_memory,
 )
 from engine.hardware.spill_guard import Spilled
-from engine.pipeline.context import Context, GivenBack
+from engine.pipeline.context import Context, MemoryReleased
 from engine.planner.downgrade import (
     Why,
     next_plan,
@@ -39,14 +39,14 @@ class Failure:
     """Why a try ended, without anything of the try."""
 
     why: Why | None  # None: the job was paused and gave its memory back
-    error: Exception  # emptied: it says what happened, and keeps nothing
+    error: Exception  # emptied: it states what happened, and keeps nothing
     of_main_memory: bool = False
     spilled_bytes: int = 0
 
 
 def reason_of(error: BaseException) -> Failure | None:
     """What a job can do something about; None for everything else."""
-    if isinstance(error, GivenBack):
+    if isinstance(error, MemoryReleased):
         return Failure(why=None, error=error)
     if isinstance(error, Spilled):
         return Failure(why="spilled", error=error, spilled_bytes=error.spilled_bytes)
@@ -83,7 +83,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
 class Recovery:
     """Chooses how a job goes on; remembers what was tried so that it ends.
 
-    At the floor the smallest plan is tried once more whenever something was finished since: other
+    The smallest plan is tried once more whenever something was finished since: other
     programs take memory and give it back.
     """
 
@@ -92,7 +92,7 @@ class Recovery:
         self._failed_at = -1  # frames that were finished when the smallest plan failed last
 
     def go_on(self, failure: Failure, done: int) -> None:
-        """Change the plan of the job so that it may go on, and say so.
+        """Change the plan of the job so that it may go on, and emit that.
 
         Args:
             failure: Why the last try ended.
@@ -109,11 +109,11 @@ class Recovery:
         before = self._context.plan
         after = next_plan(before, failure.why, of_main_memory=failure.of_main_memory)
         if after is None:
-            self._at_floor(failure, done)
+            self._at_smallest(failure, done)
         else:
             change_plan(self._context, after, failure)
 
-    def _at_floor(self, failure: Failure, done: int) -> None:
+    def _at_smallest(self, failure: Failure, done: int) -> None:
         if failure.why == "overflow":
             raise failure.error
         if failure.why == "spilled":
@@ -121,13 +121,13 @@ class Recovery:
             _warn(self._context, Notice(code="spilled-at-floor", severity="warning"))
             return
         if self._failed_at >= done:
-            raise floor_error(self._context.plan, self._context)
+            raise smallest_plan_error(self._context.plan, self._context)
         self._failed_at = done
         _warn(self._context, Notice(code="memory-retry", severity="warning"))
 
 
 def change_plan(context: Context, after: Plan, failure: Failure) -> None:
-    """Go on with another plan, and say what is different."""
+    """Go on with another plan, and emit what is different."""
     before, why = context.plan, failure.why or "out-of-memory"
     notice = notice_of(
         before,
@@ -137,11 +137,11 @@ def change_plan(context: Context, after: Plan, failure: Failure) -> None:
         users=context.gpu_users(),
     )
     context.plan = after
-    context.teaches = False  # its time is that of two plans
+    context.is_learned_from = False  # its time is that of two plans
     context.events.emit(PlanDowngraded(job_id=context.job_id, plan=after, why=why, notice=notice))
 
 
-def twice(activity: Message, work: Callable[[], T]) -> T:
+def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
     """Do some work that has no smaller plan; once more when memory ran out.
 
     Args:
@@ -163,7 +163,7 @@ def twice(activity: Message, work: Callable[[], T]) -> T:
     raise OutOfMemory("twice", activity=activity)
 
 
-def floor_error(plan: Plan, context: Context) -> OutOfMemory:
+def smallest_plan_error(plan: Plan, context: Context) -> OutOfMemory:
     """The error at the end: what the smallest plan takes and what is free now."""
     if plan.work.device == "cuda":
         gpus = devices.gpus()

@@ -21,7 +21,7 @@ from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import Context, Throttle
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import part_path, publish
-from engine.pipeline.recovery import Recovery, attempt, reason_of, twice
+from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
@@ -60,15 +60,15 @@ def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Repor
     """
     frames_before = frames_of(segments)
     if not segments.is_complete:
-        twice(message("activity.checking-files"), lambda: check_weights(context))
+        with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
     if not segments.records:
         raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
     part = part_path(context.plan.output, context.job_id)
     try:
-        twice(message("activity.joining"), lambda: _mux(context, segments, part))
-        report = twice(message("activity.verifying"), lambda: _verify(context, part))
+        with_one_retry(message("activity.joining"), lambda: _mux(context, segments, part))
+        report = with_one_retry(message("activity.verifying"), lambda: _verify(context, part))
     except BaseException:
         _remove(part)
         raise
@@ -106,7 +106,7 @@ def _make_segments(context: Context, segments: SegmentLog) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One way through what is left of a source: who reads, where finished clips go."""
+    """One run through what is left of a source: its reader and the stream of finished clips."""
 
     context: Context
     finished: list[SegmentRecord]
@@ -209,17 +209,17 @@ def _progress(context: Context, stage: str) -> Callable[[int, int], None]:
     """Passes the progress of a step on, at most ten times a second."""
     due = Throttle(0.1)
 
-    def tell(done: int, total: int) -> None:
+    def progress(done: int, total: int) -> None:
         if due() or done == total:
             context.events.emit(
                 StageProgress(job_id=context.job_id, stage=stage, done=done, total=total)
             )
 
-    return tell
+    return progress
 
 
 def _learn(context: Context, segments: SegmentLog, seconds: float) -> None:
-    if context.teaches:
+    if context.is_learned_from:
         times.learn(replace(context.plan, span=FrameSpan(0, frames_of(segments))), seconds)
 
 

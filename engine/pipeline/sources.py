@@ -44,7 +44,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
     Args:
         path: A file, or what else `engine.video.read.probe` takes.
-        settings: Of the job: they may say how fast latents are shown.
+        settings: Of the job: they may have the frame rate of latents.
 
     Raises:
         InputError: It cannot be used.

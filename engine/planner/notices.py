@@ -188,7 +188,7 @@ def switch_notices(
     Args:
         settings: What the user wants.
         device: "cpu" or "cuda".
-        capability: Of the card.
+        capability: Of the GPU.
     """
     idle = without_effect(settings.switches, device, capability)
     for name in idle:
@@ -287,7 +287,7 @@ Fits = Callable[[JobSettings], bool]
 def with_offers(
     notice: Notice, settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
 ) -> Notice:
-    """A refusal that says what would fit.
+    """A refusal with what would fit instead.
 
     Args:
         notice: The refusal.

@@ -47,8 +47,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     """Decide everything before the start.
 
     Returns:
-        A plan, with its reasons. One that cannot start says why in a notice of severity "refusal";
-        one that does not fit says there what would.
+        A plan, with its reasons. One that cannot start has a notice of severity "refusal"; one that
+        does not fit lists there what would.
 
     Raises:
         SettingsError: Impossible times, or a result too small to show anything.

@@ -20,7 +20,7 @@ from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
 
-PROCESSOR = "cpu"  # tier of a machine without a card
+PROCESSOR = "cpu"  # tier of a machine without a GPU
 GOALS: tuple[Goal, ...] = ("fast", "balanced", "best")
 
 # What a choice before may have left and every preset gives back to the planner: the longest clip,
@@ -41,11 +41,11 @@ _TITLES = {"fast": "Fast", "balanced": "Balanced", "best": "Best"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """Cards of about the same memory.
+    """GPUs of about the same memory.
 
     Attributes:
         name: "cpu", "8gb" and so on.
-        least_bytes: A card of this tier has so much memory at least.
+        least_bytes: A GPU of this tier has so much memory at least.
         goals: Description and settings of each goal.
     """
 
@@ -62,20 +62,20 @@ def tiers() -> tuple[Tier, ...]:
 
 
 def tier_of(memory_bytes: int) -> Tier:
-    """The tier of a card with so much memory; 0 bytes is a machine without a card."""
+    """The tier of a GPU with so much memory; 0 bytes is a machine without a GPU."""
     return [tier for tier in tiers() if tier.least_bytes <= memory_bytes][-1]
 
 
 def presets_for(card: GpuSpec | None) -> tuple[Preset, ...]:
-    """Fast, Balanced and Best for a card of the table; for a processor with None."""
+    """Fast, Balanced and Best for a GPU of the table; for a processor with None."""
     return presets_of("", 0) if card is None else presets_of(card.title, card.memory_bytes)
 
 
 def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
-    """Fast, Balanced and Best for a card, also for one that is in no table.
+    """Fast, Balanced and Best for a GPU, also for one that is in no table.
 
     Args:
-        title: Of the card, as "RTX 5070 Ti, 16 GB"; "" without one.
+        title: Of the GPU, as "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
     """
     tier = tier_of(memory_bytes)
@@ -125,7 +125,7 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
     """All of them; looks at the driver and reads a folder, which takes milliseconds.
 
     Args:
-        pretend: A card in the place of this machine's own.
+        pretend: A GPU in the place of this machine's own.
     """
     card, memory = gpu_here(pretend)
     own, failures = preset_store.load_all()

@@ -154,7 +154,7 @@ def learn(
     """Correct a kind of job by one that has finished.
 
     The first one counts in full, later ones move the factor half of the way; both less where a
-    job was too short to tell much.
+    job was too short to show much.
 
     Args:
         kind: Of the job.
@@ -181,7 +181,7 @@ def learn(
 
 
 def machine() -> str:
-    """What tells whether measured costs are those of this machine."""
+    """Shows whether measured costs are those of this machine."""
     return f"{devices.cpu_name()}, {os.cpu_count() or 1} threads"
 
 

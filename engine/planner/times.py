@@ -1,26 +1,38 @@
-"""Predicted time of a plan, from its work and the rates of this machine."""
+"""Predicted time of a plan, from its work and the rates of this machine.
+
+GPUs differ by what their matrix units, their memory and the link to main memory can do at most
+(`resources/gpus.toml`). The shares of it that programs get are guesses from published runs of
+other programs with these models (RTX 5070 Ti 44 %, L20 51 %, RTX 3070 in small tiles 27-36 % of
+the matrix units, a workstation GPU much less); none was seen on a GPU with Upreel. The speed
+test and every finished job correct them for the GPU they ran on.
+"""
 
 from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from functools import cache
 
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
-from engine.planner import gpu_speed, rates
+from engine.models.contracts import WorkKind
+from engine.planner import rates
 from engine.planner.rates import Rates
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
 _READ_THREADS = 2  # of the decoder
-_VERIFY_THREADS = 3  # two decoders, and who compares
+_VERIFY_THREADS = 3  # two decoders, and the comparison
 _START_S = 0.3  # of a job, waiting: threads, files, the result given its name
 _LOAD_S = 1e-9  # of a byte of model files: read, checked, brought to the device
-_BEHIND = "verify"
-_AHEAD = "latents"
+_LAST = "verify"
+_FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 # how far a time may be off, as a share of it
-_GUESSED_CARD = 0.6
+_GUESSED_GPU = 0.6
 _GUESSED = 0.5
 _TESTED = 0.25
 _LEAST_ERROR = 0.08
@@ -63,8 +75,8 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     What limits them is the GPU, or all cores together, or what one thread does alone.
     """
     found = _alone(plan, budget, known)
-    around = found.pop(_AHEAD, 0.0) + found.pop(_BEHIND, 0.0)
-    on_processor = {name: s for name, s in found.items() if not _on_card(plan, name)}
+    around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
+    on_processor = {name: s for name, s in found.items() if not _is_on_gpu(plan, name)}
     cores = _cores(budget.threads)
     shared = sum(s * _threads(name, cores) for name, s in on_processor.items()) / cores
     one_thread = sum(s for name, s in found.items() if name not in _OTHER_THREADS)
@@ -109,7 +121,7 @@ def error(plan: Plan, budget: Budget, known: Rates) -> float:
         return min(_GUESSED, max(_LEAST_ERROR, 2 * learned.error))
     if _is_tested(plan, budget, known):
         return _TESTED
-    return _GUESSED_CARD if plan.work.device == "cuda" else _GUESSED
+    return _GUESSED_GPU if plan.work.device == "cuda" else _GUESSED
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
@@ -135,12 +147,12 @@ def learn(plan: Plan, seconds: float) -> None:
         plan: As the job ended, with the frames that it had.
         seconds: It took, pauses left out.
     """
-    card = next((card for card in gpu_table.gpu_specs() if card.title == plan.card), None)
-    gpus = devices.gpus() if plan.work.device == "cuda" and card is None else ()
+    gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
+    gpus = devices.gpus() if plan.work.device == "cuda" and gpu is None else ()
     budget = Budget(
         ram_bytes=plan.budget_bytes,
         threads=plan.work.threads,
-        gpu=card,
+        gpu=gpu,
         capability=gpus[0].capability if gpus else None,
     )
     known = rates.load_rates()
@@ -160,32 +172,30 @@ def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     if plan.work.device != "cuda":
         return found
     on_gpu = _on_gpu(plan.work, plan.frames, budget, known)
-    on_gpu["restore"] = gpu_speed.restore_seconds(
-        card_of(budget), plan.picture.size.pixels * plan.frames
-    )
+    on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
     if plan.latent is not None and plan.latent.device == "cuda":
-        found[_AHEAD] += _latent_on_gpu(plan, plan.latent, budget, known)
-    order = (_AHEAD, "read", *on_gpu, "write", _BEHIND)
+        found[_FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
+    order = (_FIRST, "read", *on_gpu, "write", _LAST)
     return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
 
 
-def _on_card(plan: Plan, stage: str) -> bool:
+def _is_on_gpu(plan: Plan, stage: str) -> bool:
     return plan.work.device == "cuda" and stage not in _OTHER_THREADS
 
 
 def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     """CPU seconds of what the processor does, in the order of the work."""
-    picture, on_card = plan.picture, plan.work.device == "cuda"
+    picture, on_gpu = plan.picture, plan.work.device == "cuda"
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6
     latent, found = plan.latent, dict[str, float]()
     if latent is not None:
-        found[_AHEAD] = source * known.cost("ffv1")
+        found[_FIRST] = source * known.cost("ffv1")
         if latent.device != "cuda":
             operations = _latent_operations(plan, latent)
-            found[_AHEAD] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
+            found[_FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
-    if not on_card:
+    if not on_gpu:
         found |= _on_processor(plan.work, plan.frames, known)
         found["restore"] = output * known.cost("restore")
         if not _is_exact(plan):
@@ -195,7 +205,7 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     found["write"] += segments * known.cost(f"open-{picture.encoder}")
     decoding = known.cost(f"decode-{picture.encoder}") - known.cost("decode-libx264")
     each = max(known.cost("verify") + decoding, known.cost("verify") / 2)
-    found[_BEHIND] = output * each + plan.frames * known.cost("check")
+    found[_LAST] = output * each + plan.frames * known.cost("check")
     return found
 
 
@@ -211,7 +221,7 @@ def _cores(threads: int) -> int:
 
 def _threads(stage: str, cores: int) -> int:
     """That a stage of the processor can use."""
-    return min(cores, {"read": _READ_THREADS, _BEHIND: _VERIFY_THREADS}.get(stage, cores))
+    return min(cores, {"read": _READ_THREADS, _LAST: _VERIFY_THREADS}.get(stage, cores))
 
 
 # --- the model
@@ -229,18 +239,18 @@ def _on_processor(work: WorkPlan, frames: int, known: Rates) -> dict[str, float]
 
 def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[str, float]:
     """Device seconds of each stage of the model, weights that are streamed meanwhile included."""
-    card, title, found = card_of(budget), card_name(work, budget), dict[str, float]()
+    gpu, title, found = gpu_of(budget), card_name(work, budget), dict[str, float]()
     for name, stage in registry.family_of(work).stage_work(work, frames).items():
         cost, units = stage.cost(work.device)
         measured = known.card_cost(title, cost)
         found[name] = (
-            gpu_speed.compute_seconds(card, stage.kind, stage.dtype, stage.operations)
+            compute_seconds(gpu, stage.kind, stage.dtype, stage.operations)
             if measured is None
             else units * measured
         )
         if stage.pinned_bytes or stage.paged_bytes:
-            copying = gpu_speed.copy_seconds(card, stage.pinned_bytes, stage.paged_bytes)
-            found[name] = gpu_speed.with_copying(found[name], copying)
+            copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
+            found[name] = with_copying(found[name], copying)
     return found or {"upscale": 0.0}
 
 
@@ -256,12 +266,12 @@ def _latent_on_gpu(plan: Plan, latent: LatentPlan, budget: Budget, known: Rates)
     measured = known.card_cost(card_name(plan.work, budget), f"vae-{latent.dtype}")
     if measured is not None:
         return operations / 1e12 * measured
-    return gpu_speed.compute_seconds(card_of(budget), "vae", latent.dtype, operations)
+    return compute_seconds(gpu_of(budget), "vae", latent.dtype, operations)
 
 
-def card_of(budget: Budget) -> GpuSpec:
+def gpu_of(budget: Budget) -> GpuSpec:
     """The GPU that a job counts with."""
-    return gpu_speed.card_of(budget.gpu, budget.capability)
+    return counted_gpu(budget.gpu, budget.capability)
 
 
 def card_name(work: WorkPlan, budget: Budget) -> str:
@@ -269,8 +279,81 @@ def card_name(work: WorkPlan, budget: Budget) -> str:
     return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
 
-def name_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> str:
+def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     """The title of a GPU; where it is in no table its CUDA capability has to do."""
-    if card is not None:
-        return card.title
+    if gpu is not None:
+        return gpu.title
     return "CUDA {}.{}".format(*(capability or (0, 0)))
+
+
+# --- speed of a GPU of which nothing was measured
+
+
+_SHARE: dict[WorkKind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
+_SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
+# Operations for a byte that is moved to or from the GPU's memory, in half precision: the VAE
+# of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
+# the few channels of Lite 60.
+_INTENSITY: dict[WorkKind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
+_BANDWIDTH_SHARE = 0.6
+_PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
+_EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the other
+_RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
+_TRANSFER_BYTES = 6  # of a pixel that goes to main memory
+_HALF = ("float16", "bfloat16")
+
+
+def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
+    """A GPU to count with: the known one, else the middle one of its generation.
+
+    Of a generation that is in no table the newest one before it counts; where nothing is known,
+    the oldest.
+    """
+    return gpu or _typical(capability or (0, 0))
+
+
+def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
+    """Seconds of so many floating-point operations.
+
+    Args:
+        gpu: What it can do at most.
+        kind: Of the work.
+        dtype: Number format; GPUs before Ampere do not multiply bfloat16 in matrix units.
+        operations: One multiply-add is two.
+    """
+    is_half = dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
+    rate = gpu.half_flops * _SHARE[kind] if is_half else gpu.single_flops * _SINGLE_SHARE
+    moved = operations / _INTENSITY[kind] * (1 if dtype in _HALF else 2)
+    return max(operations / rate, moved / (gpu.bandwidth * _BANDWIDTH_SHARE))
+
+
+def copy_seconds(gpu: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
+    """Seconds of copying weights from pinned main memory, and from any other."""
+    link = gpu.link_bandwidth
+    return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
+
+
+def with_copying(computing: float, copying: float) -> float:
+    """Seconds of a stage whose weights are copied while it computes; most of it hides."""
+    return max(computing, copying) + _EXPOSED * min(computing, copying)
+
+
+def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
+    """Seconds of bringing so many pixels of the result to their size and colours, and away."""
+    moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * _BANDWIDTH_SHARE)
+    return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)
+
+
+@cache
+def _typical(capability: tuple[int, int]) -> GpuSpec:
+    known = sorted({gpu.capability for gpu in gpu_table.gpu_specs()})
+    generation = max((one for one in known if one <= capability), default=known[0])
+    same = [gpu for gpu in gpu_table.gpu_specs() if gpu.capability == generation]
+    middle = statistics.median_low(gpu.half_flops for gpu in same)
+    found = next(gpu for gpu in same if gpu.half_flops == middle)
+    return replace(
+        found,
+        bandwidth=statistics.median_low(gpu.bandwidth for gpu in same),
+        single_flops=statistics.median_low(gpu.single_flops for gpu in same),
+        link_bandwidth=statistics.median_low(gpu.link_bandwidth for gpu in same),
+    )

@@ -67,7 +67,7 @@ class JobRemoved(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen(JobEvent):
-    """What will be done; said again whenever the settings change."""
+    """What will be done; sent again whenever the settings change."""
 
     plan: Plan
 
@@ -85,7 +85,7 @@ class PlanDowngraded(JobEvent):
 
     plan: Plan
     why: str  # "out-of-memory", "overflow" or "spilled"
-    notice: Notice | None = None  # what was changed, and who holds the memory where that is known
+    notice: Notice | None = None  # the change, and the largest user of the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class JobCancelled(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry(Event):
-    """How the machine feels, about once a second. `gpu` is None without an NVIDIA card."""
+    """How the machine feels, about once a second. `gpu` is None without an NVIDIA GPU."""
 
     gpu: GpuReading | None
     ram_total_mb: int
@@ -207,7 +207,7 @@ class LatentRead(Event):
     frames: int  # of the film
     frame_rate: Fraction  # that the model was made for, frames/s
     guess: Reading
-    is_sure: bool  # False where the numbers would suit both readings
+    is_sure: bool  # False where the values would suit both readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,16 +230,16 @@ class ModelFilesListed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimesListed(Event):
-    """Where every NVIDIA runtime stands; said when asked, and again whenever one has changed."""
+    """Where every NVIDIA runtime stands; sent on request, and again whenever one has changed."""
 
     runtimes: tuple[RuntimeState, ...]
     used: Message  # which torch this process has, and why
     advice: Message  # what suits this machine's GPU
-    suited: str  # id of the runtime for the card and its driver; "" where there is none
+    suited: str  # id of the runtime for the GPU and its driver; "" where there is none
     free_mb: float  # on the disk of our own folder
-    card: str = ""  # name of the card that torch would take; "" where there is none
-    driver: str = ""  # of the card
-    driver_needed: str = ""  # the oldest that would do, where the one of the card is too old
+    card: str = ""  # name of the GPU that torch would take; "" where there is none
+    driver: str = ""  # of the GPU
+    driver_needed: str = ""  # the oldest that would do, where the one of the GPU is too old
     follows_choice: bool = True  # the next start of this program takes what is chosen
 
 
@@ -252,10 +252,10 @@ class UpdateKnown(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetsListed(Event):
-    """Presets that suit this machine, and the user's own; said when asked and when one changed."""
+    """Presets that suit this machine, and the user's own; sent on request and when one changed."""
 
     presets: tuple[Preset, ...]
-    card: str  # "RTX 5070 Ti, 16 GB"; "" without a card that can be used
+    card: str  # "RTX 5070 Ti, 16 GB"; "" without a GPU that can be used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

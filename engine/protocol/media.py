@@ -64,7 +64,7 @@ class VideoInfo:
     frame_rate: Fraction | None = None  # average, frames/s
     time_base: Fraction = Fraction(1, 1000)
     start_pts: int = 0
-    frame_count: int = 0  # 0 while unknown: what the container says, or duration times rate
+    frame_count: int = 0  # 0 while unknown: as in the container, or duration times rate
     frame_count_is_exact: bool = False
     duration: Fraction | None = None  # s
     sample_aspect: Fraction = Fraction(1)
@@ -127,7 +127,7 @@ class MediaInfo:
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
-    is_cut_short: bool = False  # the container says that the end of the file is missing
+    is_cut_short: bool = False  # the container states that the end of the file is missing
 
     @property
     def holds_latents(self) -> bool:

@@ -1,4 +1,4 @@
-"""What will be done: every number decided before the start. Plain data, shown in words."""
+"""What will be done: every number decided before the start. Plain data."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def notice_of_error(error: EngineError, severity: Severity) -> Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsPlan:
-    """A weights file of a model, and what tells whether it is still the same one."""
+    """A weights file of a model, and what shows whether it is still the same one."""
 
     path: Path
     published: str = ""  # id in the catalogue; "" for a file of the user's own
@@ -204,7 +204,7 @@ class StagePlan:
     stage: str
     peak_bytes: int  # of main memory, the whole program included
     seconds: float
-    device_bytes: int = 0  # most on the card, weights included; 0 for what a processor computes
+    device_bytes: int = 0  # most on the GPU, weights included; 0 for what a processor computes
 
 
 Limit = Literal["video-memory", "memory", "settings", "nothing"]
@@ -268,8 +268,8 @@ class Plan:
     output_bytes: int = 0
     free_disk_bytes: int = 0
     card: str = ""  # that is planned for, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
-    is_pretended: bool = False  # planned for a card that is not here: cannot start
-    device_bytes: int = 0  # most on the card
+    is_pretended: bool = False  # planned for a GPU that is not here: cannot start
+    device_bytes: int = 0  # most on the GPU
     device_budget_bytes: int = 0
     is_measured: bool = False  # the time follows from what was measured on this machine
     reasons: Reasons | None = None

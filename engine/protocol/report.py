@@ -88,7 +88,7 @@ class DoctorLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeTrial:
-    """What an NVIDIA runtime said when it was tried in a process of its own."""
+    """What an NVIDIA runtime reported when it was tried in a process of its own."""
 
     torch: str  # "2.13.0+cu130"
     cuda: str  # "13.0"
@@ -126,7 +126,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """What was measured on this machine; nothing in it tells whose it is."""
+    """What was measured on this machine; nothing in it identifies its owner."""
 
     machine: dict[str, str]  # name and value: processor, GPU, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()

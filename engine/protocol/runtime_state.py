@@ -16,7 +16,7 @@ class RuntimeState:
     """One runtime of this build, or one that another version of the program installed.
 
     `state` is "not-in-build" where this build of the program does not know size and SHA-256 of its
-    files, and so takes none; "broken" is installed but not used, `why` says why.
+    files, and so takes none; "broken" is installed but not used, `why` is the reason.
     """
 
     id: str  # "cu130"; the name of its folder where this build does not know it
@@ -33,6 +33,6 @@ class RuntimeState:
     path: Path | None = None  # where it is installed
     can_download: bool = False  # this build knows where it is published
     suits_program: bool = True  # made for this Python and system
-    suits_card: bool = False  # has code for the card, and its driver is new enough
+    suits_card: bool = False  # has code for the GPU, and its driver is new enough
     is_chosen: bool = False  # taken at the next start
     is_used: bool = False  # by this very process

@@ -45,7 +45,7 @@ _HEAD = f"""# Plans for every card
 
 Made by `python -m tools.reports.plan_table > docs/presets.md`; a test compares. Every figure is
 **predicted, not seen on a card**: bytes by the models' cost models, speeds from what the cards
-can do at most and guessed shares of it (`engine/planner/gpu_speed.py`).
+can do at most and guessed shares of it (`engine/planner/times.py`).
 
 For each card of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
 may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high

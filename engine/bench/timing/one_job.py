@@ -74,7 +74,7 @@ def run_once(
         control=control or Control(),
         events=steps,
         pictures=False,
-        teaches=False,
+        is_learned_from=False,
     )
     wall, cpu = time.perf_counter(), time.process_time()
     try:

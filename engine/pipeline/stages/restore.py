@@ -25,7 +25,7 @@ class Restore:
         self._size = plan.picture.size
         self._spec = colour_spec(plan.picture)
         self._has_alpha = plan.picture.has_alpha
-        # what the container cannot say is done to the pixels
+        # what the container cannot record is done to the pixels
         self._turn = (video.rotation - plan.picture.rotation) % 360
         self._mirror = video.is_mirrored and not plan.picture.is_mirrored
 

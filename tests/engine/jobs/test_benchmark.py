@@ -83,7 +83,7 @@ def test_jobs_wait_until_it_has_ended(
         running.set()
         raise DiskFull("There is no room.")
 
-    monkeypatch.setattr(job_service, "run", run)
+    monkeypatch.setattr(job_service, "run_stored", run)
     source = make_clip(tmp_path / "clip.mp4", frames=3)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.RunBenchmark())
@@ -110,7 +110,7 @@ def test_it_is_refused_while_a_job_runs(
         go.wait(30)
         raise DiskFull("There is no room.")
 
-    monkeypatch.setattr(job_service, "run", run)
+    monkeypatch.setattr(job_service, "run_stored", run)
     source = make_clip(tmp_path / "clip.mp4", frames=3)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         settings = JobSettings(model="none", height=96)

@@ -17,7 +17,7 @@ from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
-from engine.pipeline.context import Context, GivenBack
+from engine.pipeline.context import Context, MemoryReleased
 from engine.pipeline.gpu_guard import cared_for, expected_seconds
 from engine.protocol.events import Event
 from engine.protocol.plan import Plan, StagePlan
@@ -61,7 +61,7 @@ def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any], pres
     context = on_card()
     with cared_for(context, preserve_vram=preserve):
         assert card == [0.5]
-        assert context.gives_back == preserve
+        assert context.releases_memory == preserve
         assert context.guard is not None
         assert context.gpu_users is gpu_reading.other_programs
     assert card == [0.5, 1.0, preserve]
@@ -70,7 +70,7 @@ def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any], pres
 def test_a_job_on_a_processor_is_left_alone(card: list[Any]) -> None:
     context = a_context(a_plan())
     with cared_for(context, preserve_vram=True):
-        assert not context.gives_back
+        assert not context.releases_memory
         assert context.guard is None
     assert card == [True]
 
@@ -105,7 +105,7 @@ def test_a_pause_gives_back_only_where_that_was_asked_for() -> None:
     with cared_for(context, preserve_vram=True):
         context.check()
         context.control.pause()
-        with pytest.raises(GivenBack):
+        with pytest.raises(MemoryReleased):
             context.check()
 
 

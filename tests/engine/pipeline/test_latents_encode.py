@@ -218,7 +218,7 @@ def test_cancelling_leaves_nothing_behind(tmp_path: Path, vaes: Any) -> None:
     with pytest.raises(Cancelled):
         latents_encode.encode_latents(
             *(film, tmp_path / "a.latent", "wan21-vae", settings, EngineSettings()),
-            tell=tell,
+            report=tell,
             control=control,
         )
     assert seen == [5]

@@ -42,7 +42,7 @@ def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):
     context = Context(job_id="job", media=None, plan=plan, control=control, events=Events(control))
     smaller = replace(plan, work=replace(plan.work, clip_frames=1))
     change_plan(context, smaller, reason_of(MemoryError()))
-    assert (context.plan, context.teaches) == (smaller, False)
+    assert (context.plan, context.is_learned_from) == (smaller, False)
 
 
 def test_a_job_that_was_interrupted_teaches_nothing(tmp_path):

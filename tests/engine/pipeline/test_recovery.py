@@ -299,7 +299,7 @@ def test_a_paused_job_may_give_everything_back_and_goes_on_with_the_same_picture
         return real_finished(self, frames, source)
 
     def change(context: Any) -> None:
-        context.gives_back = True
+        context.releases_memory = True
         controls.append(context.control)
 
     calls, real_finished = list[int](), WanUpscaler.finished
@@ -316,7 +316,7 @@ def test_a_job_that_gives_back_can_be_cancelled_while_it_is_paused(
     jobs: Callable[[str], SmallJob],
 ) -> None:
     def change(context: Any) -> None:
-        context.gives_back = True
+        context.releases_memory = True
         context.control.pause()
         threading.Timer(0.5, context.control.cancel).start()
 

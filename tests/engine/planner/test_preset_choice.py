@@ -38,21 +38,21 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=[None, *gpu_specs()], ids=lambda card: card.title if card else "processor")
+OF_EACH_SIZE = {card.memory_bytes: card for card in gpu_specs()}.values()
+
+
+@pytest.fixture(params=[None, *OF_EACH_SIZE], ids=lambda card: card.title if card else "processor")
 def card(request: pytest.FixtureRequest) -> GpuSpec | None:
     return request.param
 
 
-@pytest.mark.parametrize(("gib", "name"), CASES)
-def test_a_card_has_the_tier_of_its_memory(gib: float, name: str) -> None:
-    assert tier_of(round(gib * GIB)).name == name
-
-
-def test_every_tier_of_the_files_is_reached() -> None:
+def test_a_gpu_has_the_tier_of_its_memory_and_every_tier_is_reached() -> None:
+    for gib, name in CASES:
+        assert tier_of(round(gib * GIB)).name == name, gib
     assert {name for _, name in CASES} == {tier.name for tier in tiers()}
 
 
-def test_every_card_has_three_presets_with_its_name(card: GpuSpec | None) -> None:
+def test_every_gpu_has_three_presets_with_its_name(card: GpuSpec | None) -> None:
     found = presets_for(card)
     assert tuple(preset.name for preset in found) == GOALS
     title = card.title if card else "Processor"
@@ -65,7 +65,7 @@ def test_every_card_has_three_presets_with_its_name(card: GpuSpec | None) -> Non
         applied(preset, JobSettings())  # all settings exist and are possible
 
 
-def test_presets_of_a_card_are_told_apart(card: GpuSpec | None) -> None:
+def test_presets_of_a_gpu_differ(card: GpuSpec | None) -> None:
     found = presets_for(card)
     settings = [applied(preset, JobSettings()) for preset in found]
     assert len(set(settings)) == len(GOALS)
@@ -73,7 +73,7 @@ def test_presets_of_a_card_are_told_apart(card: GpuSpec | None) -> None:
         assert matching(found, chosen) == preset
 
 
-def test_choices_of_before_are_given_back_to_the_planner(card: GpuSpec | None) -> None:
+def test_earlier_choices_return_to_the_planner(card: GpuSpec | None) -> None:
     odd = JobSettings(
         clip_frames=5, encode_tile=256, blocks_on_device=2, precision="fp8", matmul="fp8"
     )
@@ -84,7 +84,7 @@ def test_choices_of_before_are_given_back_to_the_planner(card: GpuSpec | None) -
         assert now.model in ("lite", "auto") or now.precision != "fp8"
 
 
-def test_what_comes_out_stays_as_it_was_chosen(card: GpuSpec | None) -> None:
+def test_a_preset_keeps_the_choices_of_the_result(card: GpuSpec | None) -> None:
     chosen = JobSettings(height=2160, codec="hevc", crf=20, container="mkv", seed=7, strength=80)
     kept = ("height", "scale", "codec", "crf", "container", "seed", "strength", "start", "switches")
     for preset in presets_for(card):
@@ -98,8 +98,8 @@ def _of(preset: Preset) -> tuple[object, object]:
     return preset.changes["model"], preset.changes.get("precision", "")
 
 
-def test_the_evidence_is_followed(card: GpuSpec | None) -> None:
-    """Never plain fp8, 7B sharp as the best, nothing but Lite without a card of 6 GB at least."""
+def test_presets_choose_the_models_that_measurements_favour(card: GpuSpec | None) -> None:
+    """Never plain fp8, 7B sharp as the best, nothing but Lite without a GPU of 6 GB at least."""
     found = {preset.name: _of(preset) for preset in presets_for(card)}
     assert "fp8" not in {precision for _, precision in found.values()}
     if card is None or card.memory_bytes < 6 * GIB:
@@ -125,7 +125,7 @@ def test_every_description_is_said_in_chinese_too() -> None:
     assert said - sentences == set()
 
 
-def test_a_card_in_no_table_has_presets_too() -> None:
+def test_a_gpu_in_no_table_has_presets_too() -> None:
     found = presets_of("NVIDIA RTX 6000 Ada, 48 GB", 48 * GIB)
     assert found[2].title == "NVIDIA RTX 6000 Ada, 48 GB: Best"
     assert found[0].tier == "32gb"

@@ -9,9 +9,9 @@ import pytest
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import gpu_specs
 from engine.planner import times
-from engine.planner.gpu_speed import card_of
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates, load_rates
+from engine.planner.times import counted_gpu
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 
@@ -81,7 +81,7 @@ def test_a_better_card_is_never_slower(model):
     ],
 )
 def test_a_card_of_no_table_counts_as_the_middle_one_of_its_generation(capability, generation):
-    found = card_of(None, capability)
+    found = counted_gpu(None, capability)
     rates = [card.half_flops for card in gpu_specs() if card.generation == generation]
     assert found.generation == generation
     assert min(rates) < found.half_flops < max(rates)
