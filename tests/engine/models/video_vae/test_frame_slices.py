@@ -75,6 +75,6 @@ def test_what_is_no_number_is_refused_by_the_part_it_comes_from(value: float) ->
         NumericOverflow, match="The values of the decoder grew too large for float16"
     ):
         check_finite(numbers)
-    with pytest.raises(NumericOverflow, match="The encoder's") as caught:
+    with pytest.raises(NumericOverflow, match="values of the encoder") as caught:
         check_finite(numbers, "encoder")
-    assert caught.value.params == {"dtype": "float16"}
+    assert caught.value.params["dtype"] == "float16"
