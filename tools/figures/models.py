@@ -17,7 +17,7 @@ from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.models.lite import files
-from engine.models.lite.benchmarks import upscaler
+from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.video_vae.measured import Side

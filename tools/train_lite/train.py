@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.models.lite.config import LiteConfig
+from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from tools.train_lite.degrade import make_pairs
 from tools.train_lite.pool import open_pool

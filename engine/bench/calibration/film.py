@@ -19,7 +19,7 @@ from engine.core.messages import message
 from engine.hardware import devices
 from engine.hardware.budget import Budget
 from engine.models.lite import files
-from engine.models.lite.benchmarks import upscaler
+from engine.models.lite.upscaler import upscaler
 from engine.pipeline.stages.restore import Restore, SourceColours
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates

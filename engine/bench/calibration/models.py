@@ -14,7 +14,7 @@ from engine.bench.timing.clock import Costs, cost_of
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.hardware import devices
-from engine.models.lite.benchmarks import multiplications, upscaler
+from engine.models.lite.upscaler import multiplications, upscaler
 from engine.models.seedvr2.dit import random_dit
 
 _VAE_SIZE = {"cpu": Size(128, 128), "cuda": Size(768, 768)}

@@ -19,7 +19,7 @@ from engine.bench.timing.one_job import ThreadTimes, run_once
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.models.lite import files
-from engine.models.lite.benchmarks import upscaler
+from engine.models.lite.upscaler import upscaler
 from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import EngineSettings, JobSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.geometry import Size
-from engine.models.lite.config import COLOURS, KERNEL, LiteConfig
+from engine.models.lite.files import COLOURS, KERNEL, LiteConfig
 from engine.models.memory_cost import Cost
 
 _FLOAT32 = 4

@@ -84,7 +84,7 @@ class LiteFamily(FrameFamily[LitePlan]):
 
     def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
         """Both factors."""
-        from engine.models.lite.benchmarks import upscaling
+        from engine.models.lite.upscaler import upscaling
 
         for scale in files.SCALES:
             yield f"Lite {scale}x", partial(upscaling, request, scale)

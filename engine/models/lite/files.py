@@ -5,12 +5,86 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from engine.core.errors import UnknownKeys, WeightsMissing
 from engine.core.paths import resource
-from engine.models.lite.config import LiteConfig, config_from_shapes
+
+KERNEL = 3
+COLOURS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiteConfig:
+    """Sizes of one network; all convolutions are 3x3 and run at the size of the source.
+
+    Attributes:
+        scale: How many times larger the result is on each side, 2 or 4.
+        channels: Width of the hidden layers.
+        layers: Number of hidden layers between the first and the last one.
+    """
+
+    scale: int
+    channels: int = 32
+    layers: int = 4
+
+    @property
+    def receptive_radius(self) -> int:
+        """Source px on each side that one source px of the result depends on."""
+        return self.layers + 2
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of the network."""
+        wanted: dict[str, tuple[int, ...]] = {}
+        for index, (inner, outer) in enumerate(self.widths()):
+            wanted[f"convolutions.{index}.weight"] = (outer, inner, KERNEL, KERNEL)
+            wanted[f"convolutions.{index}.bias"] = (outer,)
+        return wanted
+
+    def widths(self) -> list[tuple[int, int]]:
+        """Channels in and out of every convolution, first to last."""
+        hidden = [(self.channels, self.channels)] * self.layers
+        last = (self.channels, COLOURS * self.scale * self.scale)
+        return [(COLOURS, self.channels), *hidden, last]
+
+
+def config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> LiteConfig:
+    """The configuration that has exactly these tensors.
+
+    Raises:
+        UnknownKeys: Tensors are missing, left over or misshapen; they are named.
+    """
+    depth = sum(1 for name in shapes if name.endswith(".weight"))
+    first = shapes.get("convolutions.0.weight", (0,))
+    last = shapes.get(f"convolutions.{depth - 1}.weight", (0,))
+    scale = round((last[0] / COLOURS) ** 0.5)
+    if depth < 2 or first[0] < 1 or scale not in (2, 4):
+        raise UnknownKeys("not-lite", tensors=", ".join(sorted(shapes)[:8]))
+    config = LiteConfig(scale=scale, channels=first[0], layers=depth - 2)
+    check_shapes(config, shapes)
+    return config
+
+
+def check_shapes(config: LiteConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Compare the tensors of a file with those the configuration needs.
+
+    Raises:
+        UnknownKeys: They differ; the message names every tensor.
+    """
+    wanted = config.shapes()
+    faults = [f"{name} is missing" for name in sorted(wanted.keys() - shapes.keys())]
+    faults += [f"{name} is not known" for name in sorted(shapes.keys() - wanted.keys())]
+    faults += [
+        f"{name} is {list(shapes[name])} instead of {list(shape)}"
+        for name, shape in wanted.items()
+        if name in shapes and tuple(shapes[name]) != shape
+    ]
+    if faults:
+        raise UnknownKeys("lite-tensors", faults="; ".join(faults))
+
 
 SCALES = (2, 4)  # factors it was trained for; others are reached by resizing
 TREATMENTS = ("faithful", "restore")

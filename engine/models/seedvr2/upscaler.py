@@ -24,8 +24,7 @@ from engine.models.seedvr2.sampler import (
 )
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
 from engine.models.seedvr2.vae.load import Vae, load_vae
-from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
-from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
 from engine.models.upscalers import DecodedTile, Restored, ShotModel, Watch
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize

@@ -21,7 +21,7 @@ from engine.models.wan.vae.config import (
     WAN22,
     WanConfig,
 )
-from engine.models.wan.vae.header import wan_config_of
+from engine.models.wan.vae.keymap import wan_config_of
 from engine.protocol.plan import WeightsPlan
 
 FOLD_S = 4e-9  # CPU seconds to fold the weights of a byte of a file, measured in float32

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.hardware.out_of_memory import free_memory
-from engine.models.lite.benchmarks import upscaler
+from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae import decode_stream, encode_stream
 from engine.models.seedvr2.vae.fast import FastVae

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
-from engine.models.seedvr2.vae.keymap import DIT_KEYS
+from engine.model_files.keymap import KeyMap
 from engine.models.shapes import Shapes, agreed, size, told_by
 
 Mlp = Literal["swiglu", "gelu"]
@@ -19,6 +19,13 @@ Rope = Literal["mm", "axial"]
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 _MARK = ".attn.proj_qkv."  # only these transformers have it
+
+
+DIT_KEYS = KeyMap(
+    renames=((r"^model\.diffusion_model\.", ""),),  # some tools put that before every name
+    ignored=(r"^blocks\.\d+\.attn\.rope\.rope\.freqs$",),  # rounded; ours are computed
+)
+"""Names in the published files -> names of our modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
 from engine.models.seedvr2.dit.fast_blocks import FastBlock, Tools, Way
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.dit.text_cache import KeptText
 from engine.models.seedvr2.dit.token_layout import (
     DitLayout,
     LayoutKey,
@@ -30,6 +29,48 @@ from engine.settings.optimisations import DitSwitches
 
 if TYPE_CHECKING:
     from engine.ops.transfer.weight_streaming import WeightStream
+
+
+class KeptText:
+    """The text's tokens, and what the first layer makes of them before it sees the picture.
+
+    Args:
+        kept: False makes them anew each time.
+
+    Memory: a copy of the text and 4 * dim numbers for each of its tokens.
+    """
+
+    def __init__(self, *, kept: bool) -> None:
+        self._kept = kept
+        self.forget()
+
+    def forget(self) -> None:
+        """The weights have changed."""
+        self._text: Tensor | None = None
+        self._tokens = self._heads = torch.empty(0)
+        self._timestep: float | None = None
+
+    def tokens(self, text: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `make` gives for this text."""
+        if not self._knows(text):
+            self.forget()
+            self._tokens = make(text)
+            self._text = text.clone() if self._kept else None
+        return self._tokens
+
+    def heads(self, timestep: float, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for the tokens of before and this time step."""
+        if not self._kept or timestep != self._timestep:
+            self._heads, self._timestep = make(), timestep
+        return self._heads
+
+    def _knows(self, text: Tensor) -> bool:
+        known = self._text
+        if known is None or known.shape != text.shape:
+            return False
+        same_kind = (known.dtype, known.device) == (text.dtype, text.device)
+        return same_kind and torch.equal(known, text)
+
 
 USUAL_TIMESTEP = 1000.0  # the only one of a restoration in one step
 

@@ -20,12 +20,11 @@ from engine.models.identify import (
     recognise,
 )
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
-from engine.models.seedvr2.dit.config import DitConfig, infer_dit_config
+from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
-from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.compiler import require_compiler
 from engine.ops.linear.eight_bit import Fp8Product
 from engine.ops.linear.formats import require

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_build import Builder, decoder, encoder
-from engine.models.seedvr2.vae.fast_norm import TileFlow
+from engine.models.seedvr2.vae.fast_build import Builder, TileFlow, decoder, encoder
 from engine.models.seedvr2.vae.interface import VaeForm
 from engine.models.seedvr2.vae.norm_statistics import Statistics
 from engine.models.video_vae.runner import FastForm, Parts

@@ -11,9 +11,8 @@ from engine.core.errors import WrongModel
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.identify import SEEDVR2_VAE, content_message, recognise
 from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
-from engine.models.seedvr2.vae.config import VaeConfig, infer_vae_config
+from engine.models.seedvr2.vae.config import VAE_KEYS, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.keymap import VAE_KEYS
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.settings.optimisations import VaeSwitches
 

@@ -29,6 +29,7 @@ from engine.core.errors import (
     WeightsUnreadable,
 )
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.latents import Guess, LatentFilm, LatentHeader
 from engine.models.wan.latents.spaces import SPACES, TEMPORAL_FACTOR, frames_of, guess
@@ -44,9 +45,9 @@ TENSOR = "latent_tensor"
 MARKER = "latent_format_version_0"
 _OLDEST_SCALE = 1 / 0.18215
 _FLOATS = ("F64", "F32", "F16", "BF16")
-_AT_ONCE = 4_000_000  # numbers that are looked at together
+_AT_ONCE = 4_000_000  # values that are examined together
 _OTHERS = {
-    4: "Stable Diffusion, SDXL",
+    4: message("list.alternatives", first="Stable Diffusion", next="SDXL"),
     12: "Mochi",
     64: "Stable Audio",
     128: "LTX-Video",
@@ -246,6 +247,8 @@ def _translated(error: WeightsError, path: Path) -> InputError:
         return SourceUnreadable("refused", name=path.name, reason=reason, path=path)
     if isinstance(error, WeightsTruncated):
         return TruncatedMedia("latents", name=path.name, path=path)
+    if isinstance(error, NotSafetensors) and not path.stat().st_size:
+        return UnreadableMedia("empty", name=path.name, path=path)
     if isinstance(error, NotSafetensors):
         return UnreadableMedia("not-latents", name=path.name, path=path)
     return UnreadableMedia("latents-damaged", name=path.name, path=path)

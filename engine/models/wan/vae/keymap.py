@@ -10,7 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from engine.core.errors import ExtraKeys, WrongModel
+from engine.model_files.formats.open_weights import WeightsFile
 from engine.model_files.keymap import KeyMap
+from engine.models.identify import WAN_VAES, content_message, recognise
+from engine.models.wan.vae.config import WanConfig, infer_wan_config
 
 _PREFIX = r"^((?:model|vae|first_stage_model)\.)+"
 _LEVELS, _UP_BLOCKS, _DOWN_BLOCKS = 4, 3, 2
@@ -83,3 +87,26 @@ def _layout_rules(names: Collection[str]) -> KeyMap:
     is_nested = any(re.search(r"\.(up|down)sampler\.", name) for name in names)
     levels = _NESTED_LEVELS if is_nested else _FLAT_LEVELS
     return KeyMap((*_ENDS, *_MIDDLE, *levels), then=_IN_A_BLOCK)
+
+
+def wan_config_of(file: WeightsFile) -> WanConfig:
+    """The configuration of the VAE in an open file.
+
+    Raises:
+        WrongModel: It holds another model, or a variant that we do not know.
+        ExtraKeys: One part stands in it under two names.
+        UnknownKeys: Its sizes are impossible.
+    """
+    content = recognise(file.shapes)
+    if content not in WAN_VAES:
+        raise WrongModel(
+            "not-wan",
+            name=file.path.name,
+            path=str(file.path),
+            content=content_message(content),
+        )
+    try:
+        names = wan_keys(file.shapes).published(file.shapes)
+    except ValueError as err:
+        raise ExtraKeys("two-names", name=file.path.name, path=str(file.path)) from err
+    return infer_wan_config({ours: file.shapes[name] for ours, name in names.items()})

@@ -10,8 +10,7 @@ import torch
 from engine.model_files.formats.open_weights import open_weights
 from engine.models.load import FiniteWeights, check_keys, check_numbers, fill, shapes_of
 from engine.models.wan.vae.config import WanConfig
-from engine.models.wan.vae.header import wan_config_of
-from engine.models.wan.vae.keymap import wan_keys
+from engine.models.wan.vae.keymap import wan_config_of, wan_keys
 from engine.models.wan.vae.plain import WanVae
 from engine.settings.optimisations import VaeSwitches
 

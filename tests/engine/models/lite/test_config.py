@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.core.errors import UnknownKeys
-from engine.models.lite.config import LiteConfig, config_from_shapes
+from engine.models.lite.files import LiteConfig, config_from_shapes
 
 
 @pytest.mark.parametrize("scale", [2, 4])
@@ -37,5 +37,5 @@ def test_missing_unknown_and_misshapen_tensors_are_all_named() -> None:
 
 @pytest.mark.parametrize("shapes", [{}, {"a.weight": (3, 3)}, {"convolutions.0.weight": (5, 3)}])
 def test_weights_of_another_model_are_refused(shapes: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(UnknownKeys, match="no weights of the built-in Lite model"):
+    with pytest.raises(UnknownKeys, match="not weights of the built-in Lite model"):
         config_from_shapes(shapes)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.lite.config import LiteConfig
 from engine.models.lite.cost import lite_cost, lite_multiplications
+from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet
 
 

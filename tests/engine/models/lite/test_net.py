@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from engine.core.errors import UnknownKeys, WeightsMissing
 from engine.core.paths import resource
-from engine.models.lite.config import LiteConfig
+from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from tools.train_lite.scenes import Surfaces, random_picture
 

@@ -16,8 +16,7 @@ from engine.models.seedvr2.vae.decode_stream import DecodeStream
 from engine.models.seedvr2.vae.encode_stream import EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
-from engine.models.seedvr2.vae.receptive_field import decoder_reach, encoder_reach
-from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
 from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
 from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip

@@ -17,11 +17,11 @@ from engine.models.load import shapes_of
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,
+    DIT_KEYS,
     DitConfig,
     infer_dit_config,
 )
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.models.shapes import Shapes
 from tests.helpers.seedvr2 import tiny_dit_config
 

@@ -26,6 +26,7 @@ from engine.models.seedvr2.dit.blocks import (
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,
+    DIT_KEYS,
     DitConfig,
     infer_dit_config,
 )
@@ -38,7 +39,6 @@ from engine.models.seedvr2.dit.plain import (
     picture_angles,
     text_angles,
 )
-from engine.models.seedvr2.vae.keymap import DIT_KEYS
 from engine.ops.attention.windows import Window, windows
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_norm import GroupNorm, TileFlow
+from engine.models.seedvr2.vae.fast_build import GroupNorm, TileFlow
 from engine.models.seedvr2.vae.fast_resample import last_frames
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace

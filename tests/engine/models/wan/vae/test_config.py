@@ -76,7 +76,7 @@ def test_pictures_with_transparency_are_refused(reads: int, writes: int, layout:
 
 
 def test_something_else_is_refused() -> None:
-    with pytest.raises(UnknownKeys, match="no weights of a Wan VAE"):
+    with pytest.raises(UnknownKeys, match="not weights of a Wan VAE"):
         infer_wan_config({"encoder.conv_in.weight": (8, 3, 3, 3)})
 
 
