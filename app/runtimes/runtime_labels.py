@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.engine_messages import hint, shown, text
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.models.model_labels import progress
 from app.state.runtimes_model import (
@@ -37,11 +37,10 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("What came is damaged"),
 }
 
-_COMMAND = "python -m engine"  # a hint with it is for the command line: here is a button
-_HINTS = {
-    "runtime-broken": mark("Repair gets it again."),
-    "runtime-busy": mark("Choose what is built in, start Upreel again, then try once more."),
-    "unknown-runtime": mark("Look again shows those that there are."),
+HINTS = {  # where the hint of the engine is a command: here is a button
+    "runtime-broken.unusable": mark("Repair gets it again."),
+    "runtime-busy.in-use": mark("Choose what is built in, start Upreel again, then try once more."),
+    "unknown-runtime.no-such-runtime": mark("Look again shows those that there are."),
 }
 
 
@@ -137,10 +136,8 @@ def _failed(task: TaskState | None) -> Message:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    advice = hint(error)
-    if _COMMAND in error.hint:
-        advice = tr(_HINTS[error.code]) if error.code in _HINTS else ""
-    lines = (text(error), advice)
+    code = error.as_message.code
+    lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
     return title, "\n".join(line for line in lines if line)
 
@@ -156,7 +153,7 @@ def _ready(model: RuntimesModel, status: RuntimeStatus) -> Message:
 
 def reason(state: RuntimeState) -> str:
     """Why an installed runtime is not used; "" where it is not known."""
-    return tr("The reason: {why}.", why=shown(state.why)) if state.why else ""
+    return tr("The reason: {why}.", why=text(state.why)) if state.why else ""
 
 
 def _broken(status: RuntimeStatus) -> Message:
@@ -303,7 +300,7 @@ def summary(model: RuntimesModel) -> str:
     if model.status.situation is Situation.READY:
         return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
-    return joined(shown(listed.used), "" if is_used else shown(listed.advice))
+    return joined(text(listed.used), "" if is_used else text(listed.advice))
 
 
 def in_use(model: RuntimesModel) -> Message:
@@ -312,5 +309,5 @@ def in_use(model: RuntimesModel) -> Message:
     if listed is None:
         return Message(severity="info", title=tr("Looking at this machine …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
-    why = "\n".join((shown(listed.used), shown(listed.advice)))
+    why = "\n".join((text(listed.used), text(listed.advice)))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

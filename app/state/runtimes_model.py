@@ -44,7 +44,7 @@ class RuntimeStatus:
     def key(self) -> str:
         """Distinguishes it from others that the user may have dismissed."""
         about = self.runtime
-        parts = (about.id, about.torch, about.why) if about is not None else ()
+        parts = (about.id, about.torch, str(about.why or "")) if about is not None else ()
         return ":".join((self.situation.value, *parts))
 
 

@@ -26,8 +26,6 @@ from engine.settings.store import load_engine_settings
 if TYPE_CHECKING:
     from engine.api import UnfinishedJob
 
-_GO_ON = "Run `python -m engine resume --all` to go on."
-
 
 def upscale(args: argparse.Namespace, context: Context) -> int:
     """Upscale every input; the exit status is 1 as soon as one of them failed."""
@@ -80,10 +78,8 @@ def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
     if name in found:
         return name
     if len(found) != 1:
-        several = (
-            f"{len(found)} jobs begin with {name!r}." if found else f"No job is called {name!r}."
-        )
-        raise UnknownJob(several, hint="`python -m engine resume` lists them.", job=name)
+        case = "several" if found else "no-such-name"
+        raise UnknownJob(case, count=len(found), job=repr(name))
     return found[0]
 
 
@@ -112,7 +108,7 @@ def _run_jobs(
             for command in (*jobs, c.StartQueue()):
                 engine.send(command)
             while listener.is_waiting:
-                listener.hear(engine.next(hint=_GO_ON))
+                listener.hear(engine.next())
         finally:
             listener.progress.clear()
     return listener.finish()

@@ -123,11 +123,11 @@ def _check_model(path: Path, model: str | None) -> None:
     header = required_latents(path).header(path)
     if header.model != model:
         raise SettingsError(
-            f"{path.name} holds {header.channels} channels: it belongs to {header.model}, "
-            f"not to {model}.",
-            hint=f"Leave --model out, or write --model {header.model}.",
-            setting="model",
-            value=model,
+            "latents-of-another-model",
+            name=path.name,
+            channels=header.channels,
+            found=header.model,
+            model=model,
         )
 
 

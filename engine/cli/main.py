@@ -70,8 +70,7 @@ def _command(
         Exception
     ):  # the outermost frame: an internal error becomes a code and a log, never a traceback
         logger.exception("internal error in a command")
-        hint = f"The log in {paths.logs_folder()} tells where; please report it."
-        return _failed(console, InternalError("Something went wrong inside Upreel.", hint=hint))
+        return _failed(console, InternalError("command", folder=paths.logs_folder()))
 
 
 def _flush() -> None:

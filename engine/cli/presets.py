@@ -84,7 +84,7 @@ def _save(args: argparse.Namespace, context: Context) -> None:
 def _export(args: argparse.Namespace, context: Context) -> None:
     preset = preset_choice.named(args.name, from_environment())
     if args.path.exists() and not args.overwrite:
-        raise OutputExists(f"{args.path} is already there.", hint="Choose another name.")
+        raise OutputExists("file", path=args.path)
     preset_store.export(preset, args.path)
     _tell(context, preset, f"written to {args.path}")
 

@@ -68,8 +68,8 @@ def _list(args: argparse.Namespace, context: Context) -> int:
         return DONE
     for state in listed.runtimes:
         console.say(_line(state, listed.suited))
-    console.say(listed.used)
-    console.say(listed.advice)
+    console.say(str(listed.used))
+    console.say(str(listed.advice))
     console.say(f"{bytes_text(listed.free_mb * 1e6)} free for runtimes")
     return DONE
 
@@ -126,17 +126,17 @@ def _try(args: argparse.Namespace, context: Context) -> int:
 def _seen() -> RuntimeTrial:
     choice = start.current()
     if choice.is_fallback:
-        raise RuntimeBroken(choice.why, runtime=choice.runtime)
+        raise RuntimeBroken("not-active", why=choice.why)
     begin = time.monotonic()
     import torch
 
     seconds = time.monotonic() - begin
     if choice.torch and torch.__version__ != choice.torch:
-        raise RuntimeBroken(f"It is torch {torch.__version__} and not {choice.torch}.")
+        raise RuntimeBroken("other-torch", found=torch.__version__, torch=choice.torch)
     has_card = torch.cuda.is_available()
     for device in ("cpu", "cuda") if has_card else ("cpu",):
         if float((torch.ones(2, 3, device=device) @ torch.ones(3, 2, device=device)).sum()) != 12:
-            raise RuntimeBroken(f"It computes wrongly on {device}.")
+            raise RuntimeBroken("wrong-result", device=device)
     return RuntimeTrial(
         torch=str(torch.__version__),
         cuda=torch.version.cuda or "",
@@ -153,7 +153,7 @@ def _line(state: RuntimeState, suited: str) -> str:
         words.append(f"{size} to load, about {bytes_text(state.disk_bytes)} on the disk")
     elif state.done_bytes:
         words.append(bytes_text(state.done_bytes))
-    words += [state.why] if state.why else []
+    words += [str(state.why)] if state.why else []
     words += ["made for another Python or system"] if not state.suits_program else []
     words += ["suits this card"] if state.id == suited else []
     words += ["used now"] if state.is_used else []

@@ -80,15 +80,15 @@ class Session:
         """Hand over a command; returns at once."""
         self._engine.send(command)
 
-    def next(self, *, hint: str = "Try again.") -> e.Event:
+    def next(self) -> e.Event:
         """Wait for an event.
 
         Raises:
-            InternalError: The engine has ended, which it should not; with that hint.
+            InternalError: The engine has ended, which it should not.
         """
         event = self._inbox.next()
         if isinstance(event, e.EngineClosed):
-            raise InternalError("The engine ended before its work.", hint=hint)
+            raise InternalError("ended-early")
         return event
 
 

@@ -69,7 +69,7 @@ class TaskSession:
             if isinstance(event, answer):
                 return event
             if isinstance(event, e.TaskFailed):
-                raise EngineError(event.error.message, hint=event.error.hint)
+                raise EngineError("reported", problem=event.error.message, help=event.error.hint)
             if isinstance(event, Interrupted):
                 raise KeyboardInterrupt
 

@@ -336,8 +336,4 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
         logger.warning("%s: %s", what, error.message, exc_info=error)
         return error
     logger.error("%s", what, exc_info=error)
-    return InternalError(
-        f"Something went wrong inside Upreel ({type(error).__name__}).",
-        hint="Please report it with the log file.",
-        kind=type(error).__name__,
-    )
+    return InternalError("unexpected", kind=type(error).__name__)

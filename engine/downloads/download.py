@@ -79,10 +79,4 @@ def _quarantined(path: Path, file: RemoteFile, folder: DownloadFolder) -> HashMi
 
 def mismatch(path: Path, file_id: str, sha256: str) -> HashMismatch:
     """A file has other content than the published one, whose SHA-256 is given."""
-    return HashMismatch(
-        f"{path.name} is not the file that was published.",
-        hint="It is kept but never used. Download it again.",
-        path=str(path),
-        file=file_id,
-        sha256=sha256,
-    )
+    return HashMismatch("published", name=path.name, path=path, file=file_id, sha256=sha256)

@@ -25,7 +25,7 @@ class DownloadFolder(ABC):
     """A file in it has its own name only while its content is right, as far as was checked.
 
     `<name>.part` is an unfinished download, `<name>.damaged-<time>` a file whose SHA-256 was wrong.
-    What the folder is for decides the sentences of its errors: a subclass has them.
+    What the folder is for decides the messages of its errors: a subclass has them.
 
     Attributes:
         folder: Where it is; it need not exist yet.
@@ -123,12 +123,7 @@ class DownloadFolder(ABC):
     def write_error(self, error: OSError) -> EngineError:
         """An error of the system as an error for users."""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return DiskFull(
-                f"The disk of {self.folder} is full.",
-                hint="Free some space; what was loaded is kept, and the next try goes on from "
-                "there.",
-                path=self.folder,
-            )
+            return DiskFull("while-downloading", folder=self.folder)
         return self.unwritable(error.strerror or str(error))
 
     def quarantine(self, path: Path, name: str) -> Path:

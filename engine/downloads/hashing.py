@@ -67,6 +67,4 @@ def _piece(file: BinaryIO, path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> WeightsUnreadable:
-    return WeightsUnreadable(
-        f"{path.name} cannot be read.", hint=error.strerror or str(error), path=str(path)
-    )
+    return WeightsUnreadable("reason", name=path.name, reason=error.strerror or error, path=path)

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled
+from engine.core.messages import message
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,7 +32,15 @@ _MAX_REDIRECTS = 8
 
 
 class HttpError(Exception):
-    """A request that failed; its text is a clause of a sentence. Another try may succeed."""
+    """A request that failed. Another try may succeed.
+
+    Attributes:
+        why: A clause of a sentence, from `reason.transfer` of the catalogue.
+    """
+
+    def __init__(self, case: str, /, **params: object) -> None:
+        self.why = message(f"reason.transfer.{case}", **params)
+        super().__init__(str(self.why))
 
 
 class Refused(HttpError):
@@ -156,7 +165,7 @@ class Reply:
         try:
             address = httpx.URL(url)
         except httpx.InvalidURL as err:
-            raise Refused(f"{url.rpartition('@')[2]} is no address on the web") from err
+            raise Refused("no-address", address=url.rpartition("@")[2]) from err
         auth = None
         if address.userinfo:
             auth = httpx.BasicAuth(unquote(address.username), unquote(address.password))
@@ -179,9 +188,9 @@ class Reply:
                 return
             await response.aclose()
             if request.url.scheme == "https" and following.url.scheme != "https":
-                raise Refused(f"{request.url.host} leads to a place that is not encrypted")
+                raise Refused("not-encrypted", host=request.url.host)
             request, auth = following, None
-        raise Refused(f"{request.url.host} leads in a circle")
+        raise Refused("endless", host=request.url.host)
 
     def _note_announcement(self) -> None:
         digest = self.header("X-Linked-Etag").strip('"').lower()
@@ -195,7 +204,7 @@ class Reply:
         import httpx
 
         if request.url.scheme not in ("http", "https"):
-            raise Refused(f"{request.url.scheme or 'nothing'}:// is no address on the web")
+            raise Refused("no-address", address=f"{request.url.scheme or 'nothing'}://")
         if self._client is not None:
             await self._client.aclose()
         self._client = httpx.AsyncClient(
@@ -219,7 +228,7 @@ class Reply:
                 raise ValueError("SOCKS needs another package")
         except (ValueError, httpx.InvalidURL) as err:
             kind = named.partition(":")[0]
-            raise Refused(f"the connection failed (cannot use a proxy at {kind}://)") from err
+            raise Refused("failed", why=f"cannot use a proxy at {kind}://") from err
         if proxy.url.scheme == "https":
             proxy.ssl_context = self._certificates
         return proxy
@@ -255,28 +264,28 @@ def _number(text: str) -> int:
 
 
 def _translated(error: Exception) -> HttpError:
-    """Why a request failed, as a clause."""
+    """Why a request failed."""
     import httpx
 
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError(verify_message=str(text)):
-                return Refused(f"its certificate is not trusted ({text})")
+                return Refused("untrusted", why=text)
             case TimeoutError() | httpx.TimeoutException():
-                return HttpError("it fell silent")
+                return HttpError("silent")
             case socket.gaierror():
-                return HttpError("its name is not known here, perhaps for want of a connection")
+                return HttpError("unknown-name")
             case ConnectionRefusedError():
-                return HttpError("it takes no connections")
+                return HttpError("not-listening")
             case httpx.InvalidURL():
-                return Refused("its redirect is no address on the web")
+                return Refused("redirect-no-address")
             case httpx.RemoteProtocolError() if str(cause).startswith("Invalid URL"):
-                return Refused("its redirect is no address on the web")
+                return Refused("redirect-no-address")
             case httpx.RemoteProtocolError() if "peer closed connection" in str(cause):
-                return HttpError("the connection was cut")
+                return HttpError("cut")
             case OSError(strerror=str(text), errno=int()) if text:
-                return HttpError(f"the connection failed ({text})")
-    return HttpError(f"the connection failed ({type(error).__name__})")
+                return HttpError("failed", why=text)
+    return HttpError("failed", why=type(error).__name__)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from engine.core.control import Control
 from engine.core.errors import DownloadFailed
+from engine.core.messages import message
 from engine.downloads import http_client
 from engine.downloads.hashing import OnProgress, ignore_progress
 from engine.downloads.http_client import HttpError
@@ -22,14 +23,7 @@ _LONGEST_WAIT_S = 60.0
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 _CANCEL_CHECK_S = 0.1
 _WHOLE, _PART, _NO_MORE = 200, 206, 416
-_HINTS = {
-    _WHOLE: "Perhaps this network wants a login: open a web page, then try again.",
-    401: "It wants a login. Get the file with a browser and import it, or name a UPREEL_MIRROR.",
-    403: "It refuses this computer or network. Try later, or name another UPREEL_MIRROR.",
-    404: "The file was moved. If you have it, import it.",
-    410: "The file was taken away. If you have it, import it.",
-}
-_HINT = "Check the connection, then try again: it goes on where it ended."
+_HELP = {_WHOLE: "web-page", 401: "login", 403: "refused", 404: "moved", 410: "removed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +61,8 @@ class Listener:
 class _TryFailed(HttpError):
     """The server answered, but not with what was asked for; another try may succeed."""
 
-    def __init__(self, why: str, wait_s: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, case: str, /, *, wait_s: float = 0.0, **params: object) -> None:
+        super().__init__(case, **params)
         self.wait_s = wait_s
 
 
@@ -119,7 +113,7 @@ class Transfer:
             failures = 1 if self._part.bytes - before >= _PROGRESS_BYTES else failures + 1
             logger.info("%s from %s: %s, %d times", self._file.id, host(url), error, failures)
             if failures >= (self._retry.tries if has_bytes else self._retry.first_tries):
-                raise self._failed(url, str(error)) from error
+                raise self._failed(url, error) from error
             wait_s = self._retry.first_wait_s * 2 ** (failures - 1)
             self._wait(max(wait_s, getattr(error, "wait_s", 0.0)))
         return self._is_right
@@ -133,7 +127,7 @@ class Transfer:
         try:
             self._request(url)
         except http_client.Refused as err:
-            raise self._failed(url, str(err)) from err
+            raise self._failed(url, err) from err
         except HttpError as err:
             return err
         return None
@@ -152,20 +146,21 @@ class Transfer:
             self._need(max(0, self._whole - self._part.bytes))
             self._copy(reply, at)
         if self._part.bytes < self._whole and not self._is_right:
-            raise _TryFailed("the connection was cut")
+            raise _TryFailed("cut")
 
     def _check(self, reply: http_client.Reply) -> None:
         """Refuse answers that are no part of the file."""
         if reply.announced_sha256 not in ("", self._file.sha256):
-            raise self._failed(reply.url, "it has another file of that name now")
+            raise self._failed(reply.url, HttpError("other-file"))
         if reply.status in _TEMPORARY:
-            raise _TryFailed(f"it says {reply.status}", _retry_after(reply))
+            raise _TryFailed("status", wait_s=_retry_after(reply), status=reply.status)
         if reply.status not in (_WHOLE, _PART, _NO_MORE):
-            raise self._failed(reply.url, f"it says {reply.status}", reply.status)
+            error = HttpError("status", status=reply.status)
+            raise self._failed(reply.url, error, reply.status)
         if reply.status != _NO_MORE and reply.is_web_page:
-            raise self._failed(reply.url, "it gave a web page instead", _WHOLE)
+            raise self._failed(reply.url, HttpError("web-page"), _WHOLE)
         if reply.header("Content-Encoding") not in ("", "identity"):
-            raise self._failed(reply.url, "it gave the file in a packed form")
+            raise self._failed(reply.url, HttpError("compressed"))
 
     def _range(self, reply: http_client.Reply) -> tuple[int, int]:
         """First byte of an answer's content, and size of the whole file (0 while unknown)."""
@@ -178,7 +173,7 @@ class Transfer:
         if reply.status == _PART and begin is not None and begin <= has:
             return begin, whole
         self._use_range = False
-        raise _TryFailed("it gave another part than the wanted one")
+        raise _TryFailed("other-part")
 
     def _copy(self, reply: http_client.Reply, at: int) -> None:
         """Append content that begins at byte `at`; what the part has of it is skipped."""
@@ -195,10 +190,10 @@ class Transfer:
             passed = time.monotonic() - since
             if passed > self._retry.slow_s:
                 if received < self._retry.slowest * passed:
-                    raise _TryFailed("it gave next to nothing")
+                    raise _TryFailed("too-slow")
                 since, received = time.monotonic(), 0
         if at < self._part.bytes:
-            raise _TryFailed("it has less than we have")
+            raise _TryFailed("too-short")
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + min(seconds, _LONGEST_WAIT_S)
@@ -206,13 +201,14 @@ class Transfer:
             self._control.check()
             time.sleep(min(left, _CANCEL_CHECK_S))
 
-    def _failed(self, url: str, why: str, status: int = 0) -> DownloadFailed:
+    def _failed(self, url: str, error: HttpError, status: int = 0) -> DownloadFailed:
         return DownloadFailed(
-            f"{host(url)} does not give {self._file.name}: {why}.",
-            hint=_HINTS.get(status, _HINT),
-            file=self._file.id,
+            "server",
             host=host(url),
-            why=why,
+            name=self._file.name,
+            file=self._file.id,
+            why=error.why,
+            help=message(f"help.transfer.{_HELP.get(status, 'connection')}"),
         )
 
 

@@ -98,11 +98,7 @@ def load(path: Path) -> ModelCatalogue:
     try:
         return from_plain(ModelCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
-        raise WeightsError(
-            "The list of published models cannot be read.",
-            hint="Install Upreel again.",
-            path=str(path),
-        ) from err
+        raise WeightsError("catalogue", path=path) from err
 
 
 @cache
@@ -127,12 +123,8 @@ def files_of(model_id: str, precision: str) -> tuple[str, str, str]:
     dits = [file.id for file in mine if file.kind == "dit" and file.precision == precision]
     if not dits:
         known = ", ".join(precisions_of(model_id))
-        raise UnknownWeights(
-            f"{model_id} was not published as {precision}.",
-            hint=f"Choose one of: {known}." if known else "See `python -m engine models list`.",
-            file=model_id,
-            precision=precision,
-        )
+        case = "precision" if known else "not-published"
+        raise UnknownWeights(case, model=model_id, precision=precision, known=known)
     vae, text = (next(file.id for file in mine if file.kind == kind) for kind in ("vae", "text"))
     return dits[0], vae, text
 
@@ -177,8 +169,4 @@ def _rank(state: PublishedState) -> tuple[bool, int]:
 
 def unknown(file_id: str) -> UnknownWeights:
     """Error for an id that is neither in the catalogue nor a file of the user's own."""
-    return UnknownWeights(
-        f"There is no model file {file_id!r}.",
-        hint="`python -m engine models list` names them.",
-        file=file_id,
-    )
+    return UnknownWeights("no-such-file", file=repr(file_id))

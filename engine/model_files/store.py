@@ -101,13 +101,7 @@ class Store(DownloadFolder):
             return state.path
         if state.state == "damaged" and state.path is not None:
             raise _mismatch(state.path, state)
-        raise WeightsMissing(
-            f"The model file {state.filename} is not on this machine.",
-            hint="Get it in the list of models, or with "
-            f"`python -m engine models download {state.id}`.",
-            file=state.id,
-            filename=state.filename,
-        )
+        raise WeightsMissing("not-here", name=state.filename, file=state.id)
 
     def ready(
         self,
@@ -228,42 +222,22 @@ class Store(DownloadFolder):
 
     def busy(self, name: str) -> EngineError:
         """Another thread or process holds a model file."""
-        return WeightsBusy(
-            "Upreel is at work on this model file already.",
-            hint="Wait until that has finished, or stop it.",
-            file=name,
-        )
+        return WeightsBusy(file=name)
 
     def too_small(self, free: int, needed: int) -> DiskFull:
         """The disk has too little space for a model file."""
-        return DiskFull(
-            f"The disk of {self.folder} has {bytes_text(free)} free, "
-            f"but {bytes_text(needed)} are to come.",
-            hint="Free some space, or put the models elsewhere with UPREEL_MODELS.",
-            path=self.folder,
-            free=free,
-            needed=needed,
-        )
+        space = {"free": bytes_text(free), "needed": bytes_text(needed)}
+        return DiskFull("models", folder=self.folder, **space)
 
     def unwritable(self, why: str) -> OutputUnwritable:
         """The folder of the models cannot be written."""
-        return OutputUnwritable(
-            f"The folder of the models, {self.folder}, cannot be written: {why}.",
-            hint="Another program may hold the file; or name another folder with UPREEL_MODELS.",
-            path=self.folder,
-        )
+        return OutputUnwritable("models", folder=self.folder, reason=why)
 
     def _not_ours(self, state: PublishedState) -> EngineError:
         if state.path is None:
-            return WeightsMissing(
-                f"There is nothing of {state.filename} to be removed.", file=state.id
-            )
-        return WeightsError(
-            f"{state.filename} lies in {state.path.parent}, which is not ours.",
-            hint="Delete it there if nobody needs it any more.",
-            file=state.id,
-            path=state.path,
-        )
+            return WeightsMissing("nothing-to-remove", name=state.filename, file=state.id)
+        folder = state.path.parent
+        return WeightsError("not-ours", name=state.filename, folder=folder, file=state.id)
 
 
 def _mismatch(path: Path, state: PublishedState) -> HashMismatch:

@@ -26,18 +26,10 @@ def require_compiler(device: torch.device) -> None:
         FeatureMissing: Triton or a C++ compiler is missing, or does not work; the hint tells which.
     """
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        raise _missing("Triton is not installed, which torch.compile needs for a card.")
+        raise FeatureMissing("triton")
     if not _compiles(device):
-        kind = "the card" if device.type == "cuda" else "the processor: it needs a C++ compiler"
-        raise _missing(f"torch.compile does not work here for {kind}.")
-
-
-def _missing(message: str) -> FeatureMissing:
-    return FeatureMissing(
-        message,
-        hint="Turn the switch dit.compile off; on Windows triton-windows may be installed.",
-        feature="compile",
-    )
+        is_gpu = device.type == "cuda"
+        raise FeatureMissing("compile-on-gpu" if is_gpu else "compile-on-processor")
 
 
 @cache

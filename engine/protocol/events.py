@@ -233,8 +233,8 @@ class RuntimesListed(Event):
     """Where every NVIDIA runtime stands; said when asked, and again whenever one has changed."""
 
     runtimes: tuple[RuntimeState, ...]
-    used: str  # which torch this process has, and why: a sentence
-    advice: str  # what suits this machine's card: a sentence
+    used: Message  # which torch this process has, and why
+    advice: Message  # what suits this machine's GPU
     suited: str  # id of the runtime for the card and its driver; "" where there is none
     free_mb: float  # on the disk of our own folder
     card: str = ""  # name of the card that torch would take; "" where there is none

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from engine.core.messages import Message
+
 State = Literal["not-in-build", "missing", "partial", "here", "broken", "busy"]
 
 
@@ -23,7 +25,7 @@ class RuntimeState:
     cuda: str  # "13.0"
     driver: str = ""  # the oldest that it runs with
     state: State = "missing"
-    why: str = ""
+    why: Message | None = None
     bytes: int = 0  # to download; 0 while unknown
     about_bytes: int = 0
     disk_bytes: int = 0  # unpacked, about

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.core.messages import message
+from engine.core.messages import Message, message
 from engine.protocol.report import DoctorLine
 from engine.runtimes import installation as folders
 from engine.runtimes import start
@@ -28,7 +28,7 @@ class DetectedGpu:
 class Advice:
     """The runtime that suits a GPU."""
 
-    text: str
+    text: Message
     runtime: str = ""  # id; "" where none does
     driver: str = ""  # the oldest version that would do, where the installed one is too old
 
@@ -36,16 +36,17 @@ class Advice:
 def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
     """The runtime for a GPU and its driver, or what helps where there is none."""
     if not gpu.name:
-        return Advice(text="There is no NVIDIA card here: no runtime is needed.")
+        return Advice(text=message("runtime-advice.no-gpu"))
     found = suited(known.runtimes, gpu.driver, gpu.capability)
-    name = f"{gpu.name} with driver {gpu.driver}"
+    about = {"gpu": gpu.name, "driver": gpu.driver}
     if found is not None:
-        return Advice(text=f"{found.title} suits {name}.", runtime=found.id)
+        title = message("runtime-advice.runtime", cuda=found.cuda)
+        return Advice(text=message("runtime-advice.suits", title=title, **about), runtime=found.id)
     newest = known.runtimes[0]
     if newest.runs_on(newest.driver, gpu.capability):
-        text = f"{name} needs driver {newest.driver} or newer first."
+        text = message("runtime-advice.driver-too-old", needed=newest.driver, **about)
         return Advice(text=text, driver=newest.driver)
-    return Advice(text=f"No runtime has code for {name}: the processor does the work.")
+    return Advice(text=message("runtime-advice.none", **about))
 
 
 def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:

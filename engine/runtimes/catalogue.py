@@ -122,11 +122,7 @@ class RuntimeCatalogue:
         for runtime in self.runtimes:
             if runtime.id == runtime_id:
                 return runtime
-        raise UnknownRuntime(
-            f"There is no NVIDIA runtime {runtime_id!r}.",
-            hint="`python -m engine runtime list` names them.",
-            runtime=runtime_id,
-        )
+        raise UnknownRuntime("no-such-runtime", runtime=repr(runtime_id))
 
     def is_here(self, runtime: Runtime) -> bool:
         """True where this build can download and verify a runtime."""
@@ -149,11 +145,7 @@ def load(path: Path) -> RuntimeCatalogue:
     try:
         return from_plain(RuntimeCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
-        raise RuntimePackError(
-            "The list of NVIDIA runtimes cannot be read.",
-            hint="Install Upreel again.",
-            path=str(path),
-        ) from err
+        raise RuntimePackError("catalogue", path=path) from err
 
 
 @cache

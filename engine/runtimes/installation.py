@@ -22,6 +22,7 @@ from typing import Any
 
 from engine.core import atomic_file
 from engine.core.errors import OutputUnwritable
+from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.core.serialization import from_plain, to_plain
 
@@ -91,20 +92,23 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
 # --- marks of failed loads
 
 
-def broken(folder: Path) -> str:
-    """Why a runtime must not be used any more; "" while it works."""
+def broken(folder: Path) -> Message | None:
+    """Why a runtime must not be used any more; None while it works."""
     found = _read(folder / _BROKEN)
     if isinstance(found, dict):
-        return str(found.get("why", "it did not load"))
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return from_plain(Message, found["message"])
+        return message("reason.runtime.marked", why=found.get("why", "it did not load"))
     if sum(_has_ended(mark) for mark in folder.glob(f"{_LOADING}*")) >= _CRASHES:
-        return "the program ended twice while it was being loaded"
-    return ""
+        return message("reason.runtime.crashed")
+    return None
 
 
-def note_broken(folder: Path, why: str) -> None:
+def note_broken(folder: Path, why: Message) -> None:
     """Exclude a runtime from the next start; a read-only folder stays as it is."""
     with contextlib.suppress(OSError):
-        atomic_file.write_json(folder / _BROKEN, {"why": why})
+        about = {"why": str(why), "message": to_plain(why)}  # `why` is for older versions
+        atomic_file.write_json(folder / _BROKEN, about)
 
 
 def forgive(folder: Path) -> None:
@@ -169,11 +173,8 @@ def choose(name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         atomic_file.write_json(folder / _CHOSEN, {"runtime": name})
     except OSError as err:
-        raise OutputUnwritable(
-            f"{folder} cannot be written: {err.strerror or err}.",
-            hint="Give yourself the right to write there, or set UPREEL_DATA to another folder.",
-            path=folder,
-        ) from err
+        reason = err.strerror or err
+        raise OutputUnwritable("data", folder=folder, reason=reason) from err
 
 
 def _read(path: Path) -> Any:

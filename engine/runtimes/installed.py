@@ -75,7 +75,7 @@ class InstalledRuntimes:
             why = start.unusable(folder.name, self.catalogue)
             return dataclasses.replace(
                 state,
-                state="broken" if why else "here",
+                state="here" if why is None else "broken",
                 why=why,
                 path=folder,
                 done_bytes=installed.bytes,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import RuntimeBroken, RuntimeBusy
+from engine.core.messages import Message, message
 from engine.downloads.transfer import Listener
 from engine.hardware import devices
 from engine.protocol import commands as c
@@ -91,7 +92,7 @@ class RuntimeService:
         """Try it, then let the next start use it."""
         if not name:
             self._store.use("")
-            return _good("The next start takes the torch that came with the program.")
+            return _changed()
         folder = self._store.folder_of(name)
         self._store.forgive(name)
         self._store.check(name)
@@ -99,18 +100,19 @@ class RuntimeService:
         try:
             found = self._try(folder, work.control)
         except RuntimeBroken as err:
-            folders.note_broken(folder, str(err.params.get("why", err.message)))
+            why = err.as_message.params.get("why", err.as_message)
+            if not isinstance(why, Message):
+                why = message("reason.runtime.marked", why=why)
+            folders.note_broken(folder, why)
             raise
         self._store.use(name)
         work.begin("use")
-        where = f"it computes on {found.card}" if found.card else "no card was seen by it"
-        return _good(
-            f"The next start takes torch {found.torch} of the NVIDIA runtime {name}; {where}."
-        )
+        case = "on-gpu" if found.card else "no-gpu"
+        return _changed(case, torch=found.torch, runtime=name, gpu=found.card)
 
     def _remove(self, name: str, work: RunningTask) -> Outcome:
         self._store.remove(name)
-        return _good(f"The NVIDIA runtime {name} is removed.")
+        return _changed("removed", runtime=name)
 
     # --- the list
 
@@ -135,16 +137,13 @@ def _listener(work: RunningTask) -> Listener:
     return Listener(on_progress=work.progress, control=work.control)
 
 
-def _good(message: str) -> Outcome:
-    return Outcome(notice=Notice(code="runtime-changed", severity="info", message=message))
+def _changed(case: str = "", **params: str) -> Outcome:
+    notice = Notice(code="runtime-changed", case=case, severity="info", params=params)
+    return Outcome(notice=notice)
 
 
 def _busy(running: str) -> RuntimeBusy:
-    return RuntimeBusy(
-        f"Upreel is at work on the NVIDIA runtime {running} already.",
-        hint="Wait until that has finished, or stop it.",
-        runtime=running,
-    )
+    return RuntimeBusy("at-work", runtime=running)
 
 
 def detected_gpu() -> DetectedGpu:

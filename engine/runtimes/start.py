@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from engine.core.errors import EngineError, RuntimeBroken
+from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.runtimes import installation as folders
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
@@ -32,14 +33,14 @@ BUNDLED, INSTALLED = "bundled", "installed"
 class TorchChoice:
     """The build of torch of a process."""
 
-    why: str  # a sentence
+    why: Message
     folder: Path | None = None  # None: the torch that came with the program
     runtime: str = ""  # id of the runtime, also of one that was requested and is not used
     torch: str = ""
     is_fallback: bool = False  # the requested runtime cannot be used
 
 
-_choice = TorchChoice(why="Nothing was chosen yet.")
+_choice = TorchChoice(why=message("torch-choice.nothing-chosen-yet"))
 
 
 def activate() -> None:
@@ -62,12 +63,12 @@ def choice() -> TorchChoice:
     """The build of torch that a process started now would use."""
     wanted = os.environ.get("UPREEL_RUNTIME", "")
     if wanted == BUNDLED:
-        return TorchChoice(why="UPREEL_RUNTIME asks for the torch that came with the program.")
+        return TorchChoice(why=message("torch-choice.requested-bundled"))
     if not wanted and not follows_choice():
-        return TorchChoice(why="A checkout of the sources uses the torch of its own Python.")
+        return TorchChoice(why=message("torch-choice.sources"))
     name = folders.chosen() if wanted in ("", INSTALLED) else _named(wanted)
     if not name:
-        return TorchChoice(why="No NVIDIA runtime is chosen.")
+        return TorchChoice(why=message("torch-choice.none-chosen"))
     return _checked(name)
 
 
@@ -77,19 +78,19 @@ def follows_choice() -> bool:
     return wanted == INSTALLED or (not wanted and bool(getattr(sys, "frozen", False)))
 
 
-def unusable(name: str, known: RuntimeCatalogue) -> str:
-    """Why an installed runtime cannot be used by this program; "" where it can."""
+def unusable(name: str, known: RuntimeCatalogue) -> Message | None:
+    """Why an installed runtime cannot be used by this program; None where it can."""
     folder = runtimes_folder() / name
     installed = folders.read(folder)
     if installed is None:
-        return "it is not installed, or not to its end"
+        return message("reason.runtime.not-installed")
     if all(r.id != installed.id or r.hashes != installed.wheels for r in known):
-        return "it belongs to another version of Upreel"
+        return message("reason.runtime.other-version")
     if not known.runtime(installed.id).suits_this_python:
-        return "it is made for another Python or system"
+        return message("reason.runtime.other-python")
     wrong = folders.first_wrong(folder, installed)
     if wrong:
-        return f"the file {wrong} is missing or damaged"
+        return message("reason.runtime.file-damaged", name=wrong)
     return folders.broken(folder)
 
 
@@ -109,16 +110,13 @@ def _checked(name: str) -> TorchChoice:
     try:
         why_not = unusable(name, catalogue())
     except EngineError as err:
-        why_not = err.message
-    if why_not or installed is None:
+        why_not = err.as_message
+    if why_not is not None or installed is None:
         logger.warning("the NVIDIA runtime %s is not used: %s", name, why_not)
-        return TorchChoice(
-            why=f"The NVIDIA runtime {runtime} is not used: {why_not}.",
-            runtime=runtime,
-            is_fallback=True,
-        )
+        why = message("torch-choice.not-used", runtime=runtime, why=why_not)
+        return TorchChoice(why=why, runtime=runtime, is_fallback=True)
     return TorchChoice(
-        why=f"The NVIDIA runtime {runtime} is installed and chosen.",
+        why=message("torch-choice.chosen", runtime=runtime),
         folder=folder,
         runtime=runtime,
         torch=installed.torch,
@@ -140,8 +138,7 @@ class _TorchFinder(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, [str(self._folder)])
         if spec is None or spec.loader is None:
-            folders.note_broken(self._folder, "it has no torch")
-            raise _broken(self._folder, "it has no torch")
+            raise _broken(self._folder, message("reason.runtime.no-torch"))
         spec.loader = _MarkedLoader(spec.loader, self._folder)
         return spec
 
@@ -171,9 +168,8 @@ class _MarkedLoader(Loader):
         try:
             self._inner.exec_module(module)
         except (Exception, SystemExit) as err:
-            why = f"it does not load ({type(err).__name__}: {err})"
-            folders.note_broken(self._folder, why)
-            raise _broken(self._folder, why) from err
+            why = f"{type(err).__name__}: {err}"
+            raise _broken(self._folder, message("reason.runtime.does-not-load", why=why)) from err
         finally:
             folders.end_load(self._folder)
         module.__loader__ = self._inner
@@ -181,10 +177,7 @@ class _MarkedLoader(Loader):
             module.__spec__.loader = self._inner
 
 
-def _broken(folder: Path, why: str) -> RuntimeBroken:
-    return RuntimeBroken(
-        f"The NVIDIA runtime in {folder.name} cannot be used: {why}.",
-        hint="Start Upreel again: it takes the torch that came with it until this is repaired.",
-        runtime=folder.name,
-        why=why,
-    )
+def _broken(folder: Path, why: Message) -> RuntimeBroken:
+    """Exclude a runtime from the next start; the error that reports it."""
+    folders.note_broken(folder, why)
+    return RuntimeBroken("at-start", runtime=folder.name, why=why)

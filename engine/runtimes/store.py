@@ -51,7 +51,7 @@ class RuntimeStore(InstalledRuntimes):
         """
         runtime = self._wanted(runtime_id)
         if not self.catalogue.index:
-            raise _not_in_build(runtime)
+            raise RuntimeNotInBuild("unknown-files", runtime=runtime.id)
         with self.files.held(runtime.id):
             missing = runtime.bytes - self.wheels.wheel_bytes(runtime)
             self.files.need(missing + self.disk_bytes(runtime))
@@ -75,7 +75,7 @@ class RuntimeStore(InstalledRuntimes):
         """
         pinned = [runtime for runtime in self.catalogue if runtime.is_pinned]
         if not pinned:
-            raise _not_in_build(self.catalogue.runtimes[0])
+            raise RuntimeNotInBuild("unknown-files", runtime=self.catalogue.runtimes[0].id)
         sizes = {wheel.bytes for runtime in pinned for wheel in runtime.wheels}
         found: dict[str, Path] = {}
         for path in wheels_in(paths):
@@ -85,13 +85,9 @@ class RuntimeStore(InstalledRuntimes):
         for runtime in pinned:
             if all(digest in found for digest in runtime.hashes):
                 return self._wanted(runtime.id), [found[digest] for digest in runtime.hashes]
-        name = ", ".join(path.name for path in paths)
-        wanted = ", ".join(wheel.filename for runtime in pinned for wheel in runtime.wheels)
-        raise HashMismatch(
-            f"{name} is none of the wheels that this build of Upreel knows.",
-            hint=f"It takes {wanted}, as officially published.",
-            path=name,
-        )
+        name = tuple(path.name for path in paths)
+        wanted = tuple(wheel.filename for runtime in pinned for wheel in runtime.wheels)
+        raise HashMismatch("no-known-wheel", name=name, wheels=wanted)
 
     def install(self, runtime: Runtime, wheels: Sequence[Path], listener: Listener) -> None:
         """Unpack wheels that were verified; the folder appears in one step, complete.
@@ -136,13 +132,8 @@ class RuntimeStore(InstalledRuntimes):
         """
         runtime = self.catalogue.runtime(runtime_id)
         why_not = start.unusable(runtime.folder_name, self.catalogue)
-        if why_not:
-            raise RuntimeBroken(
-                f"The NVIDIA runtime {runtime.id} cannot be used: {why_not}.",
-                hint=f"`python -m engine runtime install {runtime.id}` repairs it.",
-                runtime=runtime.id,
-                why=why_not,
-            )
+        if why_not is not None:
+            raise RuntimeBroken("unusable", runtime=runtime.id, why=why_not)
 
     def remove(self, name: str) -> None:
         """Delete a runtime and its downloads, by its id or by its folder's name.
@@ -159,7 +150,7 @@ class RuntimeStore(InstalledRuntimes):
             self.catalogue.runtime(name)  # raises
         has_wheels = runtime is not None and any(map(self._files_of, pinned_wheels(runtime)))
         if not folder.is_dir() and not has_wheels:
-            raise WeightsMissing(f"There is nothing of {name} to be removed.", file=name)
+            raise WeightsMissing("nothing-to-remove", name=name)
         if start.current().folder == folder:
             raise _in_use(name)
         with self.files.held(runtime.id if runtime else name):
@@ -235,13 +226,9 @@ class RuntimeStore(InstalledRuntimes):
         """A runtime that this build can verify and this program load."""
         runtime = self.catalogue.runtime(runtime_id)
         if not runtime.is_pinned:
-            raise _not_in_build(runtime)
+            raise RuntimeNotInBuild("unknown-files", runtime=runtime.id)
         if not runtime.suits_this_python:
-            raise RuntimeNotInBuild(
-                f"The NVIDIA runtime {runtime.id} is made for another Python or system.",
-                hint="Where Upreel runs in a Python of your own, install torch there.",
-                runtime=runtime.id,
-            )
+            raise RuntimeNotInBuild("other-python", runtime=runtime.id)
         return runtime
 
 
@@ -250,18 +237,5 @@ def _shifted(done: int, total: int, on_progress: OnProgress) -> OnProgress:
     return lambda some, _: on_progress(done + some, total)
 
 
-def _not_in_build(runtime: Runtime) -> RuntimeNotInBuild:
-    return RuntimeNotInBuild(
-        f"The NVIDIA runtime {runtime.id} is not in this build of Upreel.",
-        hint="This build does not know the SHA-256 of its files, and takes no others: "
-        "get a released Upreel.",
-        runtime=runtime.id,
-    )
-
-
 def _in_use(name: str) -> RuntimeBusy:
-    return RuntimeBusy(
-        f"The NVIDIA runtime {name} is in use.",
-        hint="`python -m engine runtime use bundled`, close every Upreel, then try again.",
-        runtime=name,
-    )
+    return RuntimeBusy("in-use", runtime=name)

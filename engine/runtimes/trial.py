@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from engine.core.control import Control
 from engine.core.errors import RuntimeBroken
+from engine.core.messages import Message, message
 from engine.core.serialization import from_plain
 from engine.protocol.report import RuntimeTrial
 
@@ -44,17 +45,11 @@ def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
             return found
         text = errors.read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-    raise _broken(folder, " ".join(lines) or f"the trial ended with status {status}")
+    raise _broken(folder, " ".join(lines) or message("reason.runtime.trial-status", status=status))
 
 
-def _broken(folder: Path, why: str) -> RuntimeBroken:
-    return RuntimeBroken(
-        f"The NVIDIA runtime in {folder.name} does not work here: {why}",
-        hint="The torch that came with the program stays in use. An update of the NVIDIA driver or "
-        "of the Microsoft Visual C++ runtime may help.",
-        runtime=folder.name,
-        why=why,
-    )
+def _broken(folder: Path, why: str | Message) -> RuntimeBroken:
+    return RuntimeBroken("trial", runtime=folder.name, why=why)
 
 
 def _program() -> list[str]:
@@ -85,7 +80,9 @@ def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -
         while child.poll() is None:
             control.check()
             if time.monotonic() > end:
-                raise _broken(folder, f"it did not load within {_LONGEST_S:.0f} s")
+                raise _broken(
+                    folder, message("reason.runtime.trial-timeout", seconds=f"{_LONGEST_S:.0f}")
+                )
             time.sleep(_CHECK_EVERY_S)
     finally:
         if child.poll() is None:

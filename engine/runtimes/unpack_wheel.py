@@ -144,9 +144,4 @@ def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Ite
 
 
 def _unsafe(wheel: Path, why: str) -> UnsafeArchive:
-    return UnsafeArchive(
-        f"{wheel.name} cannot be unpacked: {why}.",
-        hint="Download it again; nothing of it was used.",
-        path=str(wheel),
-        why=why,
-    )
+    return UnsafeArchive("wheel", name=wheel.name, why=why, path=wheel)

@@ -29,30 +29,16 @@ class RuntimeFolder(DownloadFolder):
 
     def busy(self, name: str) -> EngineError:
         """Another thread or process is working on a runtime."""
-        return RuntimeBusy(
-            f"Upreel is at work on the NVIDIA runtime {name} already.",
-            hint="Wait until that has finished, or stop it.",
-            runtime=name,
-        )
+        return RuntimeBusy("at-work", runtime=name)
 
     def too_small(self, free: int, needed: int) -> DiskFull:
         """The disk has too little space for a runtime."""
-        return DiskFull(
-            f"The disk of {self.folder} has {bytes_text(free)} free, "
-            f"but the NVIDIA runtime needs {bytes_text(needed)}.",
-            hint="Free some space, or put Upreel's data elsewhere with UPREEL_DATA.",
-            path=self.folder,
-            free=free,
-            needed=needed,
-        )
+        space = {"free": bytes_text(free), "needed": bytes_text(needed)}
+        return DiskFull("runtime", folder=self.folder, **space)
 
     def unwritable(self, why: str) -> OutputUnwritable:
         """The folder cannot be written."""
-        return OutputUnwritable(
-            f"The folder of the NVIDIA runtimes, {self.folder}, cannot be written: {why}.",
-            hint="Another program may hold a file; or name another folder with UPREEL_DATA.",
-            path=self.folder,
-        )
+        return OutputUnwritable("runtimes", folder=self.folder, reason=why)
 
 
 def pinned_wheels(runtime: Runtime) -> tuple[Wheel, ...]:
@@ -82,8 +68,9 @@ def wheels_in(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         wheels = sorted(path.glob("*.whl")) if path.is_dir() else [path]
-        if not wheels or not wheels[0].is_file():
-            what = f"no wheel in {path}" if path.is_dir() else f"no file {path}"
-            raise WeightsMissing(f"There is {what}.", hint="Choose another one.", path=path)
+        if not wheels:
+            raise WeightsMissing("no-wheel", folder=path)
+        if not wheels[0].is_file():
+            raise WeightsMissing("no-wheel-file", path=path)
         found += wheels
     return found

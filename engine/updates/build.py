@@ -43,10 +43,7 @@ def source() -> UpdateSource:
     found = read(resource("update.toml"))
     found = UpdateSource(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
     if found.address and not is_safe(found.address):
-        raise UpdateNotInBuild(
-            "The address of the updates is no https:// address.",
-            hint="Take UPREEL_UPDATES away, or name another address.",
-        )
+        raise UpdateNotInBuild("not-https")
     return found
 
 
@@ -59,9 +56,9 @@ def read(path: Path) -> UpdateSource:
     try:
         found = from_plain(UpdateSource, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as err:
-        raise _damaged(path) from err
+        raise UpdateNotInBuild("damaged", path=path) from err
     if not all(_KEY.fullmatch(key) for key in found.keys):
-        raise _damaged(path)
+        raise UpdateNotInBuild("damaged", path=path)
     return found
 
 
@@ -89,11 +86,3 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _damaged(path: Path) -> UpdateNotInBuild:
-    return UpdateNotInBuild(
-        "The file that says where updates are published is damaged.",
-        hint="Install Upreel again.",
-        path=str(path),
-    )

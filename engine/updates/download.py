@@ -12,17 +12,17 @@ from engine.core.errors import (
     UpdateBusy,
     UpdateUnreachable,
 )
+from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.downloads import http_client
 from engine.downloads.folder import DownloadFolder
+from engine.downloads.http_client import HttpError
 from engine.downloads.transfer import RemoteFile, host
 from engine.updates import manifest
 from engine.updates.build import UpdateSource
 from engine.updates.manifest import Manifest
 
 _TIMEOUT_S = 10.0
-_LOGIN = "Perhaps this network wants a login: open a web page, then try again."
-_CHECK = "Check the connection, then try again."
 
 
 class SetupFolder(DownloadFolder):
@@ -48,30 +48,17 @@ class SetupFolder(DownloadFolder):
 
     def too_small(self, free: int, needed: int) -> DiskFull:
         """The disk has too little space for the setup and what it unpacks."""
-        return DiskFull(
-            f"The disk of {self.folder} has {bytes_text(free)} free, "
-            f"but {bytes_text(needed + self.reserve_bytes)} are needed for the update.",
-            hint="Free some space, then try again.",
-            path=self.folder,
-            free=free,
-            needed=needed + self.reserve_bytes,
-        )
+        space = {"free": bytes_text(free), "needed": bytes_text(needed + self.reserve_bytes)}
+        return DiskFull("update", folder=self.folder, **space)
 
     def unwritable(self, why: str) -> OutputUnwritable:
         """The folder of the updates cannot be written."""
-        return OutputUnwritable(
-            f"The folder of the updates, {self.folder}, cannot be written: {why}.",
-            hint="Another program may hold the file; or name another folder with UPREEL_CACHE.",
-            path=self.folder,
-        )
+        return OutputUnwritable("updates", folder=self.folder, reason=why)
 
 
 def busy(_running: str = "") -> UpdateBusy:
     """The error while a task of this program, or another program, works on the update."""
-    return UpdateBusy(
-        "Upreel is at work on the update already.",
-        hint="Wait until that has finished, or stop it.",
-    )
+    return UpdateBusy()
 
 
 def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
@@ -103,22 +90,22 @@ def _small_file(address: str, control: Control) -> bytes:
     try:
         with http_client.get(address, timeout_s=_TIMEOUT_S, control=control) as reply:
             if reply.status != 200:
-                raise _unreachable(address, f"it says {reply.status}")
+                raise _unreachable(address, HttpError("status", status=reply.status))
             if reply.is_web_page:
-                raise _unreachable(address, "it gave a web page instead", _LOGIN)
+                raise _unreachable(address, HttpError("web-page"), "web-page")
             while piece := reply.read():
                 found += piece
                 if len(found) > manifest.MOST_BYTES:
-                    raise _unreachable(address, "it gave far more than a description has")
-    except http_client.HttpError as err:
-        raise _unreachable(address, str(err)) from err
+                    raise _unreachable(address, HttpError("too-long"))
+    except HttpError as err:
+        raise _unreachable(address, err) from err
     return bytes(found)
 
 
-def _unreachable(address: str, why: str, hint: str = _CHECK) -> UpdateUnreachable:
+def _unreachable(address: str, error: HttpError, help: str = "try-again") -> UpdateUnreachable:
     return UpdateUnreachable(
-        f"{host(address)} does not tell which version is the newest: {why}.",
-        hint=hint,
+        "description",
         host=host(address),
-        why=why,
+        why=error.why,
+        help=message(f"help.transfer.{help}"),
     )

@@ -11,19 +11,14 @@ from pathlib import Path
 
 from engine.core import windows_paths
 from engine.core.errors import UpdateNotInstallable
+from engine.core.messages import message
 from engine.hardware.process import NO_CONSOLE
-from engine.protocol.update_state import Install
 from engine.updates.build import installed_as
 from engine.updates.store import UpdateStore
 
 logger = logging.getLogger(__name__)
 
 _SWITCH = "/UPDATE"  # no questions; waits for this process to end, then starts the new version
-_INSTEAD: dict[Install, str] = {
-    "portable": "Get the new archive where you got this one, and unpack it in the place of the old "
-    "folder.",
-    "sources": "Get the new sources where you got these, as with `git pull`, and install them.",
-}
 
 
 def check_installable() -> None:
@@ -34,11 +29,7 @@ def check_installable() -> None:
     """
     how = installed_as()
     if how != "setup":
-        raise UpdateNotInstallable(
-            "This copy of Upreel was not installed by its setup, so a setup cannot update it.",
-            hint=_INSTEAD[how],
-            installed=how,
-        )
+        raise UpdateNotInstallable("installed-otherwise", help=message(f"help.update.{how}"))
 
 
 def start_update(store: UpdateStore | None = None) -> Path:
@@ -59,10 +50,9 @@ def start_update(store: UpdateStore | None = None) -> Path:
     try:
         _start(path)
     except OSError as err:
+        reason = err.strerror or err
         raise UpdateNotInstallable(
-            f"{path.name} does not start: {err.strerror or err}.",
-            hint="Start it yourself in that folder, or try again later.",
-            path=path,
+            "does-not-start", name=path.name, reason=reason, path=path
         ) from err
     return path
 

@@ -65,11 +65,7 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
         UpdateTooNew: Only a newer program can read them.
     """
     if not is_signed(content, signatures, keys):
-        raise UpdateUntrusted(
-            "The description of the newest version is not signed by Upreel's key.",
-            hint="Nothing was loaded. Try again later, or another network: what came was changed "
-            "on its way, or is damaged.",
-        )
+        raise UpdateUntrusted("signature")
     return parse(content)
 
 
@@ -104,10 +100,7 @@ def parse(content: bytes) -> Manifest:
         if found["product"] != PRODUCT:
             raise _no_description("it is of another program")
         if found["format"] != FORMAT:
-            raise UpdateTooNew(
-                "The newest version describes itself in a way that this one cannot read.",
-                hint="Get the setup where you got Upreel.",
-            )
+            raise UpdateTooNew()
         manifest = from_plain(Manifest, found)
     except (ValueError, TypeError, KeyError, AttributeError) as err:
         raise _no_description(f"{type(err).__name__}: {err}") from err
@@ -152,8 +145,4 @@ def _is_date(text: str) -> bool:
 
 
 def _no_description(why: str) -> UpdateUntrusted:
-    return UpdateUntrusted(
-        "What is published as the newest version is no description of an Upreel.",
-        hint="Nothing was loaded. Try again later; it has to be put right where it is published.",
-        why=why,
-    )
+    return UpdateUntrusted("no-description", why=why)

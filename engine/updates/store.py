@@ -37,8 +37,6 @@ from engine.updates.manifest import Manifest
 
 logger = logging.getLogger(__name__)
 
-_AGAIN = "Check the connection, then try again: it goes on where it ended."
-
 
 class UpdateStore:
     """Finds, downloads and verifies updates; every method works in the calling thread.
@@ -113,12 +111,13 @@ class UpdateStore:
             self._files.need(setup.bytes - self._files.done_bytes(setup))
             ensure(setup, self._files, listener)
         except DownloadFailed as err:
-            raise UpdateUnreachable(err.message, hint=_AGAIN, **err.params) from err
+            raise UpdateUnreachable("setup", problem=err.as_message) from err
         except HashMismatch as err:
             self._sweep(setup.name)
             raise _damaged(found) from err
         except WeightsError as err:
-            raise UpdateError(err.message, hint=err.hint, **err.params) from err
+            problem = err.as_message
+            raise UpdateError("model-file", problem=problem, help=problem.hint) from err
 
     def ready(self, listener: Listener | None = None) -> Path:
         """The setup to be started now; its SHA-256 is computed again.
@@ -133,18 +132,14 @@ class UpdateStore:
         found = self._known(source)
         path = self.folder / found.setup.name
         if not path.is_file():
-            raise UpdateMissing(
-                f"The setup of Upreel {found.version} is not on this machine.",
-                hint="Download it first.",
-                version=found.version,
-            )
+            raise UpdateMissing("setup", version=found.version)
         try:
             is_right = (
                 path.stat().st_size == found.setup.bytes
                 and sha256_of(path, listener.on_progress, listener.control) == found.setup.sha256
             )
         except (OSError, WeightsError) as err:
-            raise UpdateError(f"{path.name} cannot be read.", hint=str(err), path=path) from err
+            raise UpdateError("unreadable", name=path.name, reason=err, path=path) from err
         if not is_right:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -163,11 +158,7 @@ class UpdateStore:
     def _known(self, source: UpdateSource) -> Manifest:
         found = self._kept(source)
         if found is None:
-            raise UpdateMissing(
-                "No newer version is known.",
-                hint="Look for updates first.",
-                version=self._version,
-            )
+            raise UpdateMissing("nothing-newer")
         return found
 
     def _kept(self, source: UpdateSource) -> Manifest | None:
@@ -198,16 +189,9 @@ class UpdateStore:
 def _here() -> UpdateSource:
     source = build.source()
     if not source.is_here:
-        raise UpdateNotInBuild(
-            "Looking for updates is not in this build of Upreel.",
-            hint="Get a released Upreel where you got this one.",
-        )
+        raise UpdateNotInBuild()
     return source
 
 
 def _damaged(found: Manifest) -> UpdateDamaged:
-    return UpdateDamaged(
-        f"The setup of Upreel {found.version} is not the one that was published.",
-        hint="It was deleted and not started. Download it again.",
-        version=found.version,
-    )
+    return UpdateDamaged("setup", version=found.version)

@@ -96,10 +96,11 @@ def make_older(**changes: Any) -> RuntimeState:
 
 def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListed:
     """What a packed program says on a machine with a card."""
+    title = message("runtime-advice.runtime", cuda="13.0")
     made = events.RuntimesListed(
         runtimes=runtimes or (make_runtime(), make_older()),
-        used="No NVIDIA runtime is chosen.",
-        advice=f"NVIDIA runtime, CUDA 13.0 suits {CARD} with driver 581.29.",
+        used=message("torch-choice.none-chosen"),
+        advice=message("runtime-advice.suits", title=title, gpu=CARD, driver="581.29"),
         suited="cu130",
         free_mb=212_000.0,
         card=CARD,
@@ -108,9 +109,7 @@ def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListe
     return replace(made, **changes)
 
 
-NO_CARD = make_listed(
-    advice="There is no NVIDIA card here: no runtime is needed.", suited="", card="", driver=""
-)
+NO_CARD = make_listed(advice=message("runtime-advice.no-gpu"), suited="", card="", driver="")
 
 
 OWN = UpdateState(version="0.1.0", is_in_build=True, installed_as="setup")

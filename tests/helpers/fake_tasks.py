@@ -218,7 +218,7 @@ class FakeTasks:
         self._ends(task, e.TaskDone, result=result, notice=notice)
 
     def _end_runtime(self, task: Task) -> tuple[Task, Notice]:
-        name, text = task.subject, "It is removed."
+        name = task.subject
         if task.phase == "remove":
             self.put_runtime(name, state="missing", done_bytes=0, path=None, is_chosen=False)
         else:
@@ -227,9 +227,10 @@ class FakeTasks:
                 path = Path("runtimes") / name
                 self.put_runtime(name, state="here", path=path, done_bytes=5 * GB)
             self._each_runtime(lambda state: replace(state, is_chosen=state.id == name))
-            text = f"The next start takes torch 2.13.0+{name}." if name else "It is chosen."
         phase: Phase = "remove" if task.phase == "remove" else "use"
-        notice = Notice(code="runtime-changed", severity="info", message=text)
+        case = "removed" if phase == "remove" else "no-gpu" if name else ""
+        params = {"torch": f"2.13.0+{name}", "runtime": name}
+        notice = Notice(code="runtime-changed", case=case, severity="info", params=params)
         return Task(RUNTIME, name, phase), notice
 
     def _each_runtime(self, change: Any) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Notice
@@ -51,17 +52,16 @@ _HERE: dict[str, Any] = {
     "done_bytes": 5_640_000_000,
     "path": Path("runtimes/cu130"),
 }
-_DONE = (
-    f"The next start takes torch 2.13.0+cu130 of the NVIDIA runtime cu130; it computes on {CARD}."
-)
+_DONE = {"torch": "2.13.0+cu130", "runtime": "cu130", "gpu": CARD}
 
 
 def _say(player: Player, changes: dict[str, Any] | None = None, **others: Any) -> None:
     """Say where runtimes stand, on a machine with that card."""
+    title = message("runtime-advice.runtime", cuda="13.0")
     listed = events.RuntimesListed(
         runtimes=(replace(_CU130, **(changes or {})), _CU126),
-        used="No NVIDIA runtime is chosen.",
-        advice=f"NVIDIA runtime, CUDA 13.0 suits {CARD} with driver {DRIVER}.",
+        used=message("torch-choice.none-chosen"),
+        advice=message("runtime-advice.suits", title=title, gpu=CARD, driver=DRIVER),
         suited="cu130",
         free_mb=212_000.0,
         card=CARD,
@@ -170,7 +170,7 @@ def _wrong_file(player: Player) -> None:
 
 def _ready(player: Player) -> None:
     _say(player, _HERE | {"is_chosen": True})
-    notice = Notice(code="runtime-changed", severity="info", message=_DONE)
+    notice = Notice(code="runtime-changed", case="on-gpu", severity="info", params=_DONE)
     player.say([events.TaskDone(kind=RUNTIME, subject="cu130", phase="use", notice=notice)])
 
 
@@ -186,26 +186,22 @@ def _broken(player: Player) -> None:
     _say(
         player,
         _HERE | {"state": "broken", "is_chosen": True, "why": _WHY},
-        used=f"The NVIDIA runtime cu130 is not used: {_WHY}.",
+        used=message("torch-choice.not-used", runtime="cu130", why=_WHY),
     )
 
 
-_WHY = "the file torch/lib/c10.dll is missing or damaged"
+_WHY = message("reason.runtime.file-damaged", name="torch/lib/c10.dll")
 
 
 def _old_driver(player: Player) -> None:
-    _say(
-        player,
-        suited="",
-        driver="560.94",
-        driver_needed="580.0",
-        advice=f"{CARD} with driver 560.94 needs driver 580.0 or newer first.",
-    )
+    driver, needed = "560.94", "580.0"
+    advice = message("runtime-advice.driver-too-old", gpu=CARD, driver=driver, needed=needed)
+    _say(player, suited="", driver=driver, driver_needed=needed, advice=advice)
 
 
 def _old_card(player: Player) -> None:
     card = "NVIDIA GeForce GTX 1080"
-    advice = f"No runtime has code for {card} with driver {DRIVER}: the processor does the work."
+    advice = message("runtime-advice.none", gpu=card, driver=DRIVER)
     _say(player, suited="", card=card, advice=advice)
 
 
@@ -227,12 +223,12 @@ def _page(state: Callable[[Player], None]) -> Callable[[Player], None]:
 
 
 def _in_use(player: Player) -> None:
-    used = "The NVIDIA runtime cu130 is installed and chosen."
+    used = message("torch-choice.chosen", runtime="cu130")
     _say(player, _HERE | {"is_chosen": True, "is_used": True}, used=used)
 
 
 def _no_gpu(player: Player) -> None:
-    advice = "There is no NVIDIA card here: no runtime is needed."
+    advice = message("runtime-advice.no-gpu")
     _say(player, {"suits_card": False}, suited="", card="", driver="", advice=advice)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from engine.core.errors import (
+    WeightsDamaged,
     WeightsError,
     WeightsMissing,
     WeightsTruncated,
@@ -44,13 +45,13 @@ class FileMap:
         self.path = path
         self._whole: mmap.mmap | None = None
         if path.is_dir():
-            raise unreadable(path, f"{path.name} is a folder, not a file.")
+            raise WeightsUnreadable("folder", name=path.name, path=path)
         try:
             self.file = path.open("rb")
             self.size = self.file.seek(0, 2)
             self.file.seek(0)
         except FileNotFoundError as err:
-            raise _missing(path) from err
+            raise WeightsMissing("no-file", name=path.name, path=path) from err
         except OSError as err:
             raise unreadable(path) from err
 
@@ -109,11 +110,7 @@ class FileMap:
         except OSError as err:
             raise unreadable(self.path) from err
         except ValueError as err:
-            raise WeightsTruncated(
-                f"{self.path.name} became shorter while it was read.",
-                hint=AGAIN,
-                path=str(self.path),
-            ) from err
+            raise WeightsTruncated("while-reading", name=self.path.name, path=self.path) from err
 
     def close(self) -> None:
         """Close the file; tensors that were read stay valid."""
@@ -147,29 +144,16 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
 
 
-def unreadable(path: Path, message: str = "") -> WeightsUnreadable:
-    """An existing file cannot be read; `message` when neither rights nor disk are the cause."""
-    return WeightsUnreadable(
-        message or f"{path.name} cannot be read.",
-        hint="Choose a file that you may read." if message else "Check its rights and its disk.",
-        path=str(path),
-    )
+def unreadable(path: Path) -> WeightsUnreadable:
+    """An error for an existing file that cannot be read."""
+    return WeightsUnreadable("disk", name=path.name, path=path)
 
 
-def truncated(path: Path, size: int, wanted: int) -> WeightsTruncated:
+def truncated(path: Path, size: int, needed: int) -> WeightsTruncated:
     """An error for a file that ends before its last tensor does; sizes in bytes."""
-    return WeightsTruncated(
-        f"{path.name} is cut short: {size} of {wanted} bytes are there.",
-        hint=AGAIN,
-        path=str(path),
-        size=size,
-        wanted=wanted,
-    )
+    return WeightsTruncated("bytes", name=path.name, size=size, needed=needed, path=path)
 
 
-def _missing(path: Path) -> WeightsMissing:
-    return WeightsMissing(
-        f"The model file {path.name} is missing.",
-        hint="Download it, or choose where it lies.",
-        path=str(path),
-    )
+def damaged(path: Path) -> WeightsDamaged:
+    """An error for a header that contradicts itself or what follows it."""
+    return WeightsDamaged("header", name=path.name, path=path)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.core.errors import NotGguf, WeightsDamaged, WrongNumbers
-from engine.model_files.formats.file_map import AGAIN, truncated
+from engine.core.errors import NotGguf, WrongNumbers
+from engine.model_files.formats.file_map import damaged, truncated
 
 MAGIC = b"GGUF"
 PREFIX = "model.diffusion_model."  # some tools prepend it to the names of a transformer
@@ -113,7 +113,7 @@ def read_gguf_header(file: BinaryIO, path: Path) -> GgufHeader:
         data = -(-file.tell() // alignment) * alignment
         entries = _entries(listed, metadata, data, path)
     except (ValueError, KeyError, TypeError, struct.error, OverflowError) as err:
-        raise _damaged(path) from err
+        raise damaged(path) from err
     _check_offsets(entries, reader.size, path)
     return GgufHeader(entries=entries, metadata={k: str(v) for k, v in metadata.items()})
 
@@ -182,19 +182,12 @@ class _Reader:
 
 def _check_version(magic: bytes, found: bytes, path: Path) -> None:
     little, big = int.from_bytes(found, "little"), int.from_bytes(found, "big")
-    what = ""
     if magic != MAGIC:
-        what = "is not a GGUF file"
-    elif big in _VERSIONS:
-        what = "was written for machines with the other byte order"
-    elif little not in _VERSIONS:
-        what = f"is GGUF of version {little}, which we cannot read"
-    if what:
-        raise NotGguf(
-            f"{path.name} {what}.",
-            hint="Choose another file of this model, or download it again.",
-            path=str(path),
-        )
+        raise NotGguf("magic", name=path.name, path=path)
+    if big in _VERSIONS:
+        raise NotGguf("byte-order", name=path.name, path=path)
+    if little not in _VERSIONS:
+        raise NotGguf("version", name=path.name, version=little, path=path)
 
 
 def _entries(
@@ -236,7 +229,7 @@ def _check_offsets(entries: dict[str, GgufEntry], size: int, path: Path) -> None
     place = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
         if entry.begin < place:
-            raise _damaged(path)
+            raise damaged(path)
         place = entry.end
     if size < place:
         raise truncated(path, size, place)
@@ -245,17 +238,5 @@ def _check_offsets(entries: dict[str, GgufEntry], size: int, path: Path) -> None
 def _unknown(unknown: list[_TensorInfo], path: Path) -> WrongNumbers:
     kind = unknown[0].kind
     found = _OTHERS.get(kind, f"number {kind}")
-    return WrongNumbers(
-        f"{path.name} has numbers in the format {found}, which we cannot read.",
-        hint=f"Choose a file in one of: {', '.join(one.name for one in FORMATS.values())}.",
-        path=str(path),
-        dtype=found,
-    )
-
-
-def _damaged(path: Path) -> WeightsDamaged:
-    return WeightsDamaged(
-        f"{path.name} is damaged: its list of tensors does not fit what follows.",
-        hint=AGAIN,
-        path=str(path),
-    )
+    formats = tuple(one.name for one in FORMATS.values())
+    return WrongNumbers("gguf", name=path.name, dtype=found, formats=formats, path=path)

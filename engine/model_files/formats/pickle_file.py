@@ -18,7 +18,7 @@ from engine.core.errors import (
     WeightsDamaged,
     WeightsTruncated,
 )
-from engine.model_files.formats.file_map import AGAIN, FileMap
+from engine.model_files.formats.file_map import FileMap
 from engine.model_files.formats.safetensors_file import TORCH_NAMES
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ZIP = b"PK\x03\x04"
-_SAFER = "Choose a .safetensors file of this model."
 
 
 class PickleFile:
@@ -97,24 +96,14 @@ def _check_archive(file: BinaryIO, path: Path) -> None:
     torch decides by the ending ".safetensors", whatever is in a file.
     """
     if path.suffix == ".safetensors":
-        raise NotSafetensors(
-            f"{path.name} is a zip archive or a PyTorch pickle, not a safetensors file.",
-            hint="If it is a pickle, give it the ending .pth.",
-            path=str(path),
-        )
+        raise NotSafetensors("zip-named-safetensors", name=path.name, path=path)
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as err:
-        raise WeightsTruncated(
-            f"{path.name} is cut short: its list of contents is not there.",
-            hint=AGAIN,
-            path=str(path),
-        ) from err
+        raise WeightsTruncated("no-contents", name=path.name, path=path) from err
     if not any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
-        raise NotSafetensors(
-            f"{path.name} is a zip archive without tensors.", hint=_SAFER, path=str(path)
-        )
+        raise NotSafetensors("zip-without-tensors", name=path.name, path=path)
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -123,17 +112,11 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as err:
-        raise UnsafeWeights(
-            f"{path.name} holds more than numbers: reading all of it could run a program.",
-            hint=_SAFER,
-            path=str(path),
-        ) from err
+        raise UnsafeWeights("pickle", name=path.name, path=path) from err
     except MemoryError:
         raise
     except Exception as err:  # damage ends in struct.error, KeyError, AssertionError and others
-        raise WeightsDamaged(
-            f"The tensors of {path.name} cannot be read.", hint=AGAIN, path=str(path)
-        ) from err
+        raise WeightsDamaged("pickle", name=path.name, path=path) from err
     return _checked(content, path)
 
 
@@ -148,11 +131,7 @@ def _checked(content: Any, path: Path) -> dict[str, Tensor]:
         for name, value in content.items()
     )
     if not is_table or not content:
-        raise WeightsDamaged(
-            f"{path.name} holds something else than a list of tensors.",
-            hint=_SAFER,
-            path=str(path),
-        )
+        raise WeightsDamaged("no-tensor-list", name=path.name, path=path)
     return {name: value.detach() for name, value in content.items()}
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from engine.core.errors import NotSafetensors, WeightsDamaged, WrongNumbers
-from engine.model_files.formats.file_map import AGAIN, FileMap, truncated
+from engine.core.errors import NotSafetensors, WrongNumbers
+from engine.core.messages import message
+from engine.model_files.formats.file_map import FileMap, damaged, truncated
 
 if TYPE_CHECKING:
     import torch
@@ -35,11 +36,11 @@ _ITEM_BYTES = {
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
 _OTHER_KINDS = (
-    (b"GGUF", "a GGUF file"),
-    (b"PK\x03\x04", "a zip archive or a PyTorch pickle (.pt, .pth)"),
-    (b"\x80", "a pickle (.pt, .pth, .ckpt)"),
-    (b"<", "a web page"),
-    (b"version https://git-lfs", "a pointer of Git LFS"),
+    (b"GGUF", "gguf"),
+    (b"PK\x03\x04", "zip"),
+    (b"\x80", "pickle"),
+    (b"<", "web-page"),
+    (b"version https://git-lfs", "git-lfs"),
 )
 
 
@@ -107,12 +108,8 @@ class SafetensorsFile:
         kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
         if isinstance(kind, torch.dtype):
             return kind
-        raise WrongNumbers(
-            f"{self.path.name} has numbers in the format {entry.dtype}, which we cannot read.",
-            hint="Choose another file of this model.",
-            path=str(self.path),
-            dtype=entry.dtype,
-        )
+        name, dtype = self.path.name, entry.dtype
+        raise WrongNumbers("safetensors", name=name, dtype=dtype, path=self.path)
 
     def close(self) -> None:
         """Close the file; tensors that were read stay valid."""
@@ -149,26 +146,21 @@ def _read_header(file: BinaryIO, path: Path) -> Header:
     try:
         entries, metadata = _parse(json.loads(text), _PREFIX + length)
     except (ValueError, KeyError, TypeError, AttributeError) as err:
-        raise _damaged(path) from err
+        raise damaged(path) from err
     _check_offsets(entries, _PREFIX + length, size, path)
     return entries, metadata
 
 
 def _header_length(start: bytes, path: Path) -> int:
     if not start:
-        raise NotSafetensors(f"{path.name} is empty.", hint=AGAIN, path=str(path))
+        raise NotSafetensors("empty", name=path.name, path=path)
     length = struct.unpack("<Q", start[:_PREFIX])[0] if len(start) > _PREFIX else 0
     if 2 <= length <= _LARGEST_HEADER and start[_PREFIX:] == b"{":
         return int(length)
     what = next((kind for magic, kind in _OTHER_KINDS if start.startswith(magic[:9])), "")
-    raise NotSafetensors(
-        f"{path.name} is {what}, not a safetensors file."
-        if what
-        else f"{path.name} is not a safetensors file.",
-        hint="Choose the .safetensors file of the model, or download it again.",
-        path=str(path),
-        kind=what,
-    )
+    if not what:
+        raise NotSafetensors("other", name=path.name, path=path)
+    raise NotSafetensors("kind", name=path.name, kind=message(f"file-kind.{what}"), path=path)
 
 
 def _parse(header: dict[str, Any], data: int) -> Header:
@@ -192,19 +184,11 @@ def _check_offsets(entries: dict[str, SafetensorsEntry], data: int, size: int, p
         item = _ITEM_BYTES.get(entry.dtype)
         length = entry.end - entry.begin
         if entry.begin != place or length < 0:
-            raise _damaged(path)
+            raise damaged(path)
         if item is not None and length != item * math.prod(entry.shape):
-            raise _damaged(path)
+            raise damaged(path)
         place = entry.end
     if size < place:
         raise truncated(path, size, place)
     if size > place:
-        raise _damaged(path)
-
-
-def _damaged(path: Path) -> WeightsDamaged:
-    return WeightsDamaged(
-        f"{path.name} is damaged: its list of tensors does not fit what follows.",
-        hint=AGAIN,
-        path=str(path),
-    )
+        raise damaged(path)

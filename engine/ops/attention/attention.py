@@ -66,7 +66,13 @@ def attend(
         raise
     except Exception as err:  # errors of optional packages have no common base
         reason = trial.reason_of(err, BACKENDS[backend])
-        raise _missing(backend, f"windows of {k.shape[-2]} tokens: {reason}", where) from err
+        raise FeatureMissing(
+            "attention-of-windows",
+            backend=repr(backend),
+            tokens=k.shape[-2],
+            fault=reason,
+            nearest=_nearest(backend, where),
+        ) from err
 
 
 def working(device: torch.device | str, dtype: torch.dtype, head_dim: int) -> tuple[str, ...]:
@@ -100,7 +106,10 @@ def require(name: str, device: torch.device | str, dtype: torch.dtype, head_dim:
     where = _full(device), dtype, head_dim
     fault = trial.fault_of(BACKENDS[name], *where)
     if fault:
-        raise _missing(name, f"this machine: {fault}", where)
+        nearest = _nearest(name, where)
+        raise FeatureMissing(
+            "attention-on-machine", backend=repr(name), fault=fault, nearest=nearest
+        )
 
 
 def error_of(
@@ -149,19 +158,12 @@ def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) ->
     return BACKENDS["sdpa"].run(*qkv, scale)
 
 
-def _missing(name: str, fault: str, where: tuple[torch.device, torch.dtype, int]) -> FeatureMissing:
+def _nearest(name: str, where: tuple[torch.device, torch.dtype, int]) -> str:
+    """The first other backend of the same family that works here, else the first; quoted."""
     others = tuple(other for other in working(*where) if other != name)
-    return FeatureMissing(
-        f"Attention by {name!r} does not work on {fault}.",
-        hint=f"Choose {_nearest(name, others)!r} or 'auto'.",
-        backend=name,
-    )
-
-
-def _nearest(name: str, others: tuple[str, ...]) -> str:
-    """The first of the same family, else the first."""
     family = name.partition("-")[0].rstrip("0123456789")
-    return next((other for other in others if other.startswith(family)), (*others, "math")[0])
+    found = next((other for other in others if other.startswith(family)), (*others, "math")[0])
+    return repr(found)
 
 
 def _full(device: torch.device | str) -> torch.device:

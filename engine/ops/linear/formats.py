@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import FeatureMissing
+from engine.core.messages import Message, message
 from engine.ops.linear.fp8 import Fp8Product
 from engine.ops.linear.int8 import Int8Product
 from engine.ops.linear.nvfp4 import NvFp4Product
@@ -43,14 +44,8 @@ def require(kind: str, device: torch.device | str) -> None:
     if _works(kind, where):
         return
     other = next((near for near in _NEAREST[kind] if _works(near, where)), "")
-    raise FeatureMissing(
-        f"{_name(where)} cannot multiply {kind} numbers.",
-        hint=f"Choose {other}, which works here, or no narrow products."
-        if other
-        else "Choose no narrow products.",
-        feature=kind,
-        nearest=other,
-    )
+    case = "matmul" if other else "matmul-none-here"
+    raise FeatureMissing(case, device=_name(where), kind=kind, nearest=other)
 
 
 def rounded(kind: str, x: Tensor) -> Tensor:
@@ -84,5 +79,6 @@ def _error(kind: str, device: torch.device) -> float:
     return float((found - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
 
 
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "The processor"
+def _name(device: torch.device) -> str | Message:
+    is_gpu = device.type == "cuda"
+    return torch.cuda.get_device_name(device) if is_gpu else message("device.processor")

@@ -71,21 +71,17 @@ class TileSink:
         self._transfer.send(codes, place)
 
     def check(self) -> None:
-        """Raise if a part since the last check had a value that is no number.
+        """Raise if a part since the last check had a value that is NaN or infinite.
 
-        One number is read back from the device, so this waits for all of its work so far.
+        One value is read back from the device, so this waits for all of its work so far.
 
         Raises:
-            NumericOverflow: infinite or not a number; the planner takes a wider format.
+            NumericOverflow: NaN or infinite; the planner takes a wider format.
         """
         is_finite, self._is_finite = self._is_finite, None
         if is_finite is None or bool(is_finite):
             return
-        raise NumericOverflow(
-            f"The decoder's numbers grew too large for {self._narrow}.",
-            hint="Choose bfloat16 or float32 for the decoder.",
-            dtype=self._narrow,
-        )
+        raise NumericOverflow("decoder", dtype=self._narrow)
 
     def result(self) -> Tensor:
         """The clip [T, H, W, 3], uint16, on the host; waits for pending parts.

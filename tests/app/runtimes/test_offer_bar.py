@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import desktop
+from app.runtimes.runtime_labels import HINTS
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine.core.errors import ErrorInfo
+from engine.core.errors import ErrorInfo, RuntimeBroken
+from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
 from tests.app.runtimes.conftest import Over
@@ -29,6 +31,8 @@ from tests.helpers.fake_tasks import RUNTIME
 
 DISK_FULL = ErrorInfo(code="disk-full", message="The disk is full.", hint="Free some space.")
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
+
+NOT_INSTALLED = message("reason.runtime.not-installed")
 
 
 def test_without_a_card_nothing_is_offered(bench: Bench) -> None:
@@ -154,18 +158,19 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
     assert over.offered() == ["download", "file", "hide"]
 
 
-def test_nobody_is_sent_to_the_command_line(over: Over) -> None:
+def test_hints_that_are_commands_are_buttons_in_the_window(over: Over) -> None:
+    kinds = ("runtime-", "unknown-runtime")
+    found = {
+        code
+        for code, entry in read_entries("en").items()
+        if code.startswith(kinds) and "python -m engine" in entry.get("hint", "")
+    }
+    assert found == set(HINTS)
     over.press("download")
-    hint = "`python -m engine runtime install cu130` repairs it."
-    error = ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint)
-    over.engine.fail(RUNTIME, error)
+    error = RuntimeBroken("unusable", runtime="cu130", why="it has no torch")
+    over.engine.fail(RUNTIME, error.info())
     over.hear()
-    assert "It is damaged.\nRepair gets it again." in over.texts()
-    over.press("retry")
-    error = ErrorInfo(code="weights-error", message="It is damaged.", hint=hint)
-    over.engine.fail(RUNTIME, error)
-    over.hear()
-    assert over.texts().endswith("It is damaged.")
+    assert "cannot be used: it has no torch.\nRepair gets it again." in over.texts()
 
 
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
@@ -239,14 +244,14 @@ def test_a_build_without_hashes_says_so(over: Over, other: str, offered: list[st
 
 
 def test_one_that_is_broken_says_why_and_is_repaired(over: Over) -> None:
-    over.put(**HERE | {"state": "broken", "is_chosen": True, "why": "a file is missing"})
-    assert "The reason: a file is missing." in over.texts()
+    over.put(**HERE | {"state": "broken", "is_chosen": True, "why": NOT_INSTALLED})
+    assert "The reason: it is not installed" in over.texts()
     over.press("repair")
     assert [c.runtime for c in over.asked(commands.InstallRuntime)] == ["cu130"]
 
 
 def test_one_that_did_not_load_needs_a_new_start(over: Over) -> None:
-    changes = {"state": "broken", "is_chosen": True, "is_used": True, "why": "it does not load"}
+    changes = {"state": "broken", "is_chosen": True, "is_used": True, "why": NOT_INSTALLED}
     over.put(**HERE | changes)
     assert over.offered() == ["restart", "details", "hide"]
 
@@ -298,7 +303,7 @@ SITUATIONS = {
     "offer": make_listed(),
     "partial": make_listed(make_runtime(state="partial", done_bytes=684_000_000)),
     "ready": make_listed(make_runtime(**HERE, is_chosen=True)),
-    "broken": make_listed(make_runtime(**HERE | {"state": "broken"}, why="it does not load")),
+    "broken": make_listed(make_runtime(**HERE | {"state": "broken", "why": NOT_INSTALLED})),
     "driver": make_listed(suited="", driver="560.94", driver_needed="580.0"),
     "card": make_listed(suited=""),
     "build": make_listed(make_runtime(state="not-in-build")),

@@ -17,6 +17,7 @@ from app.runtimes.runtime_view import RuntimeView
 from app.state.runtimes_model import RuntimesModel
 from app.state.tasks_model import TasksModel
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import commands
 from tests.app.conftest import Bench
 from tests.app.runtimes.conftest import Over
@@ -26,6 +27,8 @@ from tests.helpers.fake_tasks import RUNTIME
 
 HERE = {"state": "here", "done_bytes": 5_640_000_000, "path": Path("runtimes/cu130")}
 USED = HERE | {"is_chosen": True, "is_used": True}
+
+OTHER_VERSION = message("reason.runtime.other-version")
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def test_the_page_says_what_is_in_use_and_why(over: Over, page: RuntimeView) -> 
         ({}, "Download"),
         ({"state": "partial", "done_bytes": 9}, "Continue"),
         (HERE, "Use"),
-        ({"state": "broken", "why": "x"}, "Repair"),
+        ({"state": "broken", "why": OTHER_VERSION}, "Repair"),
         (USED, ""),
         ({"state": "not-in-build"}, ""),
         ({"state": "busy"}, ""),
@@ -170,7 +173,7 @@ def test_an_import_that_fails_belongs_to_no_row(over: Over, page: RuntimeView) -
 def test_without_a_card_nothing_is_offered_here_either(over: Over, page: RuntimeView) -> None:
     runtimes = (make_runtime(suits_card=False), make_older(suits_card=False))
     over.say(replace(NO_CARD, runtimes=runtimes))
-    assert "There is no NVIDIA card here: no runtime is needed." in over.texts(page)
+    assert "There is no NVIDIA GPU here: no runtime is needed." in over.texts(page)
     assert not button(page, "cu130").isVisible()
     assert not button(page, "cu126").isVisible()
     assert not page.findChild(QPushButton, "runtimeFile").isVisible()
@@ -190,7 +193,7 @@ def test_nothing_is_cut_off(over: Over, page: RuntimeView, qapp: object, languag
     languages = Languages(qapp)
     languages.use(language)
     try:
-        for changes in ({}, USED, HERE | {"state": "broken", "why": "the file x is missing"}):
+        for changes in ({}, USED, HERE | {"state": "broken", "why": OTHER_VERSION}):
             over.put(**changes)
             settle()
             assert list(cut_off(page)) == []
@@ -204,8 +207,9 @@ def test_the_line_among_the_settings_follows(over: Over) -> None:
     assert summary.text().endswith("suits NVIDIA GeForce RTX 5070 Ti with driver 581.29.")
     over.put(**HERE, is_chosen=True)
     assert summary.text() == "The NVIDIA runtime is here: it is used from the next start on"
-    over.say(make_listed(make_runtime(**USED), used="The NVIDIA runtime cu130 is installed."))
-    assert summary.text() == "The NVIDIA runtime cu130 is installed."
+    used = message("torch-choice.chosen", runtime="cu130")
+    over.say(make_listed(make_runtime(**USED), used=used))
+    assert summary.text() == str(used)
 
 
 def test_the_settings_say_which_is_in_use_and_lead_to_the_page(bench: Bench) -> None:
@@ -213,7 +217,7 @@ def test_the_settings_say_which_is_in_use_and_lead_to_the_page(bench: Bench) -> 
     dialog = bench.program.settings.dialog
     summary = dialog.findChild(QLabel, "runtimeSummary")
     assert summary is not None
-    assert summary.text().endswith("There is no NVIDIA card here: no runtime is needed.")
+    assert summary.text().endswith("There is no NVIDIA GPU here: no runtime is needed.")
     opener = dialog.findChild(QPushButton, "openRuntimes")
     assert opener is not None
     opener.click()

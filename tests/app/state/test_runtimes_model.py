@@ -6,6 +6,7 @@ from typing import Any
 from app.bridge.engine_bridge import EventHub
 from app.state.runtimes_model import RuntimesModel, Situation, can_import, status_of
 from app.state.tasks_model import TasksModel, TaskState
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import TaskKind
@@ -13,7 +14,14 @@ from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older,
 
 S = Situation
 HERE = {"state": "here", "done_bytes": 5 * 10**9}
-FOREIGN = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", why="it is old", bytes=0)
+OTHER = message("reason.runtime.other-version")
+FOREIGN = make_runtime(
+    id="cu130-2.9.1-aa",
+    driver="",
+    state="broken",
+    why=message("reason.runtime.other-version"),
+    bytes=0,
+)
 
 
 class Known:
@@ -127,7 +135,7 @@ def test_an_error_stays_until_it_was_read() -> None:
 
 def test_good_news_is_kept_until_the_next_request() -> None:
     known = Known()
-    notice = Notice(code="runtime-changed", severity="info", message="It is chosen.")
+    notice = Notice(code="runtime-changed", severity="info")
     model = known.say(about(events.TaskDone, phase="use", notice=notice))
     assert model.done == notice
     model.request("use", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.main import main
+from engine.core.messages import message
 from engine.protocol.report import RuntimeTrial
 from engine.runtimes import installation as folders
 from engine.runtimes import start
@@ -35,12 +36,12 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
     assert main(["runtime", "import", str(wheel)]) == 0
-    assert "no card was seen by it" in capsys.readouterr().out
+    assert "it saw no GPU" in capsys.readouterr().out
     assert main(["runtime", "list"]) == 0
     said = capsys.readouterr().out
     assert "here" in said
     assert "chosen for the next start" in said
-    assert start.current().why in said
+    assert str(start.current().why) in said
     assert "no runtime is needed" in said
     assert main(["runtime", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
@@ -90,7 +91,9 @@ def test_try_tells_what_this_process_has(
     assert main(["runtime", "try", "--out", str(out)]) == 0
     assert "computes on" in capsys.readouterr().out
     assert json.loads(out.read_text("utf-8"))["torch"]
-    broken = start.TorchChoice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
+    broken = start.TorchChoice(
+        why=message("reason.runtime.file-damaged", name="c10.dll"), is_fallback=True
+    )
     monkeypatch.setattr(start, "_choice", broken)
     assert main(["runtime", "try"]) == 1
     assert "c10.dll" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_install_loads_and_starts(
 def test_failures_have_a_code_and_a_status(release: Release, capsys: Output) -> None:
     release.server.always = Fault(status=404)
     assert main(["update", "check"]) == 1
-    assert "error[update-unreachable]: 127.0.0.1 does not tell" in capsys.readouterr().err
+    assert "error[update-unreachable]: 127.0.0.1 does not give" in capsys.readouterr().err
     assert main(["update", "check", "--json"]) == 1
     assert json.loads(said(capsys))["error"]["code"] == "update-unreachable"
 

@@ -126,7 +126,7 @@ def test_files_of_other_programs_are_read_in_place(
     state = store.state("tiny")
     assert (state.state, state.path, state.borrowed) == ("unverified", path, True)
     assert store.ready("tiny") == path
-    with pytest.raises(WeightsError, match="not ours"):
+    with pytest.raises(WeightsError, match="does not belong to Upreel"):
         store.remove("tiny")
     path.write_bytes(b"changed by its owner")
     with pytest.raises(HashMismatch):

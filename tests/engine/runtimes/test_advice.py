@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.messages import message
 from engine.downloads.transfer import Listener
 from engine.runtimes import advice as runtime_check
 from engine.runtimes import start
@@ -25,6 +26,10 @@ def store(tmp_path: Path) -> RuntimeStore:
     return store
 
 
+CHOSEN = message("torch-choice.chosen", runtime="cu999")
+UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
+
+
 @pytest.fixture(autouse=True)
 def _own_catalogue() -> Iterator[None]:
     catalogue.cache_clear()
@@ -35,7 +40,7 @@ def _own_catalogue() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("machine", "runtime", "words"),
     [
-        (DetectedGpu(), "", "no NVIDIA card here"),
+        (DetectedGpu(), "", "no NVIDIA GPU here"),
         (CARD, "cu130", "CUDA 13.0 suits RTX 5070 Ti with driver 581.29"),
         (
             DetectedGpu(name="RTX 5070", driver="566.14", capability=(12, 0)),
@@ -57,20 +62,20 @@ def _own_catalogue() -> Iterator[None]:
 def test_what_suits_a_machine(machine: DetectedGpu, runtime: str, words: str) -> None:
     found = advice(machine, catalogue())
     assert found.runtime == runtime
-    assert words in found.text
+    assert words in str(found.text)
 
 
 def test_the_self_test_reports_the_torch_in_use_and_why(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = lines(CARD)
-    assert (line.state, str(line.message)) == ("ok", start.current().why)
+    assert (line.state, str(line.message)) == ("ok", str(start.current().why))
     folder = store.folder_of("cu999")
-    used = start.TorchChoice(why="It is chosen.", folder=folder, runtime="cu999")
+    used = start.TorchChoice(why=CHOSEN, folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
     (line,) = lines(CARD)
     assert line.state == "ok"
-    assert str(line.message) == f"It is chosen. torch {runtimes.VERSION}, 6 files, all there."
+    assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, all there."
     (folder / "torch/version.py").unlink()
     (line,) = lines(CARD)
     assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
@@ -79,10 +84,10 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
 def test_the_self_test_reports_why_a_chosen_runtime_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = start.TorchChoice(why="It is not used: c10.dll.", runtime="cu130", is_fallback=True)
+    broken = start.TorchChoice(why=UNUSED, runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
     (line,) = lines(DetectedGpu())
-    assert (line.state, str(line.message)) == ("warning", broken.why)
+    assert (line.state, str(line.message)) == ("warning", str(UNUSED))
     assert "runtime install cu130" in str(line.hint)
 
 

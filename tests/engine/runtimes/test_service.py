@@ -41,7 +41,7 @@ def works(folder: Path, control: Control) -> RuntimeTrial:
 
 
 def fails(folder: Path, control: Control) -> RuntimeTrial:
-    raise RuntimeBroken("It does not work here.", why="a library is missing")
+    raise RuntimeBroken("trial", runtime=folder.name, why="a library is missing")
 
 
 @pytest.fixture
@@ -61,10 +61,8 @@ def store(
     tmp_path: Path, wheel: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RuntimeStore]:
     known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-    folder = tmp_path / "resources"
-    folder.mkdir()
-    (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-    monkeypatch.setenv("UPREEL_RESOURCES", str(folder))  # for processes that are started
+    resources = runtimes.resources(tmp_path / "resources", known)
+    monkeypatch.setenv("UPREEL_RESOURCES", str(resources))  # for processes that are started
     catalogue.cache_clear()
     yield RuntimeStore(known)
     catalogue.cache_clear()
@@ -120,7 +118,11 @@ def test_one_that_fails_its_trial_is_never_chosen(
     assert isinstance(failed, e.TaskFailed)
     assert failed.phase == "try"
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
-    assert (state.state, state.why, state.is_chosen) == ("broken", "a library is missing", False)
+    assert (state.state, str(state.why), state.is_chosen) == (
+        "broken",
+        "a library is missing",
+        False,
+    )
     assert folders.chosen() == ""
     start(c.UseRuntime(runtime="cu999"))  # with a newer driver, say
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
@@ -173,7 +175,7 @@ def test_the_list_says_what_suits_the_card(
     monkeypatch.setattr(service_module.devices, "gpus", lambda: (card,))
     (listed,) = RuntimeService(store).answer(c.ListRuntimes())
     assert listed.suited == suited
-    assert words in listed.advice
+    assert words in str(listed.advice)
     assert (listed.card, listed.driver) == (CARD.name, driver)
     assert listed.driver_needed == ("" if suited else "580.0")
     assert not listed.follows_choice, "a checkout has its own torch"

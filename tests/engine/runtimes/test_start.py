@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from engine.core import paths
+from engine.core.messages import message
 from engine.downloads.transfer import Listener
 from engine.runtimes import installation as folders
 from engine.runtimes import start
@@ -27,7 +28,7 @@ import json, sys
 import engine
 from engine.runtimes import start
 choice = start.current()
-found = {"why": choice.why, "runtime": choice.runtime, "fallback": choice.is_fallback}
+found = {"why": str(choice.why), "runtime": choice.runtime, "fallback": choice.is_fallback}
 if {load}:
     import torch
     found["file"], found["version"] = torch.__file__, torch.__version__
@@ -40,10 +41,7 @@ print(json.dumps(found))
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeStore]:
     wheel = runtimes.wheel(tmp_path / "published")
     known = runtimes.catalogue(runtimes.runtime(wheel))
-    folder = tmp_path / "resources"
-    folder.mkdir()
-    (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-    monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
+    monkeypatch.setenv("UPREEL_RESOURCES", str(runtimes.resources(tmp_path / "resources", known)))
     store = RuntimeStore(known)
     store.install(*store.recognise([wheel], Listener()), Listener())
     catalogue.cache_clear()
@@ -89,7 +87,7 @@ def test_a_packed_program_takes_the_chosen_one(
     folder = store.use("cu999")
     assert start.choice().folder == folder
     store.use("")
-    assert start.choice() == start.TorchChoice(why="No NVIDIA runtime is chosen.")
+    assert start.choice() == start.TorchChoice(why=message("torch-choice.none-chosen"))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +119,7 @@ def test_what_is_not_whole_is_not_used(
     choice = start.choice()
     assert choice.folder is None
     assert choice.is_fallback
-    assert ("not to its end" if name == folders.MANIFEST else name) in choice.why
+    assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
 
 
 def test_a_broken_one_leaves_the_torch_of_the_program(store: RuntimeStore) -> None:
@@ -163,11 +161,11 @@ def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     folders.begin_load(folder)
     (folder / ".loading-999999999").touch()
-    assert folders.broken(folder) == "", "one crash, and this process is alive"
+    assert folders.broken(folder) is None, "one crash, and this process is alive"
     old = folder / f".loading-{os.getpid()}-99"
     old.touch()
     os.utime(old, (time.time() - 7200,) * 2)
-    assert "twice" in folders.broken(folder), "nobody loads for two hours"
+    assert "twice" in str(folders.broken(folder)), "no process loads for two hours"
 
 
 def test_one_of_another_build_is_not_used(
@@ -175,9 +173,9 @@ def test_one_of_another_build_is_not_used(
 ) -> None:
     name = store.use("cu999").name
     other = runtimes.runtime(runtimes.wheel(tmp_path / "b", {"torch/__init__.py": ""}))
-    assert start.unusable(name, store.catalogue) == ""
-    assert "another version" in start.unusable(name, runtimes.catalogue(other))
-    assert "another version" in start.unusable(name, runtimes.catalogue())
+    assert start.unusable(name, store.catalogue) is None
+    for known in (runtimes.catalogue(other), runtimes.catalogue()):
+        assert start.unusable(name, known) == message("reason.runtime.other-version")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'])
@@ -191,9 +189,9 @@ def test_processes_with_the_same_id_are_distinguished(store: RuntimeStore) -> No
     folder = store.use("cu999")
     for earlier in (1, 2):  # had our number, as Windows gives it again
         (folder / f".loading-{os.getpid()}-{earlier}").touch()
-    assert "ended twice" in folders.broken(folder)
+    assert folders.broken(folder) == message("reason.runtime.crashed")
     folders.begin_load(folder)
     folders.end_load(folder)
     assert not list(folder.glob(".loading-*"))
     folders.begin_load(folder)
-    assert folders.broken(folder) == ""
+    assert folders.broken(folder) is None

@@ -22,6 +22,7 @@ from engine.core.errors import (
     UnsafeArchive,
     WeightsMissing,
 )
+from engine.core.messages import message
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
 from engine.runtimes.store import RuntimeStore
@@ -230,7 +231,7 @@ def test_a_damaged_one_is_seen_refused_and_repaired(store: RuntimeStore) -> None
     assert store.state("cu999").is_chosen
     (folder / "torch/lib/c10.dll").unlink()
     state = store.state("cu999")
-    assert (state.state, state.why) == (
+    assert (state.state, str(state.why)) == (
         "broken",
         "the file torch/lib/c10.dll is missing or damaged",
     )
@@ -263,7 +264,7 @@ def test_one_of_another_version_is_shown_not_used_and_can_go(
     later = RuntimeStore(runtimes.catalogue(newer))
     states = {state.id: state for state in later.states()}
     assert states["cu999"].state == "missing"
-    assert states[old.name].why == "it belongs to another version of Upreel"
+    assert states[old.name].why == message("reason.runtime.other-version")
     later.remove(old.name)
     assert not old.exists()
 

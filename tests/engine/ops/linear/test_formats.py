@@ -78,13 +78,13 @@ def test_a_product_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_refusal_names_the_nearest_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FeatureMissing, match="cannot multiply nvfp4 numbers") as caught:
+    with pytest.raises(FeatureMissing, match="cannot multiply nvfp4 values") as caught:
         require("nvfp4", "cpu")
     assert caught.value.params["nearest"] in working("cpu")
     assert f"Choose {caught.value.params['nearest']}" in caught.value.hint
     monkeypatch.setattr(formats, "_works", lambda kind, device: False)
     with pytest.raises(FeatureMissing) as caught:
         require("int8", "cpu")
-    assert caught.value.hint == "Choose no narrow products."
+    assert caught.value.hint == "Choose no narrow matrix products."
     with pytest.raises(KeyError):
         require("int3", "cpu")
