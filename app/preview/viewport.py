@@ -83,11 +83,6 @@ class Viewport:
         offset = point - QPointF(self.view.width() / 2, self.view.height() / 2)
         return self.centre + offset / self.scale
 
-    def to_view(self, point: QPointF) -> QPointF:
-        """Point of the view that shows a pixel of the picture."""
-        middle = QPointF(self.view.width() / 2, self.view.height() / 2)
-        return middle + (point - self.centre) * self.scale
-
     def zoom_to(self, zoom: float, anchor: QPointF | None = None) -> None:
         """Zoom so that the pixel at `anchor` (of the view; default its middle) stays there."""
         if anchor is None:  # a point at 0, 0 is false

@@ -37,11 +37,10 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("What came is damaged"),
 }
 
-_COMMAND = "python -m engine"  # a hint with it is for the command line: here is a button
-_HINTS = {
-    "runtime-broken": mark("Repair gets it again."),
-    "runtime-busy": mark("Choose what is built in, start Upreel again, then try once more."),
-    "unknown-runtime": mark("Look again shows those that there are."),
+HINTS = {  # where the hint of the engine is a command: here is a button
+    "runtime-broken.unusable": mark("Repair gets it again."),
+    "runtime-busy.in-use": mark("Choose what is built in, start Upreel again, then try once more."),
+    "unknown-runtime.no-such-runtime": mark("Look again shows those that there are."),
 }
 
 
@@ -137,10 +136,8 @@ def _failed(task: TaskState | None) -> Message:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    advice = hint(error)
-    if _COMMAND in error.hint:
-        advice = tr(_HINTS[error.code]) if error.code in _HINTS else ""
-    lines = (text(error), advice)
+    code = error.as_message.code
+    lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
     return title, "\n".join(line for line in lines if line)
 

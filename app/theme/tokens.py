@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GRID = 4  # px; every distance is a multiple of it
 RADIUS = 8  # px, controls
 CARD_RADIUS = 12  # px, cards
 BODY_PX = 13

@@ -45,13 +45,6 @@ def test_zooming_in_keeps_the_point_under_the_cursor(
         assert (after - before).manhattanLength() < 1e-6
 
 
-def test_pixels_go_to_the_view_and_back() -> None:
-    viewport = _viewport()
-    viewport.zoom_to(3.0, QPointF(100, 100))
-    point = QPointF(640, 333)
-    assert (viewport.to_content(viewport.to_view(point)) - point).manhattanLength() < 1e-6
-
-
 @given(dx=st.floats(-1e5, 1e5), dy=st.floats(-1e5, 1e5))
 def test_a_picture_cannot_be_lost_by_dragging(dx: float, dy: float) -> None:
     viewport = _viewport()

@@ -10,10 +10,11 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app import desktop
+from app.runtimes.runtime_labels import HINTS
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine.core.errors import ErrorInfo
-from engine.core.messages import message
+from engine.core.errors import ErrorInfo, RuntimeBroken
+from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
 from tests.app.runtimes.conftest import Over
@@ -157,18 +158,19 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
     assert over.offered() == ["download", "file", "hide"]
 
 
-def test_nobody_is_sent_to_the_command_line(over: Over) -> None:
+def test_hints_that_are_commands_are_buttons_in_the_window(over: Over) -> None:
+    kinds = ("runtime-", "unknown-runtime")
+    found = {
+        code
+        for code, entry in read_entries("en").items()
+        if code.startswith(kinds) and "python -m engine" in entry.get("hint", "")
+    }
+    assert found == set(HINTS)
     over.press("download")
-    hint = "`python -m engine runtime install cu130` repairs it."
-    error = ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint)
-    over.engine.fail(RUNTIME, error)
+    error = RuntimeBroken("unusable", runtime="cu130", why="it has no torch")
+    over.engine.fail(RUNTIME, error.info())
     over.hear()
-    assert "It is damaged.\nRepair gets it again." in over.texts()
-    over.press("retry")
-    error = ErrorInfo(code="weights-error", message="It is damaged.", hint=hint)
-    over.engine.fail(RUNTIME, error)
-    over.hear()
-    assert over.texts().endswith("It is damaged.")
+    assert "cannot be used: it has no torch.\nRepair gets it again." in over.texts()
 
 
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
