@@ -77,7 +77,7 @@ def test_bench_hands_the_options_of_video_models_on(command_line: CommandLine) -
         ("--frames 4", "A clip cannot have 4 frames"),
         ("--without fly", "There is no optimisation 'fly'"),
         ("--model wan22-vae --size 72x64", "72x64 cannot be encoded"),
-        ("--threads 0", "There must be one of the threads"),
+        ("--threads 0", "--threads must be at least 1"),
     ],
 )
 def test_bench_refuses_impossible_options(command_line: CommandLine, words: str, said: str) -> None:
@@ -107,9 +107,9 @@ def test_a_wide_table_is_turned(command_line: CommandLine) -> None:
     [
         ("--profile t.json", "A trace is of one case"),
         ("lite read --profile t.json", "A trace is of one case"),
-        ("optimisations-vae --profile t.json", "uses torch's own record"),
-        ("models --profile t.json", "uses torch's own record"),
-        ("optimisations --picture p.png", "The picture is drawn as SVG, not as .png"),
+        ("optimisations-vae --profile t.json", "uses torch's profiler for memory"),
+        ("models --profile t.json", "uses torch's profiler for memory"),
+        ("optimisations --picture p.png", "p.png does not end in .svg"),
     ],
 )
 def test_what_cannot_be_written_is_refused_first(

@@ -28,9 +28,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """A benchmark that says one step, then waits for the gate or for being stopped."""
     opened = threading.Event()
 
-    def examine(
-        *, quick: bool, report: Callable[..., None], stop: Callable[[], bool]
-    ) -> BenchReport:
+    def examine(*, quick: bool, report: Callable[..., None], stop: Callable[[], bool]) -> Any:
         report(0, 2, "quick" if quick else "all")
         while not opened.wait(0.01):
             if stop():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from engine.bench import options
 from engine.bench.cases import models, vae_models
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
@@ -26,7 +27,7 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         "wan-2x": replace(wan, out_channels=12),
     }
     found = {name: replace(vae, config=configs[name]) for name, vae in vae_models.models().items()}
-    for module in (models, vae_models):
+    for module in (models, options, vae_models):
         monkeypatch.setattr(module, "models", lambda: found)
     for kind in random_dit.KINDS:
         monkeypatch.setitem(random_dit.MIDDLE, kind, tiny_dit_config())
