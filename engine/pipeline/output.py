@@ -20,7 +20,7 @@ from engine.protocol.media import MediaInfo
 
 
 def part_path(output: Path, job_id: str) -> Path:
-    """Name of the unfinished result: beside the final one, never mistaken for it."""
+    """Name of the unfinished result: next to the final one, never mistaken for it."""
     return output.with_name(f"{output.stem}.{job_id}.part{output.suffix}")
 
 

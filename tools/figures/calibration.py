@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable
 
-# CPU seconds on the reference machine: AMD EPYC (Zen 4), one thread, Python 3.11, nothing else.
+# CPU seconds on the reference machine: AMD EPYC (Zen 4), one thread, Python 3.11, nothing beside.
 INTERPRETER_S = 0.021
 CONVOLUTION_S = {"float32": 0.070, "bfloat16": 0.036}
 

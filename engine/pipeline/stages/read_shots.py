@@ -60,7 +60,7 @@ class ShotReader:
     ) -> None:
         """Send all frames from the beginning on.
 
-        A slice waits for the frame after it, because only that tells whether the shot ends.
+        A slice waits for the frame behind it, because only that tells whether the shot ends.
         """
         shot, begins = beginning.shot, True
         waiting: list[PlanarFrame] = []
