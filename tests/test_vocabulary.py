@@ -140,9 +140,6 @@ PENDING_CLASSES: set[str] = {
     "Way",
     "Window",
     "Work",
-    "_Count",
-    "_HighPart",
-    "_Search",
 }
 
 
