@@ -127,7 +127,7 @@ class JobStore:
     def held(self, job_id: str) -> Iterator[None]:
         """Keep other programs away from a job; the system lets go of it when this one dies.
 
-        A job that was never saved leaves nothing.
+        A job that was never saved leaves nothing behind.
 
         Raises:
             JobBusy: Another program, or another thread of this one, is at it.

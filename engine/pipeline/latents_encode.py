@@ -71,12 +71,12 @@ def encode_latents(
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
         machine: Settings of the program.
-        tell: Called with the progress.
+        tell: Told how far it is.
         control: May stop it.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: What stood in the way.
-        Cancelled: The user stopped; nothing is left over.
+        Cancelled: The user stopped; nothing is left behind.
 
     Memory: some frames and the VAE, however long the film is.
     """
@@ -228,7 +228,7 @@ class _Encoding:
         return FrameReader(self.media, start=start, stop=stop)
 
     def _expected(self) -> int:
-        """Frames in all; 0 where a part was asked for, whose length is not known."""
+        """Frames in all; 0 where a part was asked for, whose number nobody knows."""
         is_part = self.settings.start or self.settings.stop
         return 0 if is_part else max(self.frames, self.media.video.frame_count)
 

@@ -13,7 +13,7 @@ _MB = 10**6
 
 
 def check_weights(context: Context) -> None:
-    """Read files that were not read yet and compare their SHA-256; reported as stage "weights".
+    """Read files that nobody has read yet and compare their SHA-256; told as stage "weights".
 
     A file that was read before and has not been touched since is not read again. Files that the
     user named are taken as they are; the loader looks at their names and shapes.

@@ -44,7 +44,7 @@ def make_plan(
     Args:
         media: The source.
         settings: What is wanted.
-        output: File of the result, a folder to put it into, or None for next to the source.
+        output: File of the result, a folder to put it into, or None for beside the source.
         machine: Where it will run.
 
     Raises:

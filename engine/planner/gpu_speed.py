@@ -1,10 +1,10 @@
-"""How long a GPU takes for work that nothing has been measured of: the slower of its limits.
+"""How long a card takes for work that nothing has been measured of: the slower of its limits.
 
-GPUs differ by what their matrix units, their memory and the link to main memory can do at most
+Cards differ by what their matrix units, their memory and the link to main memory can do at most
 (`resources/gpus.toml`). The shares of it that programs get are guesses from published runs of
 other programs with these models (RTX 5070 Ti 44 %, L20 51 %, RTX 3070 in small tiles 27-36 % of
-the matrix units, a workstation GPU much less); none was seen on a GPU with Upreel. The speed
-test and every finished job correct them for the GPU they ran on.
+the matrix units, a workstation card much less); none was seen on a card with Upreel. The speed
+test and every finished job correct them for the card they ran on.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from engine.models.contracts import WorkKind
 
 _SHARE: dict[WorkKind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
 _SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
-# Operations for a byte that is moved to or from the GPU's memory, in half precision: the VAE
+# Operations for a byte that is moved to or from the card's memory, in half precision: the VAE
 # of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
 # the few channels of Lite 60.
 _INTENSITY: dict[WorkKind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
 _BANDWIDTH_SHARE = 0.6
 _PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
-_SHOWN = 0.1  # of the shorter of computing and copying is not hidden by the other
+_SHOWN = 0.1  # of the shorter of computing and copying does not hide behind the other
 _RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
 _LEAVING_BYTES = 6  # of a pixel that goes to main memory
 _HALF = ("float16", "bfloat16")
 
 
 def card_of(card: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
-    """A GPU to count with: the known one, else the middle one of its generation.
+    """A card to count with: the known one, else the middle one of its generation.
 
     Of a generation that is in no table the newest one before it counts; where nothing is known,
     the oldest.
@@ -46,7 +46,7 @@ def compute_seconds(card: GpuSpec, kind: WorkKind, dtype: str, operations: float
     Args:
         card: What it can do at most.
         kind: Of the work.
-        dtype: Dtype; GPUs before Ampere do not multiply bfloat16 in matrix units.
+        dtype: Number format; cards before Ampere do not multiply bfloat16 in matrix units.
         operations: One multiply-add is two.
     """
     is_half = dtype in _HALF and not (dtype == "bfloat16" and card.capability < (8, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.models.seedvr2.dit.config import DitConfig
 
-GROUP_ROWS = 16384  # that attend in one call: enough for a large GPU, a bound for small ones
+GROUP_ROWS = 16384  # that attend in one call: enough for a large card, a bound for small ones
 _CHUNK_BYTES = {
     "cpu": 6 * 2**20
 }  # of what an MLP makes of a chunk: on a processor they stay cached

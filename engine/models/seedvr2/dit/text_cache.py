@@ -12,9 +12,9 @@ class KeptText:
     """The text's tokens, and what the first layer makes of them before it sees the picture.
 
     Args:
-        kept: False computes them again each time.
+        kept: False makes them anew each time.
 
-    Memory: a copy of the text and 4 * dim values for each of its tokens.
+    Memory: a copy of the text and 4 * dim numbers for each of its tokens.
     """
 
     def __init__(self, *, kept: bool) -> None:

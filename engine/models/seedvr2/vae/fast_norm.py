@@ -1,4 +1,4 @@
-"""What only the fast variant of SeedVR2's VAE is made of: its norm, which a tile may be given."""
+"""What only the fast form of SeedVR2's VAE is made of: its norm, which a tile may be told."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TilePart = Part[TileFlow]
 
 
 class GroupNorm:
-    """GroupNorm of each frame by itself, with SiLU after it or not.
+    """GroupNorm of each frame by itself, with SiLU behind it or not.
 
     Args:
         name: Module path: what its statistics are filed under.
@@ -51,7 +51,7 @@ class GroupNorm:
             out.copy_(self._in_steps(frames, silu=silu))
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
+        """As the plain form does it, on contiguous frames for the same reason (see `FrameNorm`)."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
         normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
