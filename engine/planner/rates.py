@@ -40,7 +40,7 @@ COSTS: dict[str, float] = {
     "ffv1": 0.02,
     "png": 0.38,
     "tiff": 0.05,
-    "encoder": 0.03,  # of the GPU
+    "encoder": 0.03,  # of the card
     "open-libx265": 0.25,  # the beginning of a segment
     "open-libsvtav1": 0.1,
     "open-encoder": 0.01,
@@ -81,9 +81,9 @@ class Rates:
     """What is known of this machine's speed.
 
     Attributes:
-        jobs: By kind of job and the GPU it ran on.
+        jobs: By kind of job and the card it ran on.
         costs: That were measured on the processor; names and units as in COSTS.
-        cards: The same on GPUs, device seconds, by the GPU's title.
+        cards: The same on cards, device seconds, by the card's title.
     """
 
     jobs: Mapping[str, Learned] = field(default_factory=dict)
@@ -95,11 +95,11 @@ class Rates:
         found = self.costs.get(name, COSTS.get(name))
         if found is not None:
             return found
-        what, _, rest = name.partition("-")  # to do with an encoder that was not measured
+        what, _, rest = name.partition("-")  # to do with an encoder that nobody has measured
         return COSTS[f"{what}-encoder" if rest else "encoder"]
 
     def card_cost(self, card: str, name: str) -> float | None:
-        """Device seconds of a unit of work; None where it was not measured on that GPU."""
+        """Device seconds of a unit of work; None where nobody has measured it on that card."""
         return self.cards.get(card, {}).get(name)
 
     def learned(self, kind: str, card: str = "") -> Learned | None:
@@ -160,7 +160,7 @@ def learn(
         kind: Of the job.
         predicted: Seconds that its work takes without any correction.
         measured: Seconds it took in all, pauses left out.
-        fixed: Of them, what a job takes before and in addition to its work.
+        fixed: Of them, what a job takes before and beside its work.
         card: That it ran on, its title; "" for none.
     """
     work = measured - fixed
@@ -209,7 +209,7 @@ def _key(kind: str, card: str) -> str:
 
 
 def _family(key: str) -> tuple[str, str]:
-    """Kind without its encoder, and the GPU."""
+    """Kind without its encoder, and the card."""
     kind, _, card = key.partition(" on ")
     return kind.rpartition("-")[0], card
 

@@ -70,9 +70,9 @@ def _loading(plan: Plan) -> float:
 
 
 def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
-    """Seconds of the work itself without any correction: stages run at the same time.
+    """Seconds of the work itself without any correction: stages run beside each other.
 
-    What limits them is the GPU, or all cores together, or what one thread does alone.
+    What limits them is the card, or all cores together, or what one thread does alone.
     """
     found = _alone(plan, budget, known)
     around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
@@ -86,8 +86,8 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """What each stage would take by itself, in the order of the work.
 
-    Stages as in `peaks`, and "verify". On a GPU they run parallel to those of the processor, so
-    that a job takes less than their sum.
+    Stages as in `peaks`, and "verify". On a card they run beside those of the processor, so that a
+    job takes less than their sum.
     """
     factor = known.factor(kind(plan), card_name(plan.work, budget))
     return {name: factor * s for name, s in _alone(plan, budget, known).items()}
@@ -125,7 +125,7 @@ def error(plan: Plan, budget: Budget, known: Rates) -> float:
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
-    """Whether the time follows from what was measured on this machine, GPU included."""
+    """Whether the time follows from what was measured on this machine, card included."""
     learned = known.learned(kind(plan), card_name(plan.work, budget))
     return learned is not None or _is_tested(plan, budget, known)
 

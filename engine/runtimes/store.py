@@ -213,7 +213,7 @@ class RuntimeStore(InstalledRuntimes):
         shutil.rmtree(long_path(gone), ignore_errors=True)
 
     def _sweep(self, runtime: Runtime) -> None:
-        """Delete what installations left behind that were killed; the caller holds the runtime."""
+        """Delete what killed installations left over; the caller holds the runtime."""
         for path in (
             *self.folder.glob(f"{_TEMPORARY}{runtime.id}-*"),
             *self.folder.glob(f"{_GONE}{runtime.id}-*"),

@@ -36,7 +36,7 @@ def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> T
     Returns:
         Unscaled latent [B, L, t, h, w].
 
-    Memory: the latent, its weights, and what one tile takes.
+    Memory: the latent and its weights beside what one tile takes.
     """
     factor = vae.config.spatial_factor
     whole = (frames.shape[3] // factor, frames.shape[4] // factor)
@@ -66,7 +66,7 @@ def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> T
     Returns:
         Frames [B, 3, T, H, W], not clipped.
 
-    Memory: the frames, their weights, and what one tile takes.
+    Memory: the frames and their weights beside what one tile takes.
     """
     factor = vae.config.spatial_factor
     rows, columns = _spans((latent.shape[3], latent.shape[4]), tile, overlap, factor)

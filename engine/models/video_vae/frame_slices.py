@@ -70,7 +70,7 @@ class Ending:
         self.count = first
 
     def filled(self, frames: Tensor, *, last: bool) -> Tensor:
-        """The next frames [T, C, H, W]; behind the last ones of the shot mirrored ones."""
+        """The next frames [T, C, H, W]; after the last ones of the shot mirrored ones."""
         self.count += len(frames)
         known = [*self._history, *frames.unbind()]
         missing = padded_length(self.count, self._step) - self.count

@@ -75,7 +75,7 @@ class Progress:
 def show_preview(
     context: Context, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
 ) -> None:
-    """Send source and result of a frame if previews are watched and the last was a while ago.
+    """Send source and result of a frame, when somebody looks and the last one was a while ago.
 
     Args:
         context: The running job.
@@ -113,7 +113,7 @@ def show_preview(
 def show_tile(
     context: Context, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
 ) -> None:
-    """Say that a tile is done, with a small picture where previews are watched.
+    """Say that a tile is done, with a small picture where somebody looks.
 
     Args:
         context: The running job.

@@ -16,7 +16,7 @@ from engine.video.write.segment_writer import SegmentWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoneClip:
-    """Frames ready for the encoder, in addition to those of the source."""
+    """Frames ready for the encoder, beside those of the source."""
 
     frames: tuple[PlanarFrame, ...]
     planes: list[Planes]
@@ -53,7 +53,7 @@ class Write:
     def cut_short(self) -> None:
         """What follows the next end of the stream is not the end of the film.
 
-        The open segment is closed there, so that the next try begins after all finished frames.
+        The open segment is closed there, so that the next try begins behind all finished frames.
         """
         self._is_cut = True
 

@@ -41,7 +41,7 @@ class DitConfig:
         head_dim: Channels of a head.
         layers: Blocks.
         separate_layers: Blocks at the beginning with own weights for picture and text; those
-            behind them share one set.
+            after them share one set.
         mlp: "swiglu", without biases, or "gelu", with biases.
         mlp_hidden: Width inside the MLP.
         rope: "mm" counts tokens and turns picture and text; "axial" spreads a window over -1 to
@@ -112,7 +112,7 @@ DIT_7B = DitConfig(
     out_norm=False,
     text_ends_early=False,
 )
-"""The published 7B and its sharp twin: 8 239 607 872 parameters."""
+"""The published 7B and its sharp version: 8 239 607 872 parameters."""
 
 
 def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
@@ -177,7 +177,7 @@ def _sides(shapes: Shapes, pattern: str, axis: int) -> Iterator[int]:
 
 
 def _window(told: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Told once for every block, or as one list for each; they are all alike."""
+    """Stated once for every block, or as one list for each; they are all alike."""
     value = told.get("window")
     first = value[0] if isinstance(value, list) and value else None
     parts = first if isinstance(first, list) else value

@@ -46,7 +46,7 @@ FORMS: tuple[Form, ...] = ("plain", "fast")
 
 _WIDE = ("F64", "F32", "F16", "BF16")  # converted on their way to the device
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
-_FREE_SHARE = 0.7  # of what nobody has taken yet
+_FREE_SHARE = 0.7  # of what is free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,11 @@ class LoadOptions:
         products: "none", or in which numbers the blocks multiply: "fp8", "int8", "nvfp4".
         blocks_on_device: The others are streamed from the file or from main memory, and so are
             the text's weights where all blocks have their own; None: everything is on the device.
-        buffers: Blocks that are on the device beside those.
+        buffers: Further blocks that are on the device.
         pin_bytes: Most main memory for pinned copies; None: for a card 40 % of it, or 70 % of what
             is free if that is less, else nothing.
         attention: A backend, in place of that of the switches.
-        switches: Optimisations of the fast form; None: the usual ones.
+        switches: Optimisations of the fast variant; None: the usual ones.
     """
 
     products: str = "none"
@@ -72,7 +72,7 @@ class LoadOptions:
     switches: DitSwitches | None = None
 
     def all_switches(self) -> DitSwitches:
-        """Those of the fast form, the attention included."""
+        """Those of the fast variant, the attention included."""
         switches = self.switches or DitSwitches()
         return switches if self.attention is None else replace(switches, attention=self.attention)
 

@@ -1,4 +1,4 @@
-"""A SeedVR2 VAE from its file, in the plain or the fast form."""
+"""A SeedVR2 VAE from its file, in the plain or the fast variant."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_vae(
         form: "plain" reads like the specification, "fast" gives the same sooner.
         device: Where it computes.
         dtype: What it computes in; the file's numbers are converted once.
-        switches: Optimisations of the fast form; None: the usual ones.
+        switches: Optimisations of the fast variant; None: the usual ones.
         config: None reads it off the file.
 
     Raises:
@@ -48,7 +48,7 @@ def load_vae(
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
         WrongNumbers: Tensors of whole numbers.
 
-    Memory: the model, one tensor of the file, and for the fast form the tables of one layer.
+    Memory: the model, one tensor of the file, and for the fast variant the tables of one layer.
     """
     with SafetensorsFile(path) as file:
         config = config or vae_config_of(file)

@@ -111,7 +111,7 @@ def split_decode(
         raise ValueError(f"{len(latent)} clips at a time")
     height, width = latent.shape[-2:]
     tiles = split_tiles(vae.config, Size(width, height), tile, blend)
-    run = _HighPart(vae, _features(vae, latent, park=park), tiles)
+    run = _TileRuns(vae, _features(vae, latent, park=park), tiles)
     known = _known(run, passes) if tile_statistics == "frame" else None
     for index, share in enumerate(tile_weights(tiles.canvas, run.on_canvas, blend=blend)):
         corner, window = run.on_canvas[index], share.window
@@ -151,7 +151,7 @@ def parked(features: Tensor) -> Tensor:
     return host.copy_(features)
 
 
-def _known(run: _HighPart, passes: int) -> Book | None:
+def _known(run: _TileRuns, passes: int) -> Book | None:
     """Statistics of the norms over the whole frame; None where a tile is the whole frame anyway."""
     known: Book | None = None
     for exact in range(passes if len(run.on_canvas) > 1 else 0):
@@ -163,7 +163,7 @@ def _known(run: _HighPart, passes: int) -> Book | None:
     return known
 
 
-class _HighPart:
+class _TileRuns:
     """The large part of the decoder over one tile at a time."""
 
     def __init__(self, vae: SplitVae, features: list[Tensor], tiles: SplitTiles) -> None:

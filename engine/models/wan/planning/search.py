@@ -21,7 +21,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         plan: The largest; what the user chose is the largest there.
         room: What there is.
     """
-    search = _Search(plan, room)
+    search = _WanSearch(plan, room)
     on_card = plan.device == "cuda"
     for parks in (False, True) if on_card else (False,):  # what is parked has a way to go
         found = search.best(parks=parks)
@@ -50,7 +50,7 @@ def wan_tiles(config: WanConfig, frame: Size) -> tuple[tuple[Size, ...], tuple[S
     return encode, tilings(canvas, 2 * cut.halo * factor, factor, least_edge(config))
 
 
-class _Search:
+class _WanSearch:
     """Plans of one model, and their needs."""
 
     def __init__(self, plan: WanPlan, room: Room) -> None:

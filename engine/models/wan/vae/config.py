@@ -23,7 +23,7 @@ class Stage:
         inner: Channels of its input.
         outer: Channels after its residual blocks.
         blocks: Number of its residual blocks.
-        result: Channels of its result, behind the resampler.
+        result: Channels of its result, after the resampler.
         space: The resampler halves (encoder) or doubles (decoder) height and width.
         time: It does so with the frames too.
     """
@@ -55,7 +55,7 @@ class WanConfig:
         out_channels: Channels of a frame that was decoded: 3, or 12 that are shuffled into a
             picture of 3 colours and twice the size.
         patch: Pixels per side that are folded into channels before the encoder and unfolded
-            behind the decoder.
+            after the decoder.
     """
 
     layout: Layout

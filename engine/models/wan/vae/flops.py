@@ -31,7 +31,7 @@ from engine.models.wan.vae.layer_specs import (
 
 def encode_flops(config: WanConfig, work: Work) -> Flops:
     """Operations of encoding a clip."""
-    halves, count = encoder(config), _Count(work, work.size)
+    halves, count = encoder(config), _WanCount(work, work.size)
     for first, frames in slices(work.frames, work.slice_frames):
         count.run([*halves.high, *halves.low], frames, first=first)
     return count.flops
@@ -42,13 +42,13 @@ def decode_flops(config: WanConfig, work: Work) -> Flops:
     step, factor = config.temporal_factor, config.spatial_factor
     each = None if work.slice_frames is None else work.slice_frames // step
     halves = decoder(config)
-    count = _Count(work, Size(work.size.width // factor, work.size.height // factor))
+    count = _WanCount(work, Size(work.size.width // factor, work.size.height // factor))
     for first, latents in slices(1 + (work.frames - 1) // step, each):
         count.run([*halves.low, *halves.high], latents, first=first)
     return count.flops
 
 
-class _Count:
+class _WanCount:
     """A clip on its way through the model, slice by slice: what it took so far."""
 
     def __init__(self, work: Work, size: Size) -> None:
