@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app.foot_strip import plan_line
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.engine_messages import choice_text, text
 from app.state.job_row import JobState
+from app.status_bar import plan_line
 from engine.bench.cases.models import model_rows
 from engine.bench.options import BenchOptions
 from engine.core import messages

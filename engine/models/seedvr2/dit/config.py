@@ -189,3 +189,22 @@ def _window(told: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[i
 def _eps(told: Mapping[str, Any], otherwise: float) -> float:
     value = told.get("norm_eps")
     return value if isinstance(value, float) and 0 < value < 1 else otherwise
+
+
+GROUP_ROWS = 16384  # that attend in one call: enough for a large card, a bound for small ones
+# Of what an MLP makes of a chunk: on a processor they stay cached.
+_CHUNK_BYTES = {"cpu": 6 * 2**20}
+_CHUNK_BYTES_ELSEWHERE = 256 * 2**20
+_LEAST_ROWS = 1024  # libraries rearrange the weights for each product: fewer rows are slower
+
+
+def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
+    """Tokens that are projected at a time; whole windows, so one window if that has more.
+
+    Args:
+        config: Of the model.
+        device_type: Kind of the torch device.
+        itemsize: Bytes of a number that it computes in.
+    """
+    row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * itemsize
+    return max(_LEAST_ROWS, _CHUNK_BYTES.get(device_type, _CHUNK_BYTES_ELSEWHERE) // row_bytes)

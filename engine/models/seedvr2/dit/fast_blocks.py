@@ -18,10 +18,10 @@ from engine.models.seedvr2.dit.blocks import (
     Stream,
     SwigluMlp,
 )
-from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.config import DitConfig, chunk_rows
 from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
 from engine.models.seedvr2.dit.modulation import LayerVectors
-from engine.models.seedvr2.dit.token_layout import Order, WindowGroup, chunk_rows
+from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
 from engine.ops.conv.workspace import Workspace
 from engine.ops.linear.matmul import (

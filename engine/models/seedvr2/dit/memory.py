@@ -10,14 +10,13 @@ from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 
-from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.config import GROUP_ROWS, DitConfig, chunk_rows
 from engine.models.seedvr2.dit.parameter_count import (
     block_tensors,
     layer_windows,
     matrix_numbers,
     token_count,
 )
-from engine.models.seedvr2.dit.token_layout import GROUP_ROWS, chunk_rows
 from engine.ops.attention.windows import Grid, Window
 
 ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # bytes
