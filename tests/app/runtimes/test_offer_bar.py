@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app import desktop
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull, ErrorInfo, HashMismatch, RuntimeBroken, UnknownWeights
 from engine.core.messages import message
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
@@ -28,7 +28,7 @@ from tests.helpers.fake_states import (
 )
 from tests.helpers.fake_tasks import RUNTIME
 
-DISK_FULL = ErrorInfo(code="disk-full", message="The disk is full.", hint="Free some space.")
+DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").info()
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
 
 NOT_INSTALLED = message("reason.runtime.not-installed")
@@ -159,16 +159,15 @@ def test_a_failure_is_said_in_words_with_a_way_on(over: Over, error: ErrorInfo) 
 
 def test_nobody_is_sent_to_the_command_line(over: Over) -> None:
     over.press("download")
-    hint = "`python -m engine runtime install cu130` repairs it."
-    error = ErrorInfo(code="runtime-broken", message="It is damaged.", hint=hint)
+    error = RuntimeBroken("unusable", runtime="cu130", why=NOT_INSTALLED).info()
     over.engine.fail(RUNTIME, error)
     over.hear()
-    assert "It is damaged.\nRepair gets it again." in over.texts()
+    assert f"{error.message}\nRepair gets it again." in over.texts()
     over.press("retry")
-    error = ErrorInfo(code="weights-error", message="It is damaged.", hint=hint)
+    error = UnknownWeights("no-such-file", file="cu130").info()
     over.engine.fail(RUNTIME, error)
     over.hear()
-    assert over.texts().endswith("It is damaged.")
+    assert over.texts().endswith(error.message)
 
 
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
@@ -195,7 +194,7 @@ def test_a_file_is_taken_in_the_place_of_a_download(
     over.press("file")
     assert [c.paths for c in over.asked(commands.ImportRuntime)] == [(Path("/disk/torch.whl"),)]
     assert "Checking the file" in over.texts()
-    error = ErrorInfo(code="hash-mismatch", message="torch.whl is none of the wheels.")
+    error = HashMismatch("no-known-wheel", name="torch.whl", wheels="a.whl").info()
     over.engine.fail(RUNTIME, error)
     over.hear()
     assert "This is not a file that was published" in over.texts()
@@ -264,7 +263,7 @@ def test_after_an_update_the_newer_one_is_offered(over: Over) -> None:
 
 
 def test_a_list_that_cannot_be_read_is_asked_for_again(over: Over) -> None:
-    error = ErrorInfo(code="runtime-error", message="The list cannot be read.")
+    error = ErrorInfo(code="runtime-error", case="catalogue")
     over.engine.sink.emit(events.TaskFailed(kind=RUNTIME, error=error))
     over.hear()
     before = len(over.asked(commands.ListRuntimes))

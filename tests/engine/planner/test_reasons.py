@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.planner.fallbacks import with_offers
 
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
+from engine.planner.notices import with_offers
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
@@ -161,7 +161,7 @@ def test_reasons_have_no_place_left_open() -> None:
 
 
 def test_a_result_as_high_as_its_source_is_offered() -> None:
-    refusal = Notice(code="plan-does-not-fit", severity="refusal", message="Too large.")
+    refusal = Notice(code="plan-does-not-fit", case="gpu-memory", severity="refusal")
     sizes = Size(1920, 1080), Size(3840, 2160)
     found = with_offers(
         refusal, JobSettings(model="seedvr2-3b"), sizes, lambda one: 0 < one.height <= 1080
