@@ -46,21 +46,14 @@ class Catalogue(QTranslator):
 
 def read_catalogue(language: str) -> dict[str, str]:
     """English text to translated text; empty for English, which needs none."""
-    return _read(f"{language}.json")
-
-
-def read_engine_sentences(language: str) -> dict[str, str]:
-    """Sentences of the engine, with `{name}` where it puts a value, to translated ones."""
-    return _read(f"engine/{language}*.json")
-
-
-def _read(pattern: str) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for path in sorted(paths.resource("i18n").glob(pattern)):
-        try:
-            texts.update(json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError) as err:
-            _log.warning("%s cannot be read: %s", path.name, err)
+    path = paths.resource("i18n") / f"{language}.json"
+    if not path.is_file():
+        return {}
+    try:
+        texts: dict[str, str] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as err:
+        _log.warning("%s cannot be read: %s", path.name, err)
+        return {}
     return texts
 
 

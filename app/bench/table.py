@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import engine_messages
-from app.engine_messages import shown, text
+from app.engine_messages import text
 from app.i18n import mark, tr
 from app.theme import tokens
 from engine.core.messages import catalogue, message
@@ -239,5 +239,5 @@ _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),
     lambda row: "–" if row.claim is None else text(row.claim),
-    lambda row: shown(row.note),
+    lambda row: "" if row.note is None else text(row.note),
 )

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.bench.table import SwitchesTable
-from app.engine_messages import hint, shown, text
+from app.engine_messages import hint, text
 from app.i18n import tr
 from app.state.listings import BenchmarkModel
 from app.theme.icons import icon
@@ -189,9 +189,9 @@ class BenchView(Themed, QDialog):
         task = self._model.task
         if self._model.was_stopped:
             return tr("Stopping at the next step …")
-        if task is None or not task.step:
+        if task is None or task.step is None:
             return tr("Finishing …") if task is not None and task.done else tr("Starting …")
-        doing = shown(task.step)
+        doing = text(task.step)
         if not task.total:
             return doing
         step, total = min(task.done + 1, task.total), task.total
@@ -226,7 +226,7 @@ class BenchView(Themed, QDialog):
             self._shown = switches
             self._table.show_switches(switches)
         notes = report.notes if report is not None else ()
-        self._notes.setText("\n".join(map(shown, notes)))
+        self._notes.setText("\n".join(map(text, notes)))
         self._notes.setVisible(bool(notes))
         self._machine.setText(machine_of(report.machine) if report is not None else "")
 

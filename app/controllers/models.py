@@ -17,6 +17,7 @@ from app.state.model_files_model import ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.controls import bring_up
 from engine.core.errors import WeightsMissing
+from engine.core.messages import Param
 from engine.protocol import commands
 from engine.protocol.model_file_state import ImportMode, PublishedState
 from engine.settings import schema
@@ -85,7 +86,7 @@ class ModelsController(QObject):
             if name not in running:
                 self._controller.send(commands.DownloadModelFile(file=name))
 
-    def get_for(self, settings: JobSettings, params: Mapping[str, str]) -> str:
+    def get_for(self, settings: JobSettings, params: Mapping[str, Param]) -> str:
         """Download what a refused job lacks.
 
         Args:
@@ -95,7 +96,7 @@ class ModelsController(QObject):
         Returns:
             Id of the file whose row shows the progress; "" when only the user can tell.
         """
-        named = {name.strip() for text in params.values() for name in text.split(",")}
+        named = {name.strip() for text in params.values() for name in str(text).split(",")}
         files = [file for file in self.model.files if file.id in named]
         package = self._requested(settings, files)
         if package is None or _has_own_files(settings):
@@ -204,7 +205,7 @@ def _availability(model: ModelFilesModel, name: str) -> str:
     return model_labels.availability(package, model.task_of(package) if package else None)
 
 
-def _params(row: JobRow) -> dict[str, str]:
+def _params(row: JobRow) -> Mapping[str, Param]:
     """What the refusal states about missing files."""
     if row.error is not None and row.error.code == MISSING:
         return row.error.params

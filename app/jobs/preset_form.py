@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
 
-from app.engine_messages import hint, shown, text
+from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, ElidedLabel, Themed
@@ -117,11 +117,11 @@ class PresetForm(Themed, QWidget):
                 self._box.insertSeparator(self._box.count())
             is_own = preset.is_own
             self._box.addItem(title_of(preset), preset.name)
-            tip = shown(preset.description)
+            tip = _description(preset)
             self._box.setItemData(self._box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
 
     def _explain(self, current: Preset | None) -> None:
-        tip = shown(current.description) if current is not None else ""
+        tip = _description(current) if current is not None else ""
         self._box.setToolTip(tip)
         self._box.setAccessibleDescription(tip)
         self._actions["export"].setEnabled(current is not None)
@@ -164,3 +164,7 @@ def title_of(preset: Preset) -> str:
     if not preset.is_own and preset.goal in GOALS:
         return tr(GOALS[preset.goal])
     return preset.title
+
+
+def _description(preset: Preset) -> str:
+    return preset.description if preset.is_own else tr(preset.description)

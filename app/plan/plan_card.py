@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.engine_messages import hint, shown, text
+from app.engine_messages import hint, text
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, limit_of
 from app.plan.notices import PRETENDED, PlanNotices
@@ -113,7 +113,8 @@ def _steps(plan: Plan, alternatives: tuple[Alternative, ...]) -> QGridLayout:
     grid.setVerticalSpacing(6)
     grid.setColumnStretch(0, 1)
     for at, step in enumerate(alternatives):
-        grid.addWidget(_wrapped(shown(step.message), "secondary"), at, 0)
+        title = text(step.message) if step.message is not None else ""
+        grid.addWidget(_wrapped(title, "secondary"), at, 0)
         figures = QLabel(_figures(plan, step))
         figures.setProperty("kind", "small" if step.fits else "secondary")
         figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)

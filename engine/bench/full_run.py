@@ -65,9 +65,9 @@ def _switch_rows(steps: _StepCount, stop: Callable[[], bool]) -> list[Row]:
     return found
 
 
-def _title(row: Row) -> Message | str:
+def _title(row: Row) -> Message:
     """Name of what was measured."""
-    return next((line.title for line in measured([row])), "") or about([row])[0]
+    return next((line.title for line in measured([row])), None) or about([row])[0]
 
 
 class _StepCount:
@@ -77,12 +77,12 @@ class _StepCount:
         self._report, self._more = report, more
         self._done = self._total = 0
 
-    def report_speed_test(self, done: int, total: int, step: Message | str) -> None:
+    def report_speed_test(self, done: int, total: int, step: Message | None) -> None:
         """Take over the count of the speed test."""
         self._done, self._total = done, total + self._more
         self._report(self._done, self._total, step)
 
-    def next(self, step: Message | str) -> None:
+    def next(self, step: Message) -> None:
         """One more row was measured."""
         self._done += 1
         self._total = max(self._total, self._done + 1)
@@ -90,4 +90,4 @@ class _StepCount:
 
     def end(self) -> None:
         """Everything was measured."""
-        self._report(self._total, self._total, "")
+        self._report(self._total, self._total, None)

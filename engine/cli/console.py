@@ -18,7 +18,7 @@ from engine.core.errors import EngineError, ErrorInfo
 from engine.core.messages import Message, text_of
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
-from engine.protocol.plan import Notice, Plan
+from engine.protocol.plan import Notice, Plan, Reasons
 from engine.protocol.report import DoctorLine, Report
 
 # What the engine's hints leave open, since the window has buttons for it.
@@ -30,7 +30,10 @@ _OPTION_HINTS = {
 # Properties that belong to the JSON.
 _PROPERTIES = {
     DoctorLine: ("hint",),
+    ErrorInfo: ("message", "hint"),
+    Notice: ("message", "hint"),
     Plan: ("frames", "fits"),
+    Reasons: ("message",),
     Report: ("passed",),
     VideoInfo: ("seen_size",),
 }

@@ -32,25 +32,25 @@ class EngineError(Exception):
     def __init_subclass__(cls, code: str = "") -> None:
         cls.code = code or cls.code
 
-    def __init__(self, case: str = "", /, *, hint: str = "", **params: object) -> None:
+    def __init__(self, case: str = "", /, **params: object) -> None:
         super().__init__(case)
-        self.case = "" if " " in case else case
+        self.case = case
         self.params = params
-        code = f"{self.code}.{self.case}" if self.case else self.code
-        self.as_message = message(code, **params)
-        # LEGACY: a sentence in the place of a case, until every room has moved to the catalogue.
-        self.message = case if " " in case else text_of(self.as_message)
-        self.hint = hint or ("" if " " in case else hint_of(self.as_message))
+        self.as_message = message(f"{self.code}.{case}" if case else self.code, **params)
+
+    @property
+    def message(self) -> str:
+        """The sentence in English."""
+        return text_of(self.as_message)
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in English; "" where there is nothing to do."""
+        return hint_of(self.as_message)
 
     def info(self) -> ErrorInfo:
         """The same as plain data, for events."""
-        return ErrorInfo(
-            code=self.code,
-            case=self.case,
-            message=self.message,
-            hint=self.hint,
-            params=self.as_message.params,
-        )
+        return ErrorInfo(code=self.code, case=self.case, params=self.as_message.params)
 
     def __str__(self) -> str:
         return self.message
@@ -61,8 +61,6 @@ class ErrorInfo:
     """An error as plain data: what an event or a file carries."""
 
     code: str
-    message: str
-    hint: str = ""
     case: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
 
@@ -70,6 +68,16 @@ class ErrorInfo:
     def as_message(self) -> Message:
         """The message of the catalogue."""
         return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
+
+    @property
+    def message(self) -> str:
+        """The sentence in English."""
+        return text_of(self.as_message)
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in English; "" where there is nothing to do."""
+        return hint_of(self.as_message)
 
 
 class InputError(EngineError, code="input-error"):

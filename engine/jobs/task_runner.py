@@ -191,7 +191,7 @@ class _Run:
         self._due = 0.0
         self.report()
 
-    def step(self, done: int, total: int, name: Message | str) -> None:
+    def step(self, done: int, total: int, name: Message | None) -> None:
         self._sink.emit(self.event(e.TaskProgress, done=done, total=total, step=name))
 
     def progress(self, done: int, total: int) -> None:

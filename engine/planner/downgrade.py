@@ -82,7 +82,7 @@ def notice_of(
     )
 
 
-def change_of(before: Plan, after: Plan) -> str | Message:
+def change_of(before: Plan, after: Plan) -> Message:
     """What is different, the main thing alone: "clips of 9 instead of 21 frames"."""
     return next(_changes(before, after), message("change.smaller-pieces"))
 
@@ -123,7 +123,7 @@ def _largest_user(users: Sequence[GpuProcess]) -> Param:
     return message("reason.gpu-held", name=first.name, size=memory_text(first.mb * _MIB))
 
 
-def _changes(before: Plan, after: Plan) -> Iterator[str | Message]:
+def _changes(before: Plan, after: Plan) -> Iterator[Message]:
     old, new = before.work, after.work
     if old.dtype != new.dtype:
         yield message("change.dtype", before=old.dtype, after=new.dtype)

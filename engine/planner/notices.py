@@ -304,7 +304,7 @@ def with_offers(
         return notice
     offers = ";".join(offer for offer, _ in found)
     params = {**notice.params, "offers": offers, "advice": found[0][1]}
-    return replace(notice, message="", hint="", params=params)  # filled again
+    return replace(notice, params=params)
 
 
 def _offers(

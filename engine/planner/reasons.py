@@ -74,7 +74,7 @@ def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
 def _itself(plan: Plan) -> Alternative:
     return Alternative(
         code="",
-        message="",
+        message=None,
         device_bytes=plan.device_bytes,
         ram_bytes=plan.peak_bytes,
         seconds=plan.seconds,

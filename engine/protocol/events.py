@@ -278,7 +278,7 @@ class TaskProgress(TaskEvent):
     total: float = 0.0  # 0 while unknown
     per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
-    step: Message | str = ""  # of a benchmark: what is measured now
+    step: Message | None = None  # of a benchmark: what is measured now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

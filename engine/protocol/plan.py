@@ -29,15 +29,8 @@ class Notice:
 
     code: str
     severity: Severity
-    message: str = ""  # LEGACY: filled from the catalogue
-    hint: str = ""  # LEGACY
     params: Mapping[str, Param] = field(default_factory=dict)
     case: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.message:
-            object.__setattr__(self, "message", text_of(self.as_message))
-            object.__setattr__(self, "hint", hint_of(self.as_message))
 
     @property
     def as_message(self) -> Message:
@@ -46,18 +39,21 @@ class Notice:
         own = f"notice.{code}"
         return Message(own if catalogue("en").has_text(own) else code, dict(self.params))
 
+    @property
+    def message(self) -> str:
+        """The sentence in English."""
+        return text_of(self.as_message)
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in English; "" where there is nothing to do."""
+        return hint_of(self.as_message)
+
 
 def notice_of_error(error: EngineError, severity: Severity) -> Notice:
     """An error as a notice: the same code, sentence and hint."""
     info = error.info()
-    return Notice(
-        code=info.code,
-        case=info.case,
-        severity=severity,
-        message=info.message,
-        hint=info.hint,
-        params=info.params,
-    )
+    return Notice(code=info.code, case=info.case, severity=severity, params=info.params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +211,7 @@ class Alternative:
     """One step away from a plan, and what it would change."""
 
     code: str  # e.g. "longer-clips", "larger-decode-tiles", "more-blocks-on-card", "smaller-file"
-    message: str | Message
+    message: Message | None  # None for the plan itself
     device_bytes: int
     ram_bytes: int
     seconds: float
@@ -228,19 +224,19 @@ class Reasons:
     """Why a plan is as it is."""
 
     limited_by: Limit
-    message: str = ""  # in English, filled from the catalogue
     params: Mapping[str, Param] = field(default_factory=dict)
     choices: tuple[Notice, ...] = ()  # what was decided, one line each: model, clips, tiles, blocks
     alternatives: tuple[Alternative, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.message:
-            object.__setattr__(self, "message", text_of(self.as_message))
 
     @property
     def as_message(self) -> Message:
         """What limits the plan."""
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
+
+    @property
+    def message(self) -> str:
+        """What limits the plan, in English."""
+        return text_of(self.as_message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ class MeasuredSwitch:
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
     claim: Message | None = None  # what documents of others promise
-    note: Message | str = ""  # why nothing was measured, or how to read it
+    note: Message | None = None  # why nothing was measured, or how to read it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,4 +133,4 @@ class BenchReport:
     figures: tuple[MeasuredRate, ...] = ()  # of the speed test
     markdown: str = ""  # everything as a page in English
     seconds: float = 0.0
-    notes: tuple[Message | str, ...] = ()  # models of which the switches were measured
+    notes: tuple[Message, ...] = ()  # models of which the switches were measured

@@ -51,8 +51,8 @@ class RunningTask(Protocol):
         """So many bytes of so many are done; 0 while the total is unknown."""
         ...
 
-    def step(self, done: int, total: int, name: Message | str) -> None:
-        """So many steps of so many are done; `name` is the one that begins."""
+    def step(self, done: int, total: int, name: Message | None) -> None:
+        """So many steps of so many are done; `name` is the one that begins, None at the end."""
         ...
 
     def emit(self, event: Event) -> None:

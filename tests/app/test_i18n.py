@@ -6,13 +6,13 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.engine_messages import hint, pattern_of, said, text
-from app.i18n import Languages, read_catalogue, read_engine_sentences, tr
+from app.engine_messages import hint, text
+from app.i18n import Languages, read_catalogue, tr
 from engine.core.errors import DownloadFailed, NotSafetensors, UpdateUnreachable, WrongModel
 from engine.core.messages import message
+from engine.planner.preset_choice import tiers
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
 
@@ -30,60 +30,30 @@ def texts_of_the_window() -> set[str]:
             first = node.args[0]
             if name in ("tr", "mark") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
-    return found
+    goals = (goal for tier in tiers() for goal in tier.goals.values())
+    return found | {str(goal["description"]) for goal in goals}
 
 
 def test_every_text_has_a_chinese_one_and_no_other_is_kept() -> None:
-    said_, kept = texts_of_the_window(), set(read_catalogue("zh_CN"))
-    assert said_ - kept == set(), "missing"
-    assert kept - said_ == set(), "left over"
+    shown, kept = texts_of_the_window(), set(read_catalogue("zh_CN"))
+    assert shown - kept == set(), "missing"
+    assert kept - shown == set(), "left over"
 
 
-@pytest.mark.parametrize("read", [read_catalogue, read_engine_sentences])
-def test_translations_have_the_same_places(read: object) -> None:
-    for source, translated in read("zh_CN").items():
+def test_translations_have_the_same_places() -> None:
+    for source, translated in read_catalogue("zh_CN").items():
         assert set(PLACE.findall(source)) == set(PLACE.findall(translated)), source
 
 
-def test_sentences_of_the_engine_are_said_by_the_engine() -> None:
-    """Looks for the words between the values in the engine's source.
-
-    A stale sentence does no harm, its successor is shown in English; many would be a catalogue
-    that nobody looks after.
-    """
-    places = [*(ROOT / "engine").rglob("*.py"), *(ROOT / "resources" / "presets").glob("*.toml")]
-    places += [ROOT / "resources" / "runtime.toml", ROOT / "resources" / "messages" / "en.toml"]
-    code = "".join(place.read_text("utf-8") for place in places)
-    joined = re.sub(r'"\s*f?"', "", code).replace("\\'", "'")  # literals over two lines are one
-    sentences = read_engine_sentences("zh_CN")
-    stale = [
-        sentence
-        for sentence in sentences
-        if max(PLACE.split(sentence)[::2], key=len).strip(" .,;:()") not in joined
-    ]
-    assert len(stale) <= 25, stale  # composed of parts in the plans of models
-
-
-def test_a_sentence_of_the_engine_keeps_its_figures(qapp: QApplication) -> None:
+def test_a_message_of_the_engine_is_shown_in_the_language(qapp: QApplication) -> None:
     languages = Languages(qapp)
     languages.use("zh_CN")
     try:
         assert text(message("check.frame-count.equal", before=96, after=95)) == (
             "输入 96 帧，输出 95 帧。"
         )
-        assert said("Check the name.") == "请检查名称。"
-        assert said("This is not translated.") == "This is not translated."
     finally:
         languages.use("en")
-    assert said("Check the name.") == "Check the name."
-
-
-def test_a_pattern_takes_any_value_and_nothing_else() -> None:
-    pattern = pattern_of("{name} (of {size}) is gone.")
-    match = pattern.fullmatch("a.b (of 1 GB) is gone.")
-    assert match is not None
-    assert match.groupdict() == {"name": "a.b", "size": "1 GB"}
-    assert pattern.fullmatch("a.b is gone.") is None
 
 
 def test_the_open_window_changes_its_language(bench: Bench) -> None:

@@ -87,10 +87,10 @@ def test_a_failed_check_is_not_called_a_success(bench: Bench) -> None:
 
 def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench: Bench) -> None:
     bench.engine.reject["letter.docx"] = ErrorInfo(
-        code="unreadable-media", message="letter.docx is not a video.", hint="Choose a video."
+        code="unreadable-media", case="undecodable", params={"name": "letter.docx"}
     )
     bench.add("letter.docx")
-    assert "letter.docx is not a video." in texts(bench)
+    assert "letter.docx is not a video or picture" in texts(bench)
     assert bench.button("errorAction").text() == "Remove from the queue"
     bench.button("errorAction").click()
     assert bench.program.queue.rows == ()
@@ -100,9 +100,9 @@ def test_a_refused_plan_says_why_and_offers_the_button_that_helps(bench: Bench) 
     bench.engine.notices = (
         Notice(
             code="output-exists",
+            case="before-start",
             severity="refusal",
-            message="film_x2.mp4 is already there.",
-            hint="Choose another name.",
+            params={"name": "film_x2.mp4"},
         ),
     )
     bench.add()
@@ -114,7 +114,7 @@ def test_a_refused_plan_says_why_and_offers_the_button_that_helps(bench: Bench) 
 def test_a_full_disk_shows_the_error_and_another_try(bench: Bench) -> None:
     bench.add()
     bench.do("start")
-    bench.engine.fail(ErrorInfo(code="disk-full", message="The disk is full.", hint="Free some."))
+    bench.engine.fail(ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"}))
     bench.hear()
     assert bench.button("errorAction").text() == "Open the folder"
     assert bench.button("primaryAction").text() == "Try again"
@@ -268,7 +268,8 @@ def test_a_cancelled_film_can_be_retried_while_others_wait(bench: Bench) -> None
 def test_another_name_for_a_failed_job_can_be_typed_before_it_runs_again(bench: Bench) -> None:
     bench.add()
     bench.do("start")
-    bench.engine.fail(ErrorInfo(code="output-exists", message="film_x2.mp4 is already there."))
+    params = {"name": "film_x2.mp4"}
+    bench.engine.fail(ErrorInfo(code="output-exists", case="before-start", params=params))
     bench.hear()
     assert bench.button("errorAction").text() == "Choose another name"
     before = len(bench.engine.asked(commands.StartQueue))

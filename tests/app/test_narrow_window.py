@@ -13,6 +13,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.widgets.controls import ElidedLabel
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
@@ -59,9 +60,13 @@ def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: s
     bench.engine.advance(80, fps=0.42)
     notice = Notice(
         code="plan-changed",
+        case="out-of-memory",
         severity="warning",
-        message="Memory ran out: the job goes on with clips of 21 instead of 45 frames.",
-        hint="chrome.exe holds 2.1 GB of the card's memory.",
+        params={
+            "size": "1.2 GB",
+            "change": message("change.clips", before=45, after=21),
+            "gpu_user": message("reason.gpu-held", name="chrome.exe", size="2.1 GB"),
+        },
     )
     bench.engine.sink.emit(
         events.PlanDowngraded(job_id=job_id, plan=on_gpu(plan()), why="spilled", notice=notice)

@@ -99,7 +99,7 @@ def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_missing_weights_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Path:
-        raise WeightsMissing(f"The model file {name} is missing.", hint="Install Upreel again.")
+        raise WeightsMissing("built-in", file=name)
 
     monkeypatch.setattr(files, "weights_path", missing)
     lines = diagnostics._lines(diagnostics._weights)

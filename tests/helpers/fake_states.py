@@ -22,8 +22,13 @@ MB = 10**6
 GB = 10**9
 OFFLINE = ErrorInfo(
     code="download-failed",
-    message="The server cannot be reached.",
-    hint="Look at the network, then try again.",
+    case="server",
+    params={
+        "host": "huggingface.co",
+        "name": "a.safetensors",
+        "why": message("reason.transfer.silent"),
+        "help": message("help.transfer.connection"),
+    },
 )
 _LARGE = {"seedvr2-7b": "7B", "seedvr2-7b-sharp": "7B sharp"}
 
@@ -125,7 +130,7 @@ NEWER = replace(
 
 
 PRESET_CARD = "RTX 5070 Ti, 16 GB"
-TAKEN = ErrorInfo(code="settings-error", message="This file holds no preset.", hint="Choose one.")
+TAKEN = ErrorInfo(code="settings-error", case="not-a-preset", params={"name": "a.toml"})
 
 
 def make_presets() -> tuple[Preset, ...]:
@@ -171,7 +176,7 @@ SWITCHES = (
         exactness="exact",
         is_default=False,
         claim=_claim("cudnn-benchmark"),
-        note="cannot be measured here because there is no card",
+        note=message("bench.needs-gpu"),
     ),
     MeasuredSwitch(
         name="dit.fused_steps",
@@ -230,9 +235,8 @@ def make_report(*, quick: bool) -> BenchReport:
 
 MISSING = ErrorInfo(
     code="weights-missing",
-    message="The Wan 2.1 VAE is not on this machine.",
-    hint="Get it.",
-    params={"file": "wan21-vae-fp32"},
+    case="vae",
+    params={"model": "Wan 2.1", "names": "vae.safetensors", "file": "wan21-vae-fp32"},
 )
 
 

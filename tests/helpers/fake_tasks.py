@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.model_file_state import State
@@ -126,7 +127,8 @@ class FakeTasks:
         """What has its turn has come so far: MB, or steps of twelve."""
         task = self._first(kind)
         if kind is BENCHMARK:
-            self.sink.emit(e.TaskProgress(kind=kind, done=done, total=12, step="Convolutions"))
+            step = message("bench.step.vae")
+            self.sink.emit(e.TaskProgress(kind=kind, done=done, total=12, step=step))
             return
         if kind is RUNTIME and task.phase == "download":
             self.put_runtime(task.subject, state="partial", done_bytes=round(done * MB))

@@ -208,7 +208,7 @@ class FakeEngine:
     def send(self, command: commands.Command) -> None:
         """Keep the command and answer as the engine would, at once."""
         if self.is_closed:
-            raise EngineStopped("The engine has ended.")
+            raise EngineStopped()
         self.commands.append(command)
         match command:
             case commands.Prepare():

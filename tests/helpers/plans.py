@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.geometry import FrameSpan, Size
+from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, VideoInfo
@@ -83,20 +84,25 @@ CARD = "RTX 5070 Ti, 16 GB"
 PRETENDED = Notice(
     code="pretended-card",
     severity="refusal",
-    message=f"This was planned for a card that is not in this machine: {CARD}.",
+    params={"gpu": CARD},
 )
 
 REASONS = Reasons(
     limited_by="video-memory",
     params={"size": "11.4 GB", "budget": "15.0 GB"},
     choices=(
-        Notice(code="model", severity="info", message="The model in half precision."),
-        Notice(code="clips", severity="info", message="Clips of 45 frames."),
+        Notice(
+            code="model",
+            case="file",
+            severity="info",
+            params={"title": "SeedVR2 3B", "name": "a.safetensors", "dtype": "float16"},
+        ),
+        Notice(code="clips", case="frames", severity="info", params={"frames": "45"}),
     ),
     alternatives=(
         Alternative(
             code="longer-clips",
-            message="Clips of 49 frames",
+            message=message("step.clips", frames=49),
             device_bytes=16 * GIB,
             ram_bytes=6 * GIB,
             seconds=2600.0,
@@ -104,7 +110,7 @@ REASONS = Reasons(
         ),
         Alternative(
             code="smaller-decode-tiles",
-            message="Decoded in smaller tiles",
+            message=message("step.decode-tiles", size="640x512"),
             device_bytes=9 * GIB,
             ram_bytes=6 * GIB,
             seconds=2940.0,

@@ -56,7 +56,6 @@ def speeds() -> dict[str, float]:
 
 def qualities() -> dict[str, float]:
     """Means of PSNR and SSIM of Lite over scikit-image's photographs; nothing without them."""
-    from engine.core.errors import SourceMissing
     from engine.core.paths import resource
     from engine.models.lite.net import load_lite
     from tools.reports import quality
@@ -64,7 +63,7 @@ def qualities() -> dict[str, float]:
 
     try:
         photographs = installed_photographs()
-    except SourceMissing:
+    except FileNotFoundError:
         return {}
     pictures = [photographs[name] for name in _PHOTOGRAPHS if name in photographs]
     if len(pictures) < len(_PHOTOGRAPHS):

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from engine.core.errors import SourceMissing
-
 Picture = npt.NDArray[np.uint8]
 
 # Kept without loss; JPEG files count only after a reduction that removes their blocks.
@@ -45,9 +43,9 @@ def installed_photographs() -> dict[str, Picture]:
         if path.is_file():
             found[f"{path.stem} (a third)"] = _read(path, 3)
     if not found:
-        raise SourceMissing(
-            "No package with photographs is installed.",
-            hint="Install scikit-image, or name a folder of uncompressed photographs.",
+        raise FileNotFoundError(
+            "No package with photographs is installed. "
+            "Install scikit-image, or name a folder of uncompressed photographs."
         )
     return found
 
@@ -56,14 +54,13 @@ def photographs_in(folder: Path) -> dict[str, Picture]:
     """Name -> uint8 [h, w, 3] of the lossless pictures of a folder.
 
     Raises:
-        SourceMissing: There are none.
+        FileNotFoundError: There are none.
     """
     paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in _SUFFIXES)
     if not paths:
-        raise SourceMissing(
-            f"There are no uncompressed pictures in {folder}.",
-            hint="Name a folder with PNG, TIFF, BMP or PPM files.",
-            path=str(folder),
+        raise FileNotFoundError(
+            f"There are no uncompressed pictures in {folder}. "
+            "Name a folder with PNG, TIFF, BMP or PPM files."
         )
     return {path.stem: _read(path, 1) for path in paths}
 

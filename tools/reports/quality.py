@@ -153,6 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for scale in options.scale:
             for table in (faithful_table, compressed_table):
                 sys.stdout.write("\n".join(table(pictures, options.weights, scale)) + "\n\n")
+    except FileNotFoundError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     except EngineError as error:
         sys.stderr.write(f"{error.message} {error.hint}\n")
         return 1

@@ -40,7 +40,7 @@ def _row(
         memory=memory,
         error=error,
         claim=message("bench.claim", title=title(code), promise=message(code)) if claim else None,
-        note="" if figures else message("bench.needs-gpu"),
+        note=None if figures else message("bench.needs-gpu"),
     )
 
 
@@ -101,11 +101,7 @@ def _done(player: Player) -> None:
 
 def _failed(player: Player) -> None:
     _empty(player)
-    error = ErrorInfo(
-        code="out-of-memory",
-        message="Memory ran out.",
-        hint="Close other programs, then try again.",
-    )
+    error = ErrorInfo(code="out-of-memory", case="running")
     player.say([events.TaskFailed(kind=BENCHMARK, error=error)])
 
 

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 _FOLDER = Path("ComfyUI", "output", "latents")
 _MISSING = ErrorInfo(
     code="weights-missing",
-    message="The VAE of Wan 2.1 is not on this machine yet: Wan2.1_VAE.safetensors.",
-    hint="Get it with `models download wan21-vae-fp32`, or in the list of models.",
-    params={"file": "wan21-vae-fp32"},
+    case="vae",
+    params={"model": "Wan 2.1", "names": "Wan2.1_VAE.safetensors", "file": "wan21-vae-fp32"},
 )
 _REFUSED = ErrorInfo(
     code="unsupported-media",
-    message="ComfyUI_00002_.latent holds latents of 4 channels, as those of Stable Diffusion or "
-    "SDXL; Wan has 16 (Wan 2.1) and 48 (Wan 2.2 5B).",
-    hint="Decode it in the program that made it, and open the film here.",
+    case="latent-channels-of",
+    params={
+        "name": "ComfyUI_00002_.latent",
+        "channels": "4",
+        "other": "Stable Diffusion or SDXL",
+        "known": "16 (Wan 2.1) and 48 (Wan 2.2 5B)",
+    },
 )
 
 

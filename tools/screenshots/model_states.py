@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.tasks import TaskKind
@@ -94,8 +95,13 @@ def _failed(player: Player) -> None:
     _list(player, **_shared(player), seedvr2_3b_fp16="partial", seedvr2_3b_q4="damaged")
     error = ErrorInfo(
         code="download-failed",
-        message="huggingface.co does not give seedvr2_ema_3b_fp16.safetensors: it fell silent.",
-        hint="Check the connection, then try again: it goes on where it ended.",
+        case="server",
+        params={
+            "host": "huggingface.co",
+            "name": "seedvr2_ema_3b_fp16.safetensors",
+            "why": message("reason.transfer.silent"),
+            "help": message("help.transfer.connection"),
+        },
     )
     player.say([events.TaskFailed(kind=FILE, subject=DIT, phase="download", error=error)])
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from engine.protocol.plan import Notice, Plan
@@ -96,10 +97,13 @@ def _spilled(player: Player) -> None:
     assert plan is not None
     notice = Notice(
         code="plan-changed",
+        case="spilled",
         severity="warning",
-        message="Windows moved 1.2 GB of the card's memory to main memory, which is slow: the job "
-        "goes on with clips of 21 instead of 45 frames.",
-        hint="chrome.exe holds 2.1 GB of the card's memory.",
+        params={
+            "size": "1.2 GB",
+            "change": message("change.clips", before=45, after=21),
+            "gpu_user": message("reason.gpu-held", name="chrome.exe", size="2.1 GB"),
+        },
     )
     total = plan.frames
     player.play(

@@ -286,9 +286,9 @@ def _refused(player: Player) -> None:
     notices = (
         Notice(
             code="output-exists",
+            case="before-start",
             severity="refusal",
-            message=f"{chosen.plan.output.name} is already there.",
-            hint="Choose another name, or allow it to be replaced.",
+            params={"name": chosen.plan.output.name},
         ),
         Notice(
             code="stream-left-out",

@@ -139,9 +139,13 @@ def _cut(player: Player) -> None:
     _say(player, {"state": "partial", "done_bytes": 684_000_000})
     error = ErrorInfo(
         code="download-failed",
-        message="download.example.org does not give torch-2.13.0+cu130-cp312-cp312-win_amd64.whl: "
-        "it fell silent.",
-        hint="Check the connection, then try again: it goes on where it ended.",
+        case="server",
+        params={
+            "host": "download.example.org",
+            "name": "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl",
+            "why": message("reason.transfer.silent"),
+            "help": message("help.transfer.connection"),
+        },
     )
     _failed(player, "download", error)
 
@@ -150,9 +154,12 @@ def _disk_full(player: Player) -> None:
     _say(player, free_mb=4100.0)
     error = ErrorInfo(
         code="disk-full",
-        message=r"The disk of C:\Users\Ann\AppData\Local\Upreel\runtimes has 4.1 GB free, but the "
-        "NVIDIA runtime needs 7.6 GB.",
-        hint="Free some space, or put Upreel's data elsewhere with UPREEL_DATA.",
+        case="runtime",
+        params={
+            "folder": r"C:\Users\Ann\AppData\Local\Upreel\runtimes",
+            "free": "4.1 GB",
+            "needed": "7.6 GB",
+        },
     )
     _failed(player, "download", error)
 
@@ -162,8 +169,8 @@ def _wrong_file(player: Player) -> None:
     name = "torch-2.13.0-cp312-cp312-win_amd64.whl"
     error = ErrorInfo(
         code="hash-mismatch",
-        message=f"{name} is none of the wheels that this build of Upreel knows.",
-        hint="It takes torch-2.13.0+cu130-cp312-cp312-win_amd64.whl, as officially published.",
+        case="no-known-wheel",
+        params={"name": name, "wheels": "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl"},
     )
     player.say([events.TaskFailed(kind=RUNTIME, subject=name, phase="import", error=error)])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import __version__
 from engine.core.errors import EngineError, UpdateUnreachable, UpdateUntrusted
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.tasks import Phase, TaskKind
 from engine.protocol.update_state import UpdateState
@@ -70,18 +71,15 @@ def _failed(player: Player, phase: Phase, error: EngineError, **changes: Any) ->
 
 
 def _untrusted() -> UpdateUntrusted:
-    return UpdateUntrusted(
-        "The description of the newest version is not signed by Upreel's key.",
-        hint="Nothing was loaded. Try again later, or another network: what came was changed "
-        "on its way, or is damaged.",
-    )
+    return UpdateUntrusted("signature")
 
 
 def _unreachable() -> UpdateUnreachable:
     return UpdateUnreachable(
-        "example.org does not tell which version is the newest: "
-        "its name is not known here, perhaps for want of a connection.",
-        hint="Check the connection, then try again.",
+        "description",
+        host="example.org",
+        why=message("reason.transfer.unknown-name"),
+        help=message("help.transfer.connection"),
     )
 
 

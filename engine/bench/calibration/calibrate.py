@@ -28,7 +28,7 @@ from engine.planner.rates import Rates
 from engine.planner.times import name_of
 from engine.protocol.report import MeasuredRate
 
-Report = Callable[[int, int, Message | str], None]  # steps done, of how many, the step that begins
+Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
 _LIMIT_S = 45.0  # no step begins later: a busy or slow machine keeps the default costs
 _FIXED = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
 _OF_MODELS = ("vae", "transformer")
@@ -166,7 +166,7 @@ def _run(steps: list[Step], report: Report, stop: Callable[[], bool], until: flo
         report(number, len(steps), name)
         with torch.inference_mode():
             found.append(work())
-    report(len(steps), len(steps), "")
+    report(len(steps), len(steps), None)
     return found
 
 

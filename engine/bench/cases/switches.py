@@ -142,7 +142,7 @@ class SwitchComparison:
         except torch.OutOfMemoryError:
             return {"note": message("bench.out-of-memory")}
         except FeatureMissing as err:
-            return {"note": err.message}
+            return {"note": err.as_message}
 
     def _compare(self, switches: Any, *, is_added: bool, of_images: bool = False) -> Row:
         """Figures with something over those without it; `is_added`: the default is without it."""

@@ -51,7 +51,7 @@ def switch_lines(rows: Sequence[Row]) -> list[str]:
         return []
     names = ("switch", "exactness", "usual", "time", "memory", "error", "without")
     grid = [names, *(_short(line) for line in switches)]
-    notes = ["", *(str(line.note) for line in switches)]
+    notes = ["", *(str(line.note or "") for line in switches)]
     lines = ["optimisations", *(f"  {model}" for model in about(rows))]
     for cells, note in zip(aligned(grid), notes, strict=True):
         lines += [f"  {cells}", *([f"      {note}"] if note else [])]
@@ -123,7 +123,7 @@ def _short(line: MeasuredSwitch) -> tuple[str, ...]:
 def _long(line: MeasuredSwitch) -> tuple[str, ...]:
     name, exactness, *figures = _short(line)
     claim = "" if line.claim is None else str(line.claim)
-    return f"`{name}`", str(line.title), exactness, *figures, claim, str(line.note)
+    return f"`{name}`", str(line.title), exactness, *figures, claim, str(line.note or "")
 
 
 def _optional(value: float | None, form: str) -> str:

@@ -52,7 +52,7 @@ def measured(rows: Iterable[Row]) -> tuple[MeasuredSwitch, ...]:
     return tuple(_line(row) for row in rows if "switch" in row and not _is_usual(row))
 
 
-def about(rows: Iterable[Row]) -> tuple[Message | str, ...]:
+def about(rows: Iterable[Row]) -> tuple[Message, ...]:
     """Models that the switches were measured with."""
     return tuple(row["about"] for row in rows if "switch" in row and _is_usual(row))
 
@@ -86,7 +86,7 @@ def _line(row: Row) -> MeasuredSwitch:
         error=row.get("error"),
         error_without=row.get("error_without"),
         claim=_claim(name),
-        note=row.get("note", ""),
+        note=row.get("note"),
     )
 
 

@@ -56,7 +56,7 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench: Bench) -> Non
     assert not button(bench, "benchQuick").isVisible()
     bench.engine.tasks.advance(BENCHMARK, 3)
     bench.hear()
-    assert "Convolutions · 4 of 12" in texts(bench)
+    assert "video VAE · 4 of 12" in texts(bench)
     bench.engine.tasks.finish(BENCHMARK)
     bench.hear()
     shown = texts(bench)
@@ -85,7 +85,7 @@ def test_the_full_table_has_a_row_for_each_switch(bench: Bench) -> None:
         "−36 %",
         "2e-7",
     ]
-    assert (second[1], second[3], second[7]) == ("off", "–", SWITCHES[1].note)
+    assert (second[1], second[3], second[7]) == ("off", "–", str(SWITCHES[1].note))
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
     assert last[0] == "VAE · all together"
     assert second[6] == "cuDNN benchmark: 15-30 % faster"
@@ -115,7 +115,7 @@ def test_a_stopped_benchmark_is_shown_as_such(bench: Bench) -> None:
 
 def test_an_error_is_shown(bench: Bench) -> None:
     click(bench, "benchQuick")
-    error = ErrorInfo(code="out-of-memory", message="Memory ran out.", hint="Hm.")
+    error = ErrorInfo(code="out-of-memory", case="running")
     bench.engine.tasks.fail(BENCHMARK, error)
     bench.hear()
     assert "Memory ran out." in texts(bench)

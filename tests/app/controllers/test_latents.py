@@ -107,10 +107,10 @@ def test_more_files_that_are_dropped_meanwhile_wait_for_their_turn(bench: Bench)
 
 def test_a_file_that_is_no_latent_says_so_and_the_next_one_follows(bench: Bench) -> None:
     bench.engine.tasks.latents.refuse["a.latent"] = ErrorInfo(
-        code="unreadable-media", message="a.latent is empty.", hint="Save it again."
+        code="unreadable-media", case="empty-latent", params={"name": "a.latent"}
     )
     sheet = drop(bench, "a.latent", "b.latent")
-    assert "a.latent is empty.\nSave it again." in texts(sheet)
+    assert "a.latent holds an empty latent.\nSave it again from ComfyUI." in texts(sheet)
     assert bench.button("latentUpscale").text() == "Next file"
     press(bench, "latentUpscale")
     assert sheet.path.name == "b.latent"
@@ -140,7 +140,7 @@ def test_a_download_that_fails_can_be_tried_again(bench: Bench) -> None:
     press(bench, "getLatentVae")
     bench.engine.tasks.fail(FILE)
     bench.hear()
-    assert "The server cannot be reached." in texts(sheet)
+    assert "huggingface.co does not deliver a.safetensors" in texts(sheet)
     assert bench.button("getLatentVae").text() == "Try again"
     press(bench, "getLatentVae")
     assert len(bench.engine.asked(commands.DownloadModelFile)) == 2
@@ -161,12 +161,11 @@ def test_a_vae_that_is_here_and_refused_all_the_same_is_not_asked_for_for_ever(
 def test_answers_about_a_file_that_was_left_change_nothing(bench: Bench) -> None:
     bench.engine.tasks.latents.is_silent = True
     sheet = drop(bench, "a.latent", "b.latent")
-    late = events.TaskFailed(
-        kind=TaskKind.LATENT, subject="/b.latent", error=ErrorInfo(code="x", message="No.")
-    )
+    error = ErrorInfo(code="unreadable-media", case="not-latents", params={"name": "b.latent"})
+    late = events.TaskFailed(kind=TaskKind.LATENT, subject="/b.latent", error=error)
     bench.engine.sink.emit(late)
     bench.hear()
-    assert "No." not in texts(sheet)
+    assert "is not a file of latents" not in texts(sheet)
 
 
 def test_how_latents_are_meant_belongs_to_their_own_job(bench: Bench, tmp_path: Path) -> None:
@@ -184,7 +183,8 @@ def test_how_latents_are_meant_belongs_to_their_own_job(bench: Bench, tmp_path: 
 
 
 def test_a_refused_latent_is_tried_again_as_it_was_meant(bench: Bench) -> None:
-    bench.engine.reject["a.latent"] = ErrorInfo(code="source-missing", message="Gone.")
+    gone = ErrorInfo(code="source-missing", case="latents", params={"file": "a.latent"})
+    bench.engine.reject["a.latent"] = gone
     drop(bench, "a.latent")
     bench.find("reading-normalised").click()
     press(bench, "latentAdd")

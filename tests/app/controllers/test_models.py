@@ -12,9 +12,9 @@ from tests.helpers.fake_tasks import FILE
 
 REFUSAL = Notice(
     code="weights-missing",
+    case="model",
     severity="refusal",
-    message="SeedVR2 3B is not on this machine.",
-    hint="Get it.",
+    params={"names": "a.safetensors, b.pt", "file": "a"},
 )
 
 
@@ -75,7 +75,7 @@ def test_what_was_begun_is_finished_first(bench: Bench) -> None:
 def test_files_that_the_refusal_names_are_fetched_where_the_choices_do_not_tell(
     bench: Bench,
 ) -> None:
-    named = {"missing": "seedvr2-vae, seedvr2-text"}
+    named = {**REFUSAL.params, "files": "seedvr2-vae, seedvr2-text"}
     refused(bench, dataclasses.replace(REFUSAL, params=named), dit="/mine.safetensors")
     bench.do("get-model")
     assert fetched(bench) == ["seedvr2-vae", "seedvr2-text"]
@@ -91,7 +91,9 @@ def test_nothing_is_fetched_for_a_film_with_a_file_of_its_own(bench: Bench) -> N
 def test_a_film_that_was_turned_away_for_want_of_a_model_comes_back(bench: Bench) -> None:
     from engine.core.errors import ErrorInfo
 
-    bench.engine.reject["film.mp4"] = ErrorInfo(code="weights-missing", message="No model.")
+    bench.engine.reject["film.mp4"] = ErrorInfo(
+        code="weights-missing", case="no-file", params={"name": "a.safetensors"}
+    )
     bench.program.controller.settings = JobSettings(model="seedvr2-3b")
     bench.add()
     assert bench.button("errorAction").text() == "Get the model"
@@ -103,7 +105,11 @@ def test_a_film_that_was_turned_away_for_want_of_a_model_comes_back(bench: Bench
 
 
 def test_other_refusals_are_left_alone(bench: Bench) -> None:
-    refused(bench, Notice(code="output-exists", severity="refusal", message="x"))
+    params = {"name": "film_x2.mp4"}
+    refused(
+        bench,
+        Notice(code="output-exists", case="before-start", severity="refusal", params=params),
+    )
     planned = len(bench.engine.asked(commands.ChangeJob))
     bench.program.models.open_view()
     bench.program.models.view.act("get", "seedvr2-3b-fp8")
@@ -123,7 +129,7 @@ def test_what_is_here_shows_in_the_choice_of_the_engine(bench: Bench) -> None:
 
 
 def test_names_of_missing_files_do_not_fill_the_plan(bench: Bench) -> None:
-    refused(bench, dataclasses.replace(REFUSAL, message="Not here: a.safetensors, b.pt."))
+    refused(bench)
     texts = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert "The model is not on this machine yet" in texts
     assert not any("a.safetensors" in text for text in texts)
@@ -140,7 +146,7 @@ def test_wan_2x_is_fetched_by_the_button_that_helps(bench: Bench) -> None:
 
 
 def test_latents_that_shall_be_upscaled_get_the_files_of_both_models(bench: Bench) -> None:
-    named = dataclasses.replace(REFUSAL, params={"files": "wan21-vae-fp32"})
+    named = dataclasses.replace(REFUSAL, params={**REFUSAL.params, "files": "wan21-vae-fp32"})
     bench.engine.tasks.put_package("seedvr2-3b-fp8")
     bench.engine.tasks.list(FILE)
     refused(bench, named)

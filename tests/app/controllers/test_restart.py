@@ -11,7 +11,7 @@ import pytest
 from app.controllers import restart
 from app.controllers.restart import RestartController, Waiting, WaitingFilm
 from engine.core import paths
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
@@ -58,7 +58,7 @@ def test_a_film_that_fails_does_not_hold_it_up(bench: Bench) -> None:
     bench.add()
     bench.do("start")
     again(bench).request()
-    bench.engine.fail(ErrorInfo(code="disk-full", message="Full."))
+    bench.engine.fail(DiskFull("folder", folder="/films").info())
     bench.hear()
     assert again(bench).is_due
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from app import desktop
 from app.desktop.windows_rules import Progress
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull
 from tests.app.conftest import Bench
 
 
@@ -50,7 +50,7 @@ def test_a_failure_stays_until_the_window_is_looked_at(
 ) -> None:
     bench.add()
     bench.do("start")
-    bench.engine.fail(ErrorInfo(code="disk-full", message="The disk is full.", hint=""))
+    bench.engine.fail(DiskFull("folder", folder="/films").info())
     bench.hear()
     assert shown[-1] == (Progress.FAILED, 1.0)
     QApplication.sendEvent(bench.window, QEvent(QEvent.Type.WindowActivate))

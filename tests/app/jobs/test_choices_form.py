@@ -117,8 +117,8 @@ def test_choices_of_a_running_film_cannot_be_made_elsewhere(bench: Bench) -> Non
 
 
 def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench: Bench) -> None:
-    message = "Wan 2x was trained on still photographs."
-    bench.engine.notices = (Notice(code="trained-on-stills", severity="info", message=message),)
+    notice = Notice(code="trained-on-stills", severity="info")
+    bench.engine.notices = (notice,)
     bench.add()
     said = bench.find("modelLimits")
     assert isinstance(said, QLabel)
@@ -129,7 +129,7 @@ def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench: Bench) -> None:
     assert "still photographs" in said.text()
     assert "resized afterwards" in said.text()
     shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
-    assert message not in shown  # once is enough
+    assert notice.message not in shown  # once is enough
     assert not bench.find("setting-treatment").isVisible()
 
 

@@ -11,14 +11,15 @@ from pytestqt.qtbot import QtBot
 
 from app.latents.latent_sheet import Decision, LatentSheet
 from app.latents.readings_form import ReadingCard
-from engine.core.errors import ErrorInfo
+from engine.core.errors import UnsupportedMedia, WrongModel
+from engine.core.messages import message
 from engine.protocol.events import LatentShown
 from tests.helpers.fake_states import MISSING, flat, made_read
 
 FILE = Path("ComfyUI_00001_.latent")
 READ = made_read(FILE)
 SHOWN = LatentShown(path=FILE, raw=flat(60), normalised=flat(200), is_whole=True)
-REFUSED = ErrorInfo(code="input-error", message="It has 4 channels.", hint="Decode it elsewhere.")
+REFUSED = UnsupportedMedia("latent-channels", name=FILE, channels=4, known="16 and 48").info()
 
 
 class Sheet:
@@ -154,8 +155,8 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
 ) -> None:
     sheet.view.show_refusal(REFUSED)
     said = sheet.texts()
-    assert "This file cannot be used" in said
-    assert "It has 4 channels.\nDecode it elsewhere." in said
+    assert "This kind of file cannot be used" in said
+    assert f"{REFUSED.message}\n{REFUSED.hint}" in said
     assert not sheet.card("raw").isVisible()
     shown = [b.text() for b in sheet.view.findChildren(QPushButton) if b.isVisible()]
     assert shown == ["Close"]
@@ -166,7 +167,7 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
 
 def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path) -> None:
     sheet.view.show_read(READ)
-    wrong = ErrorInfo(code="wrong-model", message="This is the VAE of SeedVR2.")
+    wrong = WrongModel("not-wan", name="x", content=message("content.seedvr2-vae")).info()
     sheet.view.show_refusal(wrong)
     assert "The file holds another model" in sheet.texts()
     assert not sheet.button("latentAdd").isEnabled()

@@ -24,7 +24,8 @@ from app.models.models_page import ModelsPage
 from app.state.model_files_model import ModelFilesModel
 from app.state.tasks_model import TasksModel
 from app.state.telemetry_model import TelemetryModel
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull, ErrorInfo, NotSafetensors
+from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Notice
@@ -177,13 +178,13 @@ def test_stop_leaves_the_part_and_offers_to_continue(models: Open) -> None:
 def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models: Open) -> None:
     models.put(VAE, "seedvr2-text")
     models.press(DIT)
-    error = ErrorInfo(code="disk-full", message="No room for 3.4 GB.", hint="Free some space.")
+    error = DiskFull("models", folder="/models", free="1 GB", needed="3.4 GB").info()
     models.engine.fail(FILE, error)
     models.bench.hear()
     row = models.part(f"model-file-{DIT}")
     said = models.texts(row)
     assert "The disk is full" in said
-    assert "No room for 3.4 GB.\nFree some space." in said
+    assert "but 3.4 GB are still to be downloaded.\nFree some space" in said
     assert models.button(DIT).text() == "Try again"
     models.press(DIT)
     assert models.button(DIT).text() == "Stop"
@@ -274,7 +275,7 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(
     models: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models.put(DIT, VAE, "seedvr2-text")
-    error = ErrorInfo(code="weights-busy", message="Another program uses it.")
+    error = ErrorInfo(code="weights-busy")
     failed = events.TaskFailed(kind=FILE, subject=DIT, phase="remove", error=error)
     models.bench.engine.sink.emit(failed)
     models.bench.hear()
@@ -291,11 +292,11 @@ def test_an_import_shows_its_name_and_its_error(models: Open, tmp_path: Path) ->
     asked_for = models.bench.engine.asked(commands.ImportModelFile)[0]
     assert (asked_for.path, asked_for.mode) == (file, "link")
     assert "Importing holiday.ckpt" in models.texts()
-    error = ErrorInfo(code="not-safetensors", message="holiday.ckpt is a pickle.")
+    error = NotSafetensors("kind", name="holiday.ckpt", kind=message("file-kind.pickle")).info()
     failed = events.TaskFailed(kind=FILE, subject=str(file), phase="import", error=error)
     models.bench.engine.sink.emit(failed)
     models.bench.hear()
-    assert "holiday.ckpt is a pickle." in models.texts()
+    assert error.message in models.texts()
     close = models.part("importButton")
     assert isinstance(close, QAbstractButton)
     close.click()
@@ -303,7 +304,7 @@ def test_an_import_shows_its_name_and_its_error(models: Open, tmp_path: Path) ->
 
 
 def test_what_was_taken_with_a_warning_keeps_it(models: Open) -> None:
-    notice = Notice(code="own-file", severity="warning", message="Nobody published this file.")
+    notice = Notice(code="own-weights", severity="warning", params={"title": "x.safetensors"})
     done = events.TaskDone(
         kind=FILE,
         subject="/x.safetensors",
@@ -313,7 +314,8 @@ def test_what_was_taken_with_a_warning_keeps_it(models: Open) -> None:
     )
     models.bench.engine.sink.emit(done)
     models.bench.hear()
-    assert "Nobody published this file." in models.texts(models.part(f"model-file-{VAE}"))
+    said = "x.safetensors is none of the published files."
+    assert said in models.texts(models.part(f"model-file-{VAE}"))
 
 
 def test_another_program_at_a_file_leaves_nothing_to_press(models: Open) -> None:
@@ -336,7 +338,7 @@ def test_rows_stay_while_figures_change(models: Open) -> None:
 def test_the_open_list_changes_its_language(models: Open) -> None:
     models.put(VAE, "seedvr2-text")
     models.press(DIT)
-    models.engine.fail(FILE, ErrorInfo(code="disk-full", message="x", hint=""))
+    models.engine.fail(FILE, DiskFull("folder", folder="/films").info())
     models.bench.hear()
     models.bench.program.use_language("zh_CN")
     models.bench.hear()

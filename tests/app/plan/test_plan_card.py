@@ -10,6 +10,7 @@ from app.plan.memory_bars import rows_of
 from app.plan.notices import offers_of
 from app.plan.plan_card import PlanCard
 from app.state.job_row import Downgrade, JobRow, JobState
+from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
@@ -19,10 +20,14 @@ from tests.helpers.plans import CARD, GIB, on_gpu, pretended
 
 TOO_MUCH = Notice(
     code="plan-does-not-fit",
+    case="gpu-memory",
     severity="refusal",
-    message="This needs 20.0 GB of the card's memory; 15.0 GB may be used.",
-    hint="Choose a smaller result.",
-    params={"offers": "height=1080,width=0;model=lite;model=auto;nonsense=1"},
+    params={
+        "size": "20.0 GB",
+        "budget": "15.0 GB",
+        "advice": message("advice.lower-result", height=1080),
+        "offers": "height=1080,width=0;model=lite;model=auto;nonsense=1",
+    },
 )
 
 
@@ -135,9 +140,14 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench: Bench) -> Non
     job_id = say_plan(bench, on_gpu(plan()))
     bench.do("start")
     notice = Notice(
-        code="plan-downgraded",
+        code="plan-changed",
+        case="spilled",
         severity="info",
-        message="Clips of 21 instead of 45 frames: chrome.exe holds 2.1 GB of the card.",
+        params={
+            "size": "1.2 GB",
+            "change": message("change.clips", before=45, after=21),
+            "gpu_user": message("reason.gpu-held", name="chrome.exe", size="2.1 GB"),
+        },
     )
     smaller = on_gpu(plan(), needed=9.0)
     bench.engine.sink.emit(
@@ -173,7 +183,12 @@ def test_a_step_that_lacks_main_memory_says_which_memory(bench: Bench) -> None:
 
 
 def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench: Bench) -> None:
-    missing = Notice(code="weights-missing", severity="refusal", message="Not here.")
+    missing = Notice(
+        code="weights-missing",
+        case="model",
+        severity="refusal",
+        params={"names": "a.safetensors", "file": "seedvr2-3b-fp16"},
+    )
     made = dataclasses.replace(on_gpu(plan()), notices=(missing,))
     say_plan(bench, made)
     assert "This cannot start" in texts(bench)

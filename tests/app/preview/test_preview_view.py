@@ -16,7 +16,7 @@ from app.preview.scene import Mode
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.qss import style_sheet
-from engine.core.errors import ErrorInfo
+from engine.core.errors import DiskFull
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
 from engine.protocol.events import (
@@ -285,9 +285,10 @@ def test_a_failed_check_is_named(shown: PreviewView) -> None:
 
 def test_an_error_shows_message_and_hint_in_any_window(shown: PreviewView) -> None:
     shown.resize(480, 380)
-    shown.failed(ErrorInfo(code="disk-full", message="No room left.", hint="Make room."))
+    error = DiskFull("folder", folder="/films")
+    shown.failed(error.info())
     assert shown.strip.isVisible()
-    assert shown.strip.text == "The disk is full\nNo room left. Make room."
+    assert shown.strip.text == f"The disk is full\n{error.message} {error.hint}"
     assert not _button(shown, "openButton").isVisible()
 
 

@@ -13,7 +13,7 @@ from app import desktop
 from app.runtimes.runtime_labels import HINTS
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine.core.errors import ErrorInfo, RuntimeBroken
+from engine.core.errors import DiskFull, ErrorInfo, HashMismatch, RuntimeBroken, UnknownWeights
 from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
@@ -29,7 +29,7 @@ from tests.helpers.fake_states import (
 )
 from tests.helpers.fake_tasks import RUNTIME
 
-DISK_FULL = ErrorInfo(code="disk-full", message="The disk is full.", hint="Free some space.")
+DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").info()
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
 
 NOT_INSTALLED = message("reason.runtime.not-installed")
@@ -167,10 +167,15 @@ def test_hints_that_are_commands_are_buttons_in_the_window(over: Over) -> None:
     }
     assert found == set(HINTS)
     over.press("download")
-    error = RuntimeBroken("unusable", runtime="cu130", why="it has no torch")
-    over.engine.fail(RUNTIME, error.info())
+    error = RuntimeBroken("unusable", runtime="cu130", why=NOT_INSTALLED).info()
+    over.engine.fail(RUNTIME, error)
     over.hear()
-    assert "cannot be used: it has no torch.\nRepair gets it again." in over.texts()
+    assert f"{error.message}\nRepair gets it again." in over.texts()
+    over.press("retry")
+    error = UnknownWeights("no-such-file", file="cu130").info()
+    over.engine.fail(RUNTIME, error)
+    over.hear()
+    assert over.texts().endswith(error.message)
 
 
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
@@ -197,7 +202,7 @@ def test_a_file_is_taken_in_the_place_of_a_download(
     over.press("file")
     assert [c.paths for c in over.asked(commands.ImportRuntime)] == [(Path("/disk/torch.whl"),)]
     assert "Checking the file" in over.texts()
-    error = ErrorInfo(code="hash-mismatch", message="torch.whl is none of the wheels.")
+    error = HashMismatch("no-known-wheel", name="torch.whl", wheels="a.whl").info()
     over.engine.fail(RUNTIME, error)
     over.hear()
     assert "This is not a file that was published" in over.texts()
@@ -266,7 +271,7 @@ def test_after_an_update_the_newer_one_is_offered(over: Over) -> None:
 
 
 def test_a_list_that_cannot_be_read_is_asked_for_again(over: Over) -> None:
-    error = ErrorInfo(code="runtime-error", message="The list cannot be read.")
+    error = ErrorInfo(code="runtime-error", case="catalogue")
     over.engine.sink.emit(events.TaskFailed(kind=RUNTIME, error=error))
     over.hear()
     before = len(over.asked(commands.ListRuntimes))

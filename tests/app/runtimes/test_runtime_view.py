@@ -16,7 +16,7 @@ from app.i18n import Languages
 from app.runtimes.runtime_view import RuntimeView
 from app.state.runtimes_model import RuntimesModel
 from app.state.tasks_model import TasksModel
-from engine.core.errors import ErrorInfo
+from engine.core.errors import HashMismatch
 from engine.core.messages import message
 from engine.protocol import commands
 from tests.app.conftest import Bench
@@ -155,7 +155,10 @@ def test_one_wish_at_a_time(over: Over, page: RuntimeView) -> None:
     assert not over.asked(commands.UseRuntime)
     over.engine.fail(RUNTIME, OFFLINE)
     over.hear()
-    assert "The server cannot be reached.\nLook at the network" in over.texts(page)
+    assert (
+        "does not deliver a.safetensors: it stopped answering.\nCheck the connection"
+        in over.texts(page)
+    )
     assert button(page, "cu126").isEnabled()
 
 
@@ -164,10 +167,10 @@ def test_an_import_that_fails_belongs_to_no_row(over: Over, page: RuntimeView) -
     over.engine.advance(RUNTIME, 3.0, total=9.0)
     over.hear()
     assert "Checking the file" in over.texts(page)
-    error = ErrorInfo(code="hash-mismatch", message="a.whl is none of the wheels.")
+    error = HashMismatch("no-known-wheel", name="a.whl", wheels="torch.whl").info()
     over.engine.fail(RUNTIME, error)
     over.hear()
-    assert "a.whl is none of the wheels." in over.texts(page)
+    assert "a.whl is none of the wheels" in over.texts(page)
 
 
 def test_without_a_card_nothing_is_offered_here_either(over: Over, page: RuntimeView) -> None:

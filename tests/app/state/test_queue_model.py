@@ -54,7 +54,7 @@ def test_a_job_goes_through_its_states(model: QueueModel) -> None:
 
 
 def test_a_retried_job_has_no_error_any_more(model: QueueModel) -> None:
-    error = ErrorInfo(code="disk-full", message="Full.")
+    error = ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"})
     play(model, events.JobFailed(job_id="a", error=error))
     row = model.find("a")
     assert row is not None
@@ -68,7 +68,7 @@ def test_choices_that_cannot_be_planned_leave_the_job_waiting_with_the_error(
     model: QueueModel,
 ) -> None:
     play(model, events.JobQueued(job_id="a", media=MEDIA))
-    error = ErrorInfo(code="container-mismatch", message="No.")
+    error = ErrorInfo(code="container-mismatch", case="no-suffix", params={"name": "a"})
     play(model, events.PlanFailed(job_id="a", error=error))
     row = model.find("a")
     assert row is not None
@@ -109,9 +109,9 @@ def test_checking_the_result_does_not_set_the_frames_back(model: QueueModel) -> 
 
 
 def test_a_refused_file_keeps_its_own_reason(model: QueueModel) -> None:
-    reason = ErrorInfo(code="unreadable-media", message="No film.")
+    reason = ErrorInfo(code="unreadable-media", case="undecodable", params={"name": "a.mp4"})
     play(model, events.JobRejected(job_id="a", source="a.mp4", error=reason))
-    later = ErrorInfo(code="unknown-job", message="There is no job a.")
+    later = ErrorInfo(code="unknown-job", case="none", params={"job": "a"})
     play(model, events.PlanFailed(job_id="a", error=later))
     row = model.find("a")
     assert row is not None

@@ -25,6 +25,7 @@ from engine.core.errors import (
     UpdateUnreachable,
     UpdateUntrusted,
 )
+from engine.core.messages import message
 from engine.protocol import commands as c
 from engine.protocol import events
 from engine.updates import installer
@@ -102,7 +103,12 @@ def page(qtbot: QtBot) -> Page:
 
 
 def unreachable() -> UpdateUnreachable:
-    return UpdateUnreachable("example.org does not answer.", hint="Check the connection.")
+    return UpdateUnreachable(
+        "description",
+        host="example.org",
+        why=message("reason.transfer.silent"),
+        help=message("help.transfer.connection"),
+    )
 
 
 def test_every_error_of_updates_has_a_title_and_a_button() -> None:
@@ -186,7 +192,10 @@ def test_copies_that_no_setup_made_are_told_what_to_do(page: Page, how: str, wha
 def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
     page.engine.update_error = unreachable().info()
     view = page.open()
-    for words in ("The place of the updates does not answer", "example.org does not answer."):
+    for words in (
+        "The place of the updates does not answer",
+        "example.org does not give the newest version",
+    ):
         assert words in shown(view)
     assert buttons(view) == ["Look again"]
     page.press("updateCheck")
@@ -202,7 +211,7 @@ def test_what_was_loaded_can_be_installed_without_a_network(page: Page) -> None:
 
 def test_after_a_wrong_signature_nothing_is_offered(page: Page) -> None:
     page.engine.update = NEWER
-    page.engine.update_error = UpdateUntrusted("It is not signed.", hint="Try again later.").info()
+    page.engine.update_error = UpdateUntrusted("signature").info()
     view = page.open()
     assert "This update is not from us" in shown(view)
     assert buttons(view) == ["Look again"]
@@ -211,7 +220,7 @@ def test_after_a_wrong_signature_nothing_is_offered(page: Page) -> None:
 def test_a_setup_that_is_wrong_at_the_last_moment_keeps_the_window(bench: Bench) -> None:
     bench.engine.tasks.found = replace(NEWER, is_ready=True)
     view = opened(bench)
-    error = UpdateDamaged("It was changed.", hint="Download it again.")
+    error = UpdateDamaged("setup", version="0.2.0")
     bench.engine.tasks.update_error = error.info()
     press(bench, "updateAct")
     assert "The setup is damaged" in shown(view)
@@ -288,7 +297,9 @@ def test_in_chinese(bench: Bench) -> None:
 
 
 def test_every_line_has_room(page: Page) -> None:
-    page.engine.update_error = UpdateUnreachable("a " * 300, hint="b " * 200).info()
+    page.engine.update_error = UpdateUnreachable(
+        "description", host="a " * 300, why="silent", help="b " * 200
+    ).info()
     view = page.open()
     for label in view.findChildren(QLabel):
         if label.isVisible() and label.wordWrap():

@@ -17,4 +17,4 @@ def test_every_error_of_the_engine_has_a_button_and_its_action() -> None:
 
 
 def test_an_error_of_a_newer_engine_is_shown_all_the_same() -> None:
-    assert error_title(ErrorInfo(code="brand-new", message="x")) == "Something went wrong"
+    assert error_title(ErrorInfo(code="brand-new")) == "Something went wrong"

@@ -28,8 +28,8 @@ class _Run:
         self.saved: list[Rates] = []
         self.was_closed = False
 
-    def report(self, done: int, total: int, step: Message | str) -> None:
-        self.steps.append((done, total, str(step)))
+    def report(self, done: int, total: int, step: Message | None) -> None:
+        self.steps.append((done, total, "" if step is None else str(step)))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Run:
             if stop():
                 raise Cancelled
             report(number, 2, doing)
-        report(2, 2, "")
+        report(2, 2, None)
         return RATES
 
     def measured(names: Sequence[str]) -> Iterator[dict[str, Any]]:

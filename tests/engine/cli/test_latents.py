@@ -113,10 +113,12 @@ def test_options_of_encoding(command_line: CommandLine) -> None:
 
 
 def test_why_nothing_was_encoded(command_line: CommandLine) -> None:
-    command_line.services.error = WeightsMissing("There is no VAE.", hint="Get it.")
+    command_line.services.error = WeightsMissing(
+        "vae", model="Wan 2.1", names="vae.safetensors", file="wan21-vae-fp32"
+    )
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
     assert ended.status == 1
-    assert "error[weights-missing]: There is no VAE." in ended.err
+    assert "error[weights-missing]: The VAE of Wan 2.1 is not on this machine yet" in ended.err
 
 
 def test_the_plan_says_how_latents_are_decoded() -> None:

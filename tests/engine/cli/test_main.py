@@ -63,26 +63,28 @@ def test_help_of_upscale_lists_every_setting(command_line: CommandLine) -> None:
 
 
 def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
-    command_line.services.error = SourceMissing("There is no a.mp4.", hint="Look for it.")
+    command_line.services.error = SourceMissing("latents", file="a.mp4")
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1
     assert ended.out == ""
-    assert ended.err == "error[source-missing]: There is no a.mp4.\n  hint: Look for it.\n"
+    assert ended.err == "error[source-missing]: There is no file a.mp4.\n  hint: Check the name.\n"
 
 
 def test_hints_name_the_option_that_helps(command_line: CommandLine) -> None:
-    command_line.services.error = OutputExists("b.mp4 is already there.", hint="Choose another.")
+    command_line.services.error = OutputExists("file", path="b.mp4")
     ended = command_line("plan", "a.mp4")
-    assert "hint: Choose another. Here: -o NAME, or --overwrite." in ended.err
+    assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
 
 
 def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:
-    command_line.services.error = SourceMissing("There is no a.mp4.", path=Path("a.mp4"))
+    command_line.services.error = SourceMissing("no-such-file", file=Path("a.mp4"))
     ended = command_line("probe", "a.mp4", "--json")
     assert ended.status == 1
     (answer,) = ended.objects
     assert answer["error"]["code"] == "source-missing"
-    assert answer["error"]["params"] == {"path": "a.mp4"}
+    assert answer["error"]["params"] == {"file": "a.mp4"}
+    assert answer["error"]["message"] == "a.mp4 does not exist."
+    assert answer["error"]["hint"].startswith("Check the name")
 
 
 def test_a_mistake_of_ours_has_no_traceback_but_a_log(
@@ -124,12 +126,13 @@ def test_plan_tells_what_would_be_done(command_line: CommandLine) -> None:
 
 def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     command_line.services.notices = (
-        Notice(code="disk-full", severity="refusal", message="Too big.", hint="Buy."),
-        Notice(code="hdr", severity="warning", message="Bright."),
+        Notice(code="disk-full", case="folder", severity="refusal", params={"folder": "b"}),
+        Notice(code="cuts-not-looked-for", severity="warning"),
     )
     ended = command_line("plan", "a.mp4")
     assert ended.status == 1
-    assert "error[disk-full]: Too big.\n  hint: Buy.\nwarning[hdr]: Bright." in ended.err
+    assert "error[disk-full]: The disk of b is full.\n  hint: Free some space" in ended.err
+    assert "\nwarning[cuts-not-looked-for]: Cuts are not looked for" in ended.err
 
 
 def test_a_plan_for_another_card(command_line: CommandLine) -> None:

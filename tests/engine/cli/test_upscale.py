@@ -15,7 +15,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.store import save_engine_settings
 from tests.helpers.command_line import CommandLine, ScriptedEngine
 
-BAD = ErrorInfo(code="unreadable-media", message="That is no film.", hint="Take another.")
+BAD = ErrorInfo(code="unreadable-media", case="undecodable", params={"name": "a.mp4"})
 
 
 def added(command_line: CommandLine) -> list[commands.AddJob]:
@@ -39,10 +39,11 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
 
 
 def test_notices_are_shown_before_the_start(command_line: CommandLine) -> None:
-    command_line.services.notices = (
-        Notice(code="interlaced", severity="warning", message="It is combed."),
+    command_line.services.notices = (Notice(code="interlaced-as-frames", severity="warning"),)
+    assert (
+        "warning[interlaced-as-frames]: This video is interlaced"
+        in command_line("upscale", "a.mp4").err
     )
-    assert "warning[interlaced]: It is combed." in command_line("upscale", "a.mp4").err
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_one_of_several_that_fails_makes_the_status_1(command_line: CommandLine)
     ended = command_line("upscale", "a.mp4", "b.mp4", "c.mp4")
     assert ended.status == 1
     assert ended.err.count("error[") == 1
-    assert "/b.mp4:\nerror[unreadable-media]: That is no film.\n  hint: Take another." in ended.err
+    assert f"/b.mp4:\nerror[unreadable-media]: {BAD.message}\n  hint: {BAD.hint}\n" in ended.err
     assert ended.out.count("Done:") == 2
 
 

@@ -41,9 +41,9 @@ def code_of(call: ast.Call) -> str | None:
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     first = literal(call.args[0]) if call.args else None
-    if name in ERRORS and (not call.args or (first is not None and " " not in first)):
+    if name in ERRORS and (not call.args or first is not None):
         return ".".join(filter(None, (ERRORS[name].code, first)))
-    if name == "Notice" and "message" not in given and (code := literal(given.get("code"))):
+    if name == "Notice" and (code := literal(given.get("code"))):
         found = ".".join(filter(None, (code, literal(given.get("case")))))
         if "case" in given and literal(given["case"]) is None:
             return None  # one of several cases

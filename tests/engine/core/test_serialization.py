@@ -42,7 +42,7 @@ def a_plan() -> Plan:
             options={"crf": "16"},
         ),
         stages=(StagePlan(stage="read", peak_bytes=3, seconds=0.5),),
-        notices=(Notice(code="x", severity="info", message="m", params={"a": "b"}),),
+        notices=(Notice(code="x", severity="info", params={"a": "b"}),),
     )
 
 

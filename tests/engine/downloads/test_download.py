@@ -24,13 +24,13 @@ class Folder(DownloadFolder):
     reserve_bytes = 10
 
     def busy(self, name: str) -> EngineError:
-        return Busy(f"{name} is busy")
+        return Busy("busy", name=name)
 
     def too_small(self, free: int, needed: int) -> DiskFull:
-        return DiskFull("too small", free=free, needed=needed)
+        return DiskFull("models", folder=self.folder, free=free, needed=needed)
 
     def unwritable(self, why: str) -> OutputUnwritable:
-        return OutputUnwritable(why)
+        return OutputUnwritable("models", folder=self.folder, reason=why)
 
 
 @pytest.fixture

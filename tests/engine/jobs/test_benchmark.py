@@ -81,7 +81,7 @@ def test_jobs_wait_until_it_has_ended(
 
     def run(*_: Any) -> None:
         running.set()
-        raise DiskFull("There is no room.")
+        raise DiskFull("folder", folder=tmp_path)
 
     monkeypatch.setattr(job_service, "run_stored", run)
     source = make_clip(tmp_path / "clip.mp4", frames=3)
@@ -108,7 +108,7 @@ def test_it_is_refused_while_a_job_runs(
     def run(*_: Any) -> None:
         running.set()
         go.wait(30)
-        raise DiskFull("There is no room.")
+        raise DiskFull("folder", folder=tmp_path)
 
     monkeypatch.setattr(job_service, "run_stored", run)
     source = make_clip(tmp_path / "clip.mp4", frames=3)

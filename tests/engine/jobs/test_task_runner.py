@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.core.errors import DiskFull, RuntimeBusy
+from engine.core.messages import message
 from engine.jobs import task_runner
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import events as e
@@ -46,7 +47,7 @@ def task(do: Callable[[RunningTask], Outcome | None], **about: Any) -> Task:
 
 def waits_for(gate: threading.Event) -> Callable[[RunningTask], None]:
     def do(work: RunningTask) -> None:
-        work.step(0, 1, "it runs")
+        work.step(0, 1, message("bench.step.read"))
         while not gate.wait(0.01):
             work.control.check()
 
@@ -56,12 +57,12 @@ def waits_for(gate: threading.Event) -> Callable[[RunningTask], None]:
 def test_a_task_reports_its_progress_its_phases_and_its_end(
     runner: TaskRunner, heard: Listener
 ) -> None:
-    notice = Notice(code="own-weights", severity="warning", message="It is none of ours.")
+    notice = Notice(code="own-weights", severity="warning", params={"title": "a"})
 
     def do(work: RunningTask) -> Outcome:
         work.progress(5_000_000, 5_000_000)
         work.begin("unpack", "b")
-        work.step(1, 3, "a convolution")
+        work.step(1, 3, message("bench.step.read"))
         return Outcome(notice=notice)
 
     runner.start(task(do))
@@ -70,10 +71,10 @@ def test_a_task_reports_its_progress_its_phases_and_its_end(
     assert (done.subject, done.phase, done.notice) == ("b", "unpack", notice)
     seen = [(p.subject, p.phase, p.done, p.total, p.step) for p in heard.of(e.TaskProgress)]
     assert seen == [
-        ("a", "download", 0, 0, ""),  # it waits
-        ("a", "download", 5, 5, ""),
-        ("b", "unpack", 0, 0, ""),
-        ("b", "unpack", 1, 3, "a convolution"),
+        ("a", "download", 0, 0, None),  # it waits
+        ("a", "download", 5, 5, None),
+        ("b", "unpack", 0, 0, None),
+        ("b", "unpack", 1, 3, message("bench.step.read")),
     ]
 
 
@@ -97,7 +98,8 @@ def test_progress_is_metered_and_tells_the_speed(
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(DiskFull("No room."), "disk-full"), (ValueError("x"), "internal-error")]
+    ("error", "code"),
+    [(DiskFull("folder", folder="/films"), "disk-full"), (ValueError("x"), "internal-error")],
 )
 def test_an_error_ends_the_task_and_not_the_lane(
     runner: TaskRunner,
@@ -153,13 +155,16 @@ def test_a_second_task_is_refused_where_none_waits(
     runner: TaskRunner, heard: Listener, gate: threading.Event
 ) -> None:
     def busy(running: str) -> RuntimeBusy:
-        return RuntimeBusy(f"{running} is at work.")
+        return RuntimeBusy("at-work", runtime=running)
 
     runner.start(task(waits_for(gate), busy=busy))
     runner.start(task(lambda work: None, subject="b", busy=busy))
     refused = heard.wait(*TASK_ENDS)
     assert isinstance(refused, e.TaskFailed)
-    assert (refused.subject, refused.error.message) == ("b", "a is at work.")
+    assert (refused.subject, refused.error.message) == (
+        "b",
+        "Upreel is at work on the NVIDIA runtime a already.",
+    )
     assert all(progress.step for progress in heard.of(e.TaskProgress)), "neither waits"
     gate.set()
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)

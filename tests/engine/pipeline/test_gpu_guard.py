@@ -86,7 +86,7 @@ def test_where_nothing_is_moved_behind_our_back_nobody_watches(
 
 def test_everything_is_given_back_after_an_error_too(card: list[Any]) -> None:
     with pytest.raises(JobError), cared_for(on_card(), preserve_vram=False):
-        raise JobError("it failed")
+        raise JobError("running")
     assert card == [0.5, 1.0, False]
 
 

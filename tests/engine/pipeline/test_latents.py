@@ -182,7 +182,7 @@ def test_a_job_that_ended_while_decoding_begins_that_again(
     ("error", "why"),
     [
         (torch.OutOfMemoryError("no"), "out-of-memory"),
-        (NumericOverflow("The decoder's numbers grew too large.", hint=""), "overflow"),
+        (NumericOverflow("decoder", dtype="float16"), "overflow"),
     ],
 )
 def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
@@ -232,7 +232,7 @@ def test_a_disk_that_fills_while_decoding_ends_the_job(
     write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
 
     def full(self: LosslessWriter, planes: Any) -> None:
-        raise DiskFull("There is no space left.", hint="Free some.")
+        raise DiskFull("while-writing", name="a.mkv")
 
     monkeypatch.setattr(LosslessWriter, "write", full)
     with running_engine(tmp_path / "jobs") as (engine, heard):

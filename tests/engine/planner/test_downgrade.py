@@ -140,7 +140,7 @@ def test_the_smallest_plan_that_does_not_fit_states_what_it_needs_and_what_is_fr
 def test_stages_of_a_smaller_plan_are_its_own_and_reasons_of_the_first_are_gone() -> None:
     first = a_plan(work=LITE)
     stage = StagePlan(stage="upscale", peak_bytes=2**40, seconds=1.0)
-    plan = replace(first, stages=(stage,), reasons=Reasons(limited_by="memory", message="So."))
+    plan = replace(first, stages=(stage,), reasons=Reasons(limited_by="memory"))
     after = next_plan(plan, "out-of-memory")
     assert after is not None
     assert 0 < after.stages[0].peak_bytes <= after.peak_bytes

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.core.errors import SourceMissing
 from tools.reports import quality
 from tools.reports.photographs import installed_photographs, photographs_in
 
@@ -28,7 +27,7 @@ def test_tables_name_every_picture_and_a_mean(
 def test_an_empty_folder_is_said_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SourceMissing):
+    with pytest.raises(FileNotFoundError):
         photographs_in(tmp_path)
     assert quality.main(["--photographs", str(tmp_path)]) == 1
     assert "no uncompressed pictures" in capsys.readouterr().err

@@ -250,5 +250,6 @@ def _translated(error: WeightsError, path: Path) -> InputError:
     if isinstance(error, NotSafetensors) and not path.stat().st_size:
         return UnreadableMedia("empty", name=path.name, path=path)
     if isinstance(error, NotSafetensors):
-        return UnreadableMedia("not-latents", name=path.name, path=path)
+        case = "empty" if error.case == "empty" else "not-latents"
+        return UnreadableMedia(case, name=path.name, path=path)
     return UnreadableMedia("latents-damaged", name=path.name, path=path)

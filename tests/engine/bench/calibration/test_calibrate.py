@@ -42,7 +42,7 @@ def _two_steps(monkeypatch):
 def test_each_step_is_told_and_what_they_measured_comes_together():
     told = []
     found = calibrate.calibrate(lambda done, total, doing: told.append((done, total, doing)))
-    assert told == [(0, 2, "reading"), (1, 2, "writing"), (2, 2, "")]
+    assert told == [(0, 2, "reading"), (1, 2, "writing"), (2, 2, None)]
     assert found.costs == {"read": 0.5, "libx264": 0.25, "decode-libx264": 0.125}
     assert load_rates() == Rates()  # nothing is kept before somebody says so
 
@@ -61,7 +61,7 @@ def test_a_slow_machine_leaves_out_what_there_is_no_time_for(monkeypatch):
     monkeypatch.setattr(calibrate, "_LIMIT_S", -1.0)
     told = []
     assert calibrate.calibrate(lambda *step: told.append(step)) == Rates()
-    assert told == [(2, 2, "")]
+    assert told == [(2, 2, None)]
 
 
 def test_what_is_kept_replaces_what_jobs_taught_about_the_same_device():
