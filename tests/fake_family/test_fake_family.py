@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app.foot_strip import plan_line
 from pytestqt.qtbot import QtBot
-from tests.helpers.shot_jobs import plan_of, planes_of, run
 
 from app.application import Program
 from app.engine_messages import choice_text, text
 from app.state.job_row import JobState
+from app.status_bar import plan_line
 from engine.bench.cases.models import model_rows
 from engine.bench.options import BenchOptions
 from engine.core import messages
@@ -28,6 +27,7 @@ from engine.video.read.probe import probe
 from tests.app.conftest import program  # noqa: F401  a window with the real engine
 from tests.fake_family.family import FAMILY, NearestPlan
 from tests.helpers.clips import make_clip
+from tests.helpers.jobs import plan_of, planes_of, run
 
 SETTINGS = {"model": "nearest-2x", "codec": "ffv1", "segment_seconds": 0.5}
 

@@ -72,13 +72,13 @@ def test_the_published_examples() -> None:
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion or SDXL; Wan has 16"),
+        ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion, SDXL; Wan has 16"),
         ((1, 12, 2, 8, 8), "Mochi"),
         ((1, 128, 2, 8, 8), "LTX-Video"),
-        ((1, 8, 2, 8, 8), "8 channels; Wan has 16 (Wan 2.1) and 48 (Wan 2.2 5B)"),
+        ((1, 8, 2, 8, 8), "8 channels; Wan has 16 (Wan 2.1), 48 (Wan 2.2 5B)"),
         ((2, 16, 1, 2, 2), "2 films at once"),
-        ((16, 8, 8), "16x8x8 numbers"),
-        ((7,), "7 numbers"),
+        ((16, 8, 8), "the shape 16x8x8"),
+        ((7,), "the shape 7"),
         ((1, 16, 1, 1, 2049), "16392x8 pixels"),
     ],
 )
