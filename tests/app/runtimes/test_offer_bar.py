@@ -13,7 +13,7 @@ from app import desktop
 from app.runtimes.runtime_labels import HINTS
 from app.ui_state import UiState
 from app.widgets.controls import ElidedLabel
-from engine.core.errors import DiskFull, ErrorInfo, HashMismatch, RuntimeBroken, UnknownWeights
+from engine.core.errors import DiskFull, ErrorInfo, HashMismatch, RuntimeBroken
 from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
 from tests.app.conftest import Bench
@@ -171,11 +171,6 @@ def test_hints_that_are_commands_are_buttons_in_the_window(over: Over) -> None:
     over.engine.fail(RUNTIME, error)
     over.hear()
     assert f"{error.message}\nRepair gets it again." in over.texts()
-    over.press("retry")
-    error = UnknownWeights("no-such-file", file="cu130").info()
-    over.engine.fail(RUNTIME, error)
-    over.hear()
-    assert over.texts().endswith(error.message)
 
 
 def test_not_now_is_remembered(over: Over, tmp_path: Path) -> None:
