@@ -72,7 +72,7 @@ def test_the_published_examples() -> None:
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion, SDXL; Wan has 16"),
+        ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion or SDXL; Wan has 16"),
         ((1, 12, 2, 8, 8), "Mochi"),
         ((1, 128, 2, 8, 8), "LTX-Video"),
         ((1, 8, 2, 8, 8), "8 channels; Wan has 16 (Wan 2.1), 48 (Wan 2.2 5B)"),
