@@ -125,7 +125,10 @@ def test_a_picture_is_a_shot_of_one_frame(vae: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "why"),
-    [(torch.OutOfMemoryError("injected"), "out-of-memory"), (NumericOverflow("x"), "overflow")],
+    [
+        (torch.OutOfMemoryError("injected"), "out-of-memory"),
+        (NumericOverflow("decoder", dtype="float16"), "overflow"),
+    ],
 )
 def test_a_plan_that_did_not_work_is_replaced(
     vae: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str

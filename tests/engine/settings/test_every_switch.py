@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.models.seedvr2.dit import token_layout
+from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_resample, split_decode
@@ -64,8 +64,8 @@ class Case:
         """Inside, tiny models are computed in chunks too."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_resample, "_PHASE_BYTES", 1)
-            patch.setattr(token_layout, "_CHUNK_BYTES", {"cpu": 1})
-            patch.setattr(token_layout, "_LEAST_ROWS", 64)
+            patch.setattr(dit_config, "_CHUNK_BYTES", {"cpu": 1})
+            patch.setattr(dit_config, "_LEAST_ROWS", 64)
             yield
 
 
