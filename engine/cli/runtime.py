@@ -64,7 +64,7 @@ def _list(args: argparse.Namespace, context: Context) -> int:
         listed = _listed(tasks)
     console = context.console
     if console.json:
-        console.data(to_plain(listed))
+        console.data(listed)
         return DONE
     for state in listed.runtimes:
         console.say(_line(state, listed.suited))
@@ -114,7 +114,7 @@ def _try(args: argparse.Namespace, context: Context) -> int:
     if args.out is not None:
         args.out.write_text(json.dumps(to_plain(found)) + "\n", encoding="utf-8")
     if context.console.json:
-        context.console.data(to_plain(found))
+        context.console.data(found)
     else:
         where = found.card or "the processor"
         context.console.say(

@@ -9,7 +9,6 @@ from typing import Any
 from engine.cli.context import DONE, Context
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
-from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -81,7 +80,7 @@ def _run(tasks: TaskSession, command: c.UpdateCommand) -> _Ended:
 def _show(state: UpdateState, context: Context) -> None:
     console = context.console
     if console.json:
-        console.data(to_plain(state))
+        console.data(state)
         return
     if not state.newer:
         console.say(f"Upreel {state.version} is the newest version.")

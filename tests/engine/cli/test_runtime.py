@@ -46,6 +46,7 @@ def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
     assert main(["runtime", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["runtimes"][0]["is_chosen"]
+    assert all(isinstance(listed[name], str) for name in ("used", "advice"))
     assert main(["runtime", "use", "bundled"]) == 0
     assert folders.chosen() == ""
     assert main(["runtime", "remove", "cu999"]) == 0
