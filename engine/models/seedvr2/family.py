@@ -21,12 +21,10 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import Room, tile_of
+from engine.models.planning.search import Needs, Room, tile_of
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.frame_layout import layout_of, reference_layout
-from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan
-from engine.models.seedvr2.planning import alternatives, notices, requirements, search
+from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan, layout_of, reference_layout
+from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured import VaeModel, VaeVariants
@@ -63,8 +61,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             WeightsError: A file is not there, or is none of SeedVR2's.
         """
         settings, device = request.settings, request.device
-        on_card = device == "cuda"
-        card_bytes = request.budget.gpu_memory_bytes if on_card else 0
+        on_gpu = device == "cuda"
+        card_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
         found = files.files_of(request.model, settings, card_bytes=card_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
@@ -87,7 +85,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             join=cast(Join, settings.join),  # one of the choices of that setting
             encode_tile=tile_of(settings.encode_tile, layout.padded),
             decode_tile=tile_of(settings.decode_tile, layout.padded),
-            warm_up=0 if on_card else search.WARM_UP,  # there is one memory
+            warm_up=0 if on_gpu else search.WARM_UP,  # there is one memory
             vae_dtype=_vae_dtype(settings, device),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,
@@ -149,7 +147,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
-        return notices.choices(work, self.models[work.model])
+        return alternatives.choices(work, self.models[work.model])
 
     def steps(self, work: SeedVr2Plan) -> Iterator[Step]:
         """Other clips, tiles and blocks."""
@@ -157,11 +155,11 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         """Clips, tiles, blocks."""
-        return notices.changes(old, new)
+        return alternatives.changes(old, new)
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """What this device cannot do, and what tiles change."""
-        return notices.notices(work, self.title, budget)
+        return alternatives.notices(work, self.title, budget)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The smallest file of the model, where another one is chosen."""
@@ -224,14 +222,14 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
 
 def _vae_variants() -> VaeVariants:
-    from engine.models.seedvr2.vae import fast, flops, load, plain
+    from engine.models.seedvr2.vae import cost, fast, load, plain
 
     return VaeVariants(
         plain=plain.SeedVr2Vae,
         fast=fast.FastVae,
         load=load.load_vae,
-        encode_flops=flops.encode_flops,
-        decode_flops=flops.decode_flops,
+        encode_flops=cost.encode_flops,
+        decode_flops=cost.decode_flops,
     )
 
 

@@ -66,21 +66,21 @@ def test_a_slow_machine_leaves_out_what_there_is_no_time_for(monkeypatch):
 
 def test_what_is_kept_replaces_what_jobs_taught_about_the_same_device():
     jobs = {KIND: Learned(factor=2.0), f"wan-2x-x2-cuda-libx264 on {GPU}": Learned(factor=3.0)}
-    kept.keep(Rates(jobs=jobs, costs={"read": 1.0, "png": 2.0}, cards={"other": {"a": 1.0}}))
+    kept.keep(Rates(jobs=jobs, costs={"read": 1.0, "png": 2.0}, gpus={"other": {"a": 1.0}}))
     keep(Rates(costs={"read": 0.5}))
     found = load_rates()
     assert dict(found.jobs) == {f"wan-2x-x2-cuda-libx264 on {GPU}": Learned(factor=3.0)}
     assert found.costs == {"read": 0.5, "png": 2.0}
-    keep(Rates(costs={"read": 0.5}, cards={GPU: {"vae-float16": 0.1}}))
+    keep(Rates(costs={"read": 0.5}, gpus={GPU: {"vae-float16": 0.1}}))
     found = load_rates()
     assert found.jobs == {}
-    assert found.cards == {"other": {"a": 1.0}, GPU: {"vae-float16": 0.1}}
+    assert found.gpus == {"other": {"a": 1.0}, GPU: {"vae-float16": 0.1}}
 
 
 def test_figures_have_units():
     rates = Rates(
         costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0},
-        cards={GPU: {"vae-float16": 0.01}},
+        gpus={GPU: {"vae-float16": 0.01}},
     )
     assert {row["what"]: row["figure"] for row in figure_rows(rates)} == {
         "read": "50 million pixels a second of the CPU",
@@ -98,7 +98,7 @@ def test_figures_have_units():
 
 
 def test_every_cost_has_a_title():
-    for figure in figures(Rates(costs=COSTS, cards={GPU: COSTS})):
+    for figure in figures(Rates(costs=COSTS, gpus={GPU: COSTS})):
         assert str(figure.title)
         assert str(figure.value)
 

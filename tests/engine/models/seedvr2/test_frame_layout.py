@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import (
+from engine.models.seedvr2.plan import (
     LEAST_BLACK,
     MULTIPLE,
     REFLECTED,

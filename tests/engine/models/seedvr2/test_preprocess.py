@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import layout_of, reference_layout
+from engine.models.seedvr2.plan import layout_of, reference_layout
 from engine.models.seedvr2.preprocess import (
     cut_out,
     join,

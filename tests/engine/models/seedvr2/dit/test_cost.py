@@ -10,17 +10,16 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.dit.cost import (
     DitFlops,
+    forward_bytes,
     forward_flops,
     resident_bytes,
     streamed_bytes,
 )
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
-from engine.models.seedvr2.dit.memory import forward_bytes
-from engine.models.seedvr2.dit.parameter_count import FORMAT_BYTES, parameters
 from tests.helpers.memory import Allocations
 from tests.helpers.model_files import write_fp8
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit

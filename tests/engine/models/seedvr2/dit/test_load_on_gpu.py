@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engine.models.seedvr2.dit.config import DitConfig
-from engine.models.seedvr2.dit.cost import resident_bytes
+from engine.models.seedvr2.dit.cost import forward_bytes, resident_bytes
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import (
     FORMS,
@@ -19,7 +19,6 @@ from engine.models.seedvr2.dit.load import (
     LoadOptions,
     load_dit,
 )
-from engine.models.seedvr2.dit.memory import forward_bytes
 from tests.helpers.model_files import write_fp8, write_gguf
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 

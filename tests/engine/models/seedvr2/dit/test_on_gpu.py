@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.models.seedvr2.dit.cost import forward_bytes
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.memory import forward_bytes
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config

@@ -14,7 +14,7 @@ from engine.core.geometry import Size
 from engine.models.memory_cost import Cost
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.cost import (
-    Work,
+    VaeWorkload,
     decode_cost,
     decode_high_cost,
     decode_low_cost,
@@ -55,12 +55,12 @@ def plain() -> SeedVr2Vae:
     return tiny_vae(CONFIG, dtype=torch.float32)
 
 
-def work(frames: int, slice_frames: int | None, **options: Any) -> Work:
+def work(frames: int, slice_frames: int | None, **options: Any) -> VaeWorkload:
     sizes = {"frames": frames, "slice_frames": slice_frames, "size": SIZE}
-    return Work(**{"switches": VaeSwitches(), **sizes, **options})
+    return VaeWorkload(**{"switches": VaeSwitches(), **sizes, **options})
 
 
-def fast_twin(plain: SeedVr2Vae, case: Work) -> FastVae:
+def fast_twin(plain: SeedVr2Vae, case: VaeWorkload) -> FastVae:
     dtype = getattr(torch, case.dtype)
     fast = FastVae(CONFIG, plain.state_dict(), dtype=dtype, switches=case.switches)
     if case.slice_frames is not None:
@@ -68,7 +68,7 @@ def fast_twin(plain: SeedVr2Vae, case: Work) -> FastVae:
     return fast
 
 
-def latent_of(case: Work) -> Tensor:
+def latent_of(case: VaeWorkload) -> Tensor:
     shape = (1, 4, 1 + (case.frames - 1) // 4, case.size.height // 8, case.size.width // 8)
     return torch.zeros(shape, dtype=getattr(torch, case.dtype))
 
@@ -88,7 +88,7 @@ def assert_close(cost: Cost, found: int) -> None:
     assert found <= predicted <= 1.10 * found, f"{predicted / found:.3f}"
 
 
-def assert_both_are_close(plain: SeedVr2Vae, case: Work) -> None:
+def assert_both_are_close(plain: SeedVr2Vae, case: VaeWorkload) -> None:
     fast = fast_twin(plain, case)
     clip = torch.zeros(1, 3, case.frames, SIZE.height, SIZE.width, dtype=fast.dtype)
     latent = latent_of(case)
@@ -183,14 +183,14 @@ def test_the_published_model_without_folds_has_its_published_size() -> None:
 
 def test_the_carry_of_the_published_program() -> None:
     # Measured there: 8641 bytes for each pixel of the result of a decoder without folds.
-    case = Work(
+    case = VaeWorkload(
         size=Size(1024, 1024),
         frames=21,
         slice_frames=4,
         switches=VaeSwitches.all_off(),
         dtype="float16",
         device="cuda",
-        form="3d",
+        variant="3d",
     )
     carry = decode_peak(VAE, case).bytes_of["carry"]
     assert carry == pytest.approx(8641 * case.size.pixels, rel=0.001)
@@ -200,7 +200,7 @@ def test_the_carry_of_the_published_program() -> None:
 
 def test_the_peak_of_a_full_size_decode_on_a_processor() -> None:
     # 810 to 925 MiB were measured in a process of its own, oneDNN's scratch included.
-    case = Work(size=Size(256, 256), frames=5, switches=VaeSwitches())
+    case = VaeWorkload(size=Size(256, 256), frames=5, switches=VaeSwitches())
     cost = decode_cost(VAE, case)
     assert 780 * MIB < cost.peak_bytes - cost.weights < 925 * MIB
 

@@ -8,9 +8,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.seedvr2.vae.cost import decode_flops, encode_flops
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.flops import Work, decode_flops, encode_flops
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae.workload import VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 # Counted by torch while the published program ran on the meta device: convolutions of decoding and
@@ -31,7 +32,7 @@ CHANGING = ("upsampler_fold", "first_frame_fold", "temporal_winograd")
 
 def work(width, height, frames, switches=None, **options):
     switches = switches or VaeSwitches.all_off()
-    return Work(frames=frames, size=Size(width, height), switches=switches, **options)
+    return VaeWorkload(frames=frames, size=Size(width, height), switches=switches, **options)
 
 
 @pytest.mark.parametrize("case", COUNTED)

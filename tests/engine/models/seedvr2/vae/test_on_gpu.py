@@ -17,7 +17,7 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import load_vae
 from engine.models.seedvr2.vae.split_decode import split_decode
-from engine.models.seedvr2.vae.split_grid import norms_of_high_part
+from engine.models.seedvr2.vae.tiling import norms_of_high_part
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import Convolution, VaeSwitches

@@ -16,7 +16,7 @@ from engine.models.seedvr2.vae.config import VAE
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.norm_statistics import Book, Statistics
 from engine.models.seedvr2.vae.split_decode import split_decode
-from engine.models.seedvr2.vae.split_grid import halo, norms_of_high_part, split_tiles
+from engine.models.seedvr2.vae.tiling import halo, norms_of_high_part, split_tiles
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.group_norm import group_statistics
 from engine.ops.transfer.tile_canvas import TileSink
@@ -180,9 +180,7 @@ def test_tiles_in_both_directions_are_the_whole_frame(plain, fast, form):
 def test_a_halo_of_one_less_would_show(fast, monkeypatch):
     vae, latent = Frozen(fast), latent_of(1)
     expected = split(vae, latent, tile=WHOLE, tile_statistics="tile")
-    monkeypatch.setattr(
-        "engine.models.seedvr2.vae.split_grid.halo", lambda config: halo(config) - 1
-    )
+    monkeypatch.setattr("engine.models.seedvr2.vae.tiling.halo", lambda config: halo(config) - 1)
     result = split(vae, latent, tile_statistics="tile")
     assert (result - expected).abs().max() > 1e-9
 

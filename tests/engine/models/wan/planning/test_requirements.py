@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import Needs
+from engine.models.planning.search import Needs
 from engine.models.wan.planning.requirements import decode_needs, encode_needs
 from engine.models.wan.planning.vae_memory import Pass
 from engine.models.wan.vae.fast import FastWanVae

@@ -22,7 +22,7 @@ from engine.models.wan.vae.config import (
     WanConfig,
 )
 from engine.models.wan.vae.cost import (
-    Work,
+    VaeWorkload,
     decode_cost,
     decode_high_cost,
     decode_low_cost,
@@ -59,12 +59,12 @@ def weights_of(layout: str) -> dict[str, Tensor]:
     return tiny_wan(CONFIGS[layout], dtype=torch.float32).state_dict()
 
 
-def work(layout: str, frames: int, slice_frames: int | None, **options: Any) -> Work:
+def work(layout: str, frames: int, slice_frames: int | None, **options: Any) -> VaeWorkload:
     sizes = {"frames": frames, "slice_frames": slice_frames, "size": SIZES[layout]}
-    return Work(**{"switches": VaeSwitches(), **sizes, **options})
+    return VaeWorkload(**{"switches": VaeSwitches(), **sizes, **options})
 
 
-def fast_vae(layout: str, case: Work) -> FastWanVae:
+def fast_vae(layout: str, case: VaeWorkload) -> FastWanVae:
     dtype = getattr(torch, case.dtype)
     fast = FastWanVae(CONFIGS[layout], weights_of(layout), dtype=dtype, switches=case.switches)
     if case.slice_frames is not None:
@@ -72,7 +72,7 @@ def fast_vae(layout: str, case: Work) -> FastWanVae:
     return fast
 
 
-def inputs(config: WanConfig, case: Work) -> tuple[Tensor, Tensor]:
+def inputs(config: WanConfig, case: VaeWorkload) -> tuple[Tensor, Tensor]:
     dtype, factor = getattr(torch, case.dtype), config.spatial_factor
     clip = torch.zeros(1, 3, case.frames, case.size.height, case.size.width, dtype=dtype)
     shape = (1 + (case.frames - 1) // 4, case.size.height // factor, case.size.width // factor)
@@ -93,7 +93,7 @@ def assert_close(cost: Cost, found: int) -> None:
     assert found <= predicted <= 1.15 * found, f"{predicted / found:.3f}"
 
 
-def assert_both_are_close(layout: str, case: Work) -> None:
+def assert_both_are_close(layout: str, case: VaeWorkload) -> None:
     fast, config = fast_vae(layout, case), CONFIGS[layout]
     clip, latent = inputs(config, case)
     assert_close(encode_cost(config, case), measured(lambda: fast.moments(clip), fast))

@@ -14,14 +14,15 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.core.geometry import Size
+from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan.vae.config import (
     WAN2X,
     WAN21,
     WAN22,
     WanConfig,
 )
+from engine.models.wan.vae.cost import decode_flops, encode_flops
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.flops import Work, decode_flops, encode_flops
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -39,9 +40,9 @@ SIZE = Size(64, 32)
 LAYOUTS = ("2.1", "2.2", "2x")
 
 
-def work(frames: int, switches: VaeSwitches | None = None, **options: Any) -> Work:
+def work(frames: int, switches: VaeSwitches | None = None, **options: Any) -> VaeWorkload:
     chosen = VaeSwitches.all_off() if switches is None else switches
-    return Work(**{"frames": frames, "size": SIZE, "switches": chosen, **options})
+    return VaeWorkload(**{"frames": frames, "size": SIZE, "switches": chosen, **options})
 
 
 def clip_and_latent(config: WanConfig, frames: int) -> tuple[Tensor, Tensor]:
@@ -147,7 +148,7 @@ def test_the_table_of_the_manual_is_what_is_counted_here() -> None:
     for layout, frames, cells in rows:
         config, size = {"2.1": WAN21, "2.2": WAN22}[layout], Size(1920, 1088)
         cases = [
-            Work(switches=switches, frames=int(frames), slice_frames=None, size=size)
+            VaeWorkload(switches=switches, frames=int(frames), slice_frames=None, size=size)
             for switches in (off, enlarged, short, both)
         ]
         counted = [decode_flops(config, case).convolutions for case in cases]
