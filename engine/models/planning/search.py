@@ -192,7 +192,7 @@ def next_tiles(
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryUse:
+class PhaseMemory:
     """Bytes that are allocated at the same time, without weights.
 
     Attributes:
@@ -203,8 +203,8 @@ class MemoryUse:
     device: int
     host: int = 0
 
-    def __add__(self, other: MemoryUse) -> MemoryUse:
-        return MemoryUse(self.device + other.device, self.host + other.host)
+    def __add__(self, other: PhaseMemory) -> PhaseMemory:
+        return PhaseMemory(self.device + other.device, self.host + other.host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,23 +222,23 @@ class Streamed:
         result: Bytes on the device of what a slice gave.
     """
 
-    begins: MemoryUse
-    steady: tuple[MemoryUse, ...]
-    between: MemoryUse
-    waits: MemoryUse
+    begins: PhaseMemory
+    steady: tuple[PhaseMemory, ...]
+    between: PhaseMemory
+    waits: PhaseMemory
     buffers: int
     opens: int = 0
     canvas: int = 0
     result: int = 0
 
 
-def peak_use(uses: Iterable[MemoryUse], *, on_gpu: bool) -> MemoryUse:
+def peak_use(uses: Iterable[PhaseMemory], *, on_gpu: bool) -> PhaseMemory:
     """Most bytes of the device, and of main memory; where that is one, of both together."""
     found = list(uses)
     most = max(use.device for use in found)
     if on_gpu:
-        return MemoryUse(most, max(use.host for use in found))
-    return MemoryUse(most, max(use.device + use.host for use in found) - most)
+        return PhaseMemory(most, max(use.host for use in found))
+    return PhaseMemory(most, max(use.device + use.host for use in found) - most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryUse, Needs, Streamed, peak_use
+from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
@@ -78,32 +78,34 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
 
 def _stages(
     vae: VaeConfig, plan: SeedVr2Plan, transformer: tuple[int, int]
-) -> dict[str, tuple[MemoryUse, ...]]:
+) -> dict[str, tuple[PhaseMemory, ...]]:
     """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
     coming = 2 * vae_memory.SLICES if plan.encode_tile is not None else 0  # of two visits
     latents = (3 * plan.latents + coming) * _latent_bytes(vae, plan)
     forward, kept = transformer
-    held = MemoryUse(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
-    placing = MemoryUse(STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers)
+    held = PhaseMemory(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
+    placing = PhaseMemory(
+        STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers
+    )
     waiting = encode.waits + decode.waits
     sampling = plan.latents * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
-    decoded = held + MemoryUse(_decoded_frames(plan) * frame) + encode.waits
-    finishing = decoded + decode.between + MemoryUse(decode.buffers, decode.canvas)
-    colours = MemoryUse(_finishing(plan, _PICTURES.get(plan.colour, 5)))
+    decoded = held + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
+    finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
+    colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 5)))
     return {
         "encode": (
-            held + encode.begins + MemoryUse(frame),
+            held + encode.begins + PhaseMemory(frame),
             *(held + decode.waits + use for use in encode.steady),
             held + encode.between + decode.waits + placing,
         ),
-        "transformer": (held + waiting + MemoryUse(forward - kept + sampling),),
+        "transformer": (held + waiting + PhaseMemory(forward - kept + sampling),),
         "decode": (
             *(decoded + use for use in (decode.begins, *decode.steady)),
             finishing + colours,
         ),
-        "finishing": (finishing + MemoryUse(_finishing(plan, 1)),),
+        "finishing": (finishing + PhaseMemory(_finishing(plan, 1)),),
     }
 
 

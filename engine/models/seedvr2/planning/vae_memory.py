@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryUse, Streamed
+from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
@@ -84,8 +84,8 @@ def encoding(asked: Asked) -> Streamed:
     given = SLICES * (frame // 64) * asked.config.latent_channels * _EXACT
     others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
     host = SLICES * parked + parked // STEP + early + others
-    working = MemoryUse(max(found.first, found.later) + given, host)
-    waits = MemoryUse(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
+    working = PhaseMemory(max(found.first, found.later) + given, host)
+    waits = PhaseMemory(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
     return Streamed(
         begins=working,
         steady=(working,),
@@ -129,14 +129,14 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     known, handed_on = early + fresh, low.carry if low is not None else 0
     last = features + tile.result  # of whole frames, and of the tile before
     visiting = handed_on + last + max(tile.first, tile.later)
-    steady = [MemoryUse(visiting, others + known + canvas)]
+    steady = [PhaseMemory(visiting, others + known + canvas)]
     if low is not None:
-        steady.append(MemoryUse(low.later, carries + known))
+        steady.append(PhaseMemory(low.later, carries + known))
     return Streamed(
-        begins=MemoryUse(low.first if low is not None else 0),
+        begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=MemoryUse(handed_on + last, carries + early),
-        waits=MemoryUse(0, handed_on + carries + early),
+        between=PhaseMemory(handed_on + last, carries + early),
+        waits=PhaseMemory(0, handed_on + carries + early),
         buffers=max(tile.window, 0 if low is None else low.window),
         canvas=canvas,
     )
@@ -144,10 +144,10 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
 
 def _whole(found: VaePeak) -> Streamed:
     return Streamed(
-        begins=MemoryUse(found.first),
-        steady=(MemoryUse(found.later),),
-        between=MemoryUse(found.carry),
-        waits=MemoryUse(0, found.carry),
+        begins=PhaseMemory(found.first),
+        steady=(PhaseMemory(found.later),),
+        between=PhaseMemory(found.carry),
+        waits=PhaseMemory(0, found.carry),
         buffers=found.window,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryUse, Needs, Streamed, peak_use
+from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
 from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
@@ -28,7 +28,11 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 _FRAME_BYTES = 12  # of a frame that is ready to be encoded, for each of its px
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _NOTHING = Streamed(
-    begins=MemoryUse(0), steady=(MemoryUse(0),), between=MemoryUse(0), waits=MemoryUse(0), buffers=0
+    begins=PhaseMemory(0),
+    steady=(PhaseMemory(0),),
+    between=PhaseMemory(0),
+    waits=PhaseMemory(0),
+    buffers=0,
 )
 
 
@@ -56,30 +60,32 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     """Of both ways, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
     frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
-    held = MemoryUse((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
+    held = PhaseMemory((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
     canvas = asked.frame.pixels * asked.config.upscale**2
-    ready = held + encode.waits + decode.between + MemoryUse(buffers + decode.result, decode.canvas)
-    other = MemoryUse(buffers - decode.buffers) + held + encode.waits
-    finishing = ready + MemoryUse(_LEAVING_BYTES * canvas)
-    encoding = MemoryUse(buffers - encode.buffers) + held
-    opening, reopening = (MemoryUse(buffers - way.opens) for way in (encode, decode))
+    ready = (
+        held + encode.waits + decode.between + PhaseMemory(buffers + decode.result, decode.canvas)
+    )
+    other = PhaseMemory(buffers - decode.buffers) + held + encode.waits
+    finishing = ready + PhaseMemory(_LEAVING_BYTES * canvas)
+    encoding = PhaseMemory(buffers - encode.buffers) + held
+    opening, reopening = (PhaseMemory(buffers - way.opens) for way in (encode, decode))
     uses = {
         "encode": (
             opening + held + encode.begins,
             *(encoding + decode.waits + use for use in encode.steady),
-            MemoryUse(2 * frames + buffers) + held + encode.between + decode.waits,
+            PhaseMemory(2 * frames + buffers) + held + encode.between + decode.waits,
         ),
         "decode": (
             reopening + held + encode.waits + decode.begins,
             *(other + use for use in decode.steady),
             finishing,
         ),
-        "finishing": (ready + MemoryUse(2 * _FRAME_BYTES * canvas),),
+        "finishing": (ready + PhaseMemory(2 * _FRAME_BYTES * canvas),),
     }
     if encode is _NOTHING:
-        uses["encode"] = (MemoryUse(0),)
+        uses["encode"] = (PhaseMemory(0),)
     if decode is _NOTHING:
-        uses["decode"] = uses["finishing"] = (MemoryUse(0),)
+        uses["decode"] = uses["finishing"] = (PhaseMemory(0),)
     most = {name: peak_use(some, on_gpu=asked.on_gpu) for name, some in uses.items()}
     return Needs(
         weights=_weights(asked),

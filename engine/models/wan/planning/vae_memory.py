@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryUse, Streamed
+from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.video_vae.workload import ITEM, VaePeak, VaeWorkload
 from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
@@ -88,10 +88,10 @@ def encode_way(asked: Pass) -> Streamed:
         share=_share(asked, boxes, cut),
     )
     visit, low, held = _tiled(asked, halves)
-    results = MemoryUse(0, asked.visit * halves.given)
-    early_and_carries = held + MemoryUse(*_handed_on(asked, halves.low))
+    results = PhaseMemory(0, asked.visit * halves.given)
+    early_and_carries = held + PhaseMemory(*_handed_on(asked, halves.low))
     return Streamed(
-        begins=MemoryUse(0),
+        begins=PhaseMemory(0),
         steady=(visit, low + results),
         between=early_and_carries,
         waits=early_and_carries,
@@ -120,11 +120,14 @@ def decode_way(asked: Pass) -> Streamed:
         share=_share(asked, boxes, cut),
     )
     visit, low, held = _tiled(asked, halves)
-    fresh, handed_on = MemoryUse(0, asked.visit * taken), MemoryUse(*_handed_on(asked, halves.low))
-    waits = MemoryUse(halves.low.carry) + fresh if asked.drips else handed_on
+    fresh, handed_on = (
+        PhaseMemory(0, asked.visit * taken),
+        PhaseMemory(*_handed_on(asked, halves.low)),
+    )
+    waits = PhaseMemory(halves.low.carry) + fresh if asked.drips else handed_on
     return Streamed(
-        begins=MemoryUse(0),
-        steady=(visit + MemoryUse(halves.low.result), low + fresh),
+        begins=PhaseMemory(0),
+        steady=(visit + PhaseMemory(halves.low.result), low + fresh),
         between=held + handed_on,
         waits=held + waits,
         buffers=max(high.window, halves.low.window),
@@ -136,10 +139,10 @@ def decode_way(asked: Pass) -> Streamed:
 def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
     """Of whole frames; with slices that come alone the result of the one before has gone."""
     return Streamed(
-        begins=MemoryUse(found.first),
-        steady=(MemoryUse(found.later - (found.before if is_alone else 0)),),
-        between=MemoryUse(found.carry),
-        waits=MemoryUse(found.carry),
+        begins=PhaseMemory(found.first),
+        steady=(PhaseMemory(found.later - (found.before if is_alone else 0)),),
+        between=PhaseMemory(found.carry),
+        waits=PhaseMemory(found.carry),
         buffers=found.window,
         opens=found.opens,
         result=found.result,
@@ -169,7 +172,7 @@ class _SplitBytes:
     share: float
 
 
-def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[MemoryUse, MemoryUse, MemoryUse]:
+def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[PhaseMemory, PhaseMemory, PhaseMemory]:
     """While tiles are visited, while the low half works, and what is kept between both."""
     low, high = halves.low, halves.high
     window = max(low.window, high.window)
@@ -181,9 +184,9 @@ def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[MemoryUse, MemoryUse, Memo
     entries = round(beginning * latents * halves.taken * halves.share)
     passing = asked.visit * (halves.taken + halves.given)
     tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
-    visit = MemoryUse(tile + entries, passing + halves.early + waiting)
-    whole = MemoryUse(low.later + window - low.window, halves.early + kept)
-    return visit + MemoryUse(*_handed_on(asked, low)), whole, MemoryUse(0, halves.early + kept)
+    visit = PhaseMemory(tile + entries, passing + halves.early + waiting)
+    whole = PhaseMemory(low.later + window - low.window, halves.early + kept)
+    return visit + PhaseMemory(*_handed_on(asked, low)), whole, PhaseMemory(0, halves.early + kept)
 
 
 def _handed_on(asked: Pass, low: VaePeak) -> tuple[int, int]:
