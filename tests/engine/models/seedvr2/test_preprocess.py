@@ -3,12 +3,7 @@ import torch
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.frame_layout import layout_of, reference_layout
-from engine.models.seedvr2.preprocess import (
-    cut_out,
-    join,
-    overlap_weights,
-    place,
-)
+from engine.models.seedvr2.preprocess import cut_out, join, overlap_weights, place
 
 
 def frames_of(width: int, height: int, count: int = 2) -> torch.Tensor:

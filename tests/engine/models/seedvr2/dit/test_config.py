@@ -15,13 +15,7 @@ from safetensors import safe_open
 
 from engine.core.errors import UnknownKeys
 from engine.models.load import shapes_of
-from engine.models.seedvr2.dit.config import (
-    DIT_3B,
-    DIT_7B,
-    DIT_KEYS,
-    DitConfig,
-    infer_dit_config,
-)
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.shapes import Shapes
 from tests.helpers.seedvr2 import tiny_dit_config

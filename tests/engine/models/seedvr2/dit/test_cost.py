@@ -9,12 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
-from engine.models.seedvr2.dit.cost import (
-    DitFlops,
-    forward_flops,
-    resident_bytes,
-    streamed_bytes,
-)
+from engine.models.seedvr2.dit.cost import DitFlops, forward_flops, resident_bytes, streamed_bytes
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.memory import forward_bytes

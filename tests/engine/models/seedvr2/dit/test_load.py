@@ -28,12 +28,7 @@ from engine.core.errors import (
 )
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.load import (
-    FORMS,
-    Form,
-    LoadOptions,
-    load_dit,
-)
+from engine.models.seedvr2.dit.load import FORMS, Form, LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.ops.linear.eight_bit import Fp8Linear, Int8Product

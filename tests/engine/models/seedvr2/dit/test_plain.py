@@ -10,17 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    MLP,
-    Modulation,
-    rms_norm,
-    sinusoids,
-)
-from engine.models.seedvr2.dit.config import (
-    DIT_3B,
-    DIT_7B,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, Modulation, rms_norm, sinusoids
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.dit.plain import (
     OutModulation,

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.models.seedvr2.dit.plain import picture_angles, text_angles
-from engine.models.seedvr2.dit.token_layout import (
-    LayoutKey,
-    Layouts,
-    Order,
-    make_layout,
-)
+from engine.models.seedvr2.dit.token_layout import LayoutKey, Layouts, Order, make_layout
 from engine.ops.attention.windows import Grid, windows
 from tests.helpers.seedvr2 import tiny_dit_config
 

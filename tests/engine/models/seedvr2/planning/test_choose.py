@@ -23,10 +23,7 @@ HD = Size(960, 540)
 
 def plan_of(vram_gib: float, size: Size = HD, **changes: Any) -> Plan:
     budget = a_budget(
-        cuda=vram_gib > 0,
-        vram_bytes=round(vram_gib * GIB),
-        capability=(12, 0),
-        ram_bytes=24 * GIB,
+        cuda=vram_gib > 0, vram_bytes=round(vram_gib * GIB), capability=(12, 0), ram_bytes=24 * GIB
     )
     wanted = JobSettings(**{"model": "seedvr2-3b", **changes})
     return plan_job(Request(media=a_media(size=size), settings=wanted), budget, Rates())

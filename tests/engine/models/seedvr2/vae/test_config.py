@@ -11,12 +11,7 @@ import torch
 from safetensors import safe_open
 
 from engine.core.errors import UnknownKeys
-from engine.models.seedvr2.vae.config import (
-    VAE,
-    Shapes,
-    VaeConfig,
-    infer_vae_config,
-)
+from engine.models.seedvr2.vae.config import VAE, Shapes, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"

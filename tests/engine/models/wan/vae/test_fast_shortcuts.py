@@ -49,12 +49,7 @@ def as_clip(frames: Tensor) -> Tensor:
     time=st.booleans(),
 )
 def test_averaged(
-    count: int,
-    first: bool,
-    size: tuple[int, int],
-    widths: tuple[int, int],
-    space: bool,
-    time: bool,
+    count: int, first: bool, size: tuple[int, int], widths: tuple[int, int], space: bool, time: bool
 ) -> None:
     inner, result = widths
     assume(inner * (1 + time) * (4 if space else 1) >= result)  # or there are no whole groups
