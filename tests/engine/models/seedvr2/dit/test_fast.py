@@ -217,31 +217,6 @@ def test_streamed_weights_give_the_same_values(kind: str) -> None:
         assert visits.order == 3 * list(range(plain.config.layers))
 
 
-class Twin(nn.Module):
-    """A layer that is no nn.Linear, as quantised ones are."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.inside = linear
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """A product."""
-        return torch.as_tensor(self.inside(x))
-
-
-@BOTH
-def test_other_linear_layers_serve(kind: str) -> None:
-    plain = random_dit(tiny_dit_config(kind))
-    fast = fast_dit(plain)
-    for name, module in list(fast.named_modules()):
-        if isinstance(module, nn.Linear) and not name.startswith("emb_in."):
-            owner, _, leaf = name.rpartition(".")
-            setattr(fast.get_submodule(owner), leaf, Twin(module))
-    inputs = random_inputs(plain.config, (2, 24, 44))
-    assert gap(fast(*inputs, T), plain(*inputs, T)) < 1e-10
-
-
 def test_buffers_are_used_again_and_given_back() -> None:
     plain = random_dit(tiny_dit_config())
     fast = fast_dit(plain)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.models.seedvr2.dit.plain import picture_angles, text_angles
 from engine.models.seedvr2.dit.token_layout import LayoutKey, Layouts, Order, make_layout
 from engine.ops.attention.windows import Grid, windows
 from tests.helpers.seedvr2 import tiny_dit_config
@@ -54,35 +52,6 @@ def test_rows_of_a_layer_are_its_windows(grid: Grid, group_rows: int) -> None:
 def test_one_window_stays_where_it_is() -> None:
     assert make_layout(tiny_dit_config(), key((1, 4, 5))).moves == (None, None)
     assert None not in make_layout(tiny_dit_config(), key((5, 4, 5))).moves
-
-
-@pytest.mark.parametrize("kind", ["3b", "7b"])
-def test_tokens_turn_by_their_place_in_the_window(kind: str) -> None:
-    config = tiny_dit_config(kind)
-    layout = make_layout(config, key((5, 23, 44), text=4))
-    tokens = torch.arange(5 * 23 * 44).view(5, 23, 44)
-    found = windows((5, 23, 44), config.window, True)
-    shapes = {int(tokens[window.slices].flatten()[0]): window.shape for window in found}
-    words = text_angles(config, 4)
-    for group in layout.orders[1].groups:
-        shape = shapes[int(layout.orders[1].places[group.begin])]
-        angles = picture_angles(config, shape, 4).double()
-        picture: Any = group.picture
-        assert torch.equal(picture.cos[picture.angle], angles.cos().repeat(group.count, 1))
-        assert torch.equal(picture.sin[picture.angle], angles.sin().repeat(group.count, 1))
-        if words is None:
-            assert group.text.cos is None
-        else:
-            assert torch.equal(group.text.cos, words.double().cos())
-
-
-def test_text_lies_behind_each_window() -> None:
-    (group,) = make_layout(tiny_dit_config(), key((2, 4, 5), text=3)).orders[0].groups[:1]
-    assert group.length == group.tokens + 3
-    rows = torch.cat([group.picture.target, group.text.target.flatten()])
-    assert sorted(rows.tolist()) == list(range(group.count * group.length))
-    last = group.text.target[-1]
-    assert last.tolist() == list(range(group.count * group.length - 3, group.count * group.length))
 
 
 def test_chunks_are_whole_windows() -> None:

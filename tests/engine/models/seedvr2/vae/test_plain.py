@@ -110,14 +110,6 @@ def test_a_batch_equals_its_clips_one_by_one() -> None:
         torch.testing.assert_close(run(whole), alone, rtol=0, atol=1e-12)
 
 
-def test_a_slice_can_be_done_again() -> None:
-    vae = tiny_vae()
-    latent = random_frames(1, 4, 3, 2, 2)
-    _, carry = vae.decode_slice(latent[:, :, :1], Carry())
-    results = [vae.decode_slice(latent[:, :, 1:], carry)[0] for _ in range(2)]
-    assert torch.equal(*results)
-
-
 @pytest.mark.parametrize("path", ["encoder", "decoder"])
 def test_gradients_equal_differences(path: str) -> None:
     vae = tiny_vae().requires_grad_(True)

@@ -73,14 +73,6 @@ def test_the_fast_form_in_tiles_is_the_plain_form_in_tiles(fast, plain):
         assert_equal(split(fast, latent, **options), split(PlainSplit(plain), latent, **options))
 
 
-def test_one_pass_comes_closer(fast, plain):
-    latent = latent_of(1)
-    expected = whole(plain, latent)
-    alone = split(fast, latent, tile_statistics="tile") - expected
-    even = split(fast, latent, passes=1) - expected
-    assert even.square().mean() < alone.square().mean() / 4
-
-
 class Spy(Statistics):
     """Keeps what every norm was told."""
 
@@ -248,26 +240,6 @@ def test_neighbours_disagree_by_themselves_and_agree_with_statistics_of_the_fram
         found[statistics] = sink.most
     assert found["tile"] > 1e-3
     assert found["frame"] < 1e-12
-
-
-def test_moments_of_cells_count_every_pixel_once():
-    torch.manual_seed(0)
-    features = Size(20, 14)
-    x = torch.randn(2, 8, 28, 40, dtype=torch.float64)
-    book = Book()
-    for cell in (Box(0, 0, 9, 14), Box(9, 0, 11, 5), Box(9, 5, 11, 9)):
-        tile = Statistics(None, book, cell, features)
-        tile.moments("a", x, 4)
-        tile.moments("a", x[..., ::2, ::2], 4)
-    for turn, seen in enumerate((x, x[..., ::2, ::2])):
-        merged, expected = book.lookup("a", turn), group_statistics(seen, 4)
-        assert merged is not None
-        assert merged.count == expected.count
-        torch.testing.assert_close(merged.mean, expected.mean, atol=1e-13, rtol=1e-12)
-        torch.testing.assert_close(merged.m2, expected.m2, atol=1e-10, rtol=1e-12)
-    assert book.lookup("a", 2) is None
-    assert book.lookup("b", 0) is None
-    assert book.norms == ("a",)
 
 
 def test_tiles_of_the_published_model():

@@ -31,7 +31,9 @@ def assert_covers(vae: FastWanVae, way: str, tile: Size, options: dict[str, Any]
     frame = {"config": CONFIG, "frame": FRAME, "device": "cpu", "dtype": "float32"}
     decodes = way == "decode"
     needs = (decode_needs if decodes else encode_needs)(Pass(**frame, tile=tile, **options))
-    stream = (DecodeStream if decodes else EncodeStream)(vae, FRAME, Streaming(tile, **options))
+    stream = (DecodeStream if decodes else EncodeStream)(
+        vae, FRAME, Streaming(tile=tile, **options)
+    )
     latents = torch.zeros(1, CONFIG.latent_channels, 1, FRAME.height // 8, FRAME.width // 8)
     frames = torch.zeros(5, 3, FRAME.height, FRAME.width)
     vae.release()

@@ -37,19 +37,6 @@ def test_no_single_tensor_decides(layout: str) -> None:
             assert infer_wan_config(shapes | {name: (1,)}) == config, name
 
 
-def test_what_follows_from_the_sizes() -> None:
-    assert [WAN21.spatial_factor, WAN22.spatial_factor, WAN2X.spatial_factor] == [8, 16, 8]
-    assert [WAN21.temporal_factor, WAN22.temporal_factor] == [4, 4]
-    assert [WAN21.upscale, WAN22.upscale, WAN2X.upscale] == [1, 1, 2]
-    widths = [(s.inner, s.outer, s.result) for s in WAN21.decoder_stages]
-    assert widths == [(384, 384, 192), (192, 384, 192), (192, 192, 96), (96, 96, 96)]
-    assert [(s.space, s.time) for s in WAN21.decoder_stages] == [
-        (True, True), (True, True), (True, False), (False, False)
-    ]  # fmt: skip
-    assert [s.outer for s in WAN22.encoder_stages] == [160, 320, 640, 640]
-    assert [s.blocks for s in WAN22.decoder_stages] == [3, 3, 3, 3]
-
-
 def test_pictures_with_transparency_are_refused() -> None:
     cases = ((4, 4, "2.1"), (4, 3, "2.1"), (3, 4, "2.1"), (16, 16, "2.2"))
     for reads, writes, layout in cases:

@@ -9,11 +9,8 @@ from torch import Tensor
 from engine.models.video_vae.context import Flow, Part
 from engine.models.wan.vae.blocks import RmsNorm as PlainNorm
 from engine.models.wan.vae.fast_layers import Patches, Pictures, RmsNorm
-from engine.models.wan.vae.fast_resample import SteppedEnlarger
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
-from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
@@ -63,18 +60,3 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(fused: bool) -> None:
     found = torch.ones_like(black)
     RmsNorm(torch.ones(8)).write(black, found, flow_of(black, fused=fused))
     assert (found == 0).all()
-
-
-@pytest.mark.parametrize("chunked", [True, False])
-def test_enlarging_in_steps_is_the_folded_way(chunked: bool) -> None:
-    weight, bias = random_frames(5, 4, 3, 3), random_frames(5, seed=2)
-    options = ConvOptions(dtype=torch.float64, form="2d")
-    steps = SteppedEnlarger(FrameConv(weight.unsqueeze(2), bias, ConvShape(), options), 5)
-    frames = random_frames(3, 4, 2, 3).contiguous(memory_format=torch.channels_last)
-    found = []
-    for enlarger in (steps, NearestFold(weight, bias, torch.float64)):
-        out = torch.full((6, 5, 4, 6), torch.nan, dtype=torch.float64)
-        enlarger.write(frames, out[1::2], chunked=chunked)
-        assert out[::2].isnan().all()
-        found.append(out[1::2])
-    torch.testing.assert_close(*found, rtol=0, atol=1e-12)

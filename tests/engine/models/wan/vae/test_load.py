@@ -15,16 +15,12 @@ from torch import Tensor
 
 from engine.core.errors import (
     ExtraKeys,
-    MissingKeys,
-    NotSafetensors,
     UnsafeWeights,
     WeightsDamaged,
     WeightsError,
-    WeightsMissing,
     WeightsTruncated,
     WrongModel,
     WrongNumbers,
-    WrongShapes,
 )
 from engine.models.wan.vae.load import FORMS, Form, Wan, load_wan
 from engine.models.wan.vae.plain import WanVae
@@ -94,7 +90,6 @@ def test_values_too_large_for_half_precision_are_refused(path: Path) -> None:
 
 
 BIAS = "decoder.conv1.bias"
-FILL = "decoder.up_blocks.0.resnets.0.norm1.gamma"
 
 
 def test_wrong_tensors(path: Path, form: Form) -> None:
@@ -103,13 +98,10 @@ def test_wrong_tensors(path: Path, form: Form) -> None:
     none = right[BIAS].clone()
     none[3] = torch.nan
     four = {"encoder.conv1.weight": torch.ones(8, 4, 3, 3, 3)}
-    twice = {FILL: torch.ones(8), "encoder.conv_in.weight": torch.ones(8)}
+    twice = ("decoder.up_blocks.0.resnets.0.norm1.gamma", "encoder.conv_in.weight")
     cases: list[tuple[dict[str, Tensor], type[WeightsError], str]] = [
-        ({"decoder.more": torch.ones(1)}, ExtraKeys, "1 unknown: decoder.more."),
-        ({BIAS: torch.ones(7)}, WrongShapes, f"{BIAS} 7 instead of 32"),
-        ({BIAS: right[BIAS].to(torch.int8)}, WrongNumbers, f"{BIAS} I8"),
         ({BIAS: none}, WrongNumbers, f"NaN or infinite: {BIAS}."),
-        (twice, ExtraKeys, "a part of the model twice"),
+        ({name: torch.ones(8) for name in twice}, ExtraKeys, "a part of the model twice"),
         (four, WrongModel, "reads 4 channels and writes 3"),
     ]
     for change, error, words in cases:
@@ -117,41 +109,6 @@ def test_wrong_tensors(path: Path, form: Form) -> None:
         with pytest.raises(error, match=re.escape(words)) as caught:
             load_wan(path, form=form)
         assert caught.value.hint
-
-
-def test_any_missing_tensor_is_named(path: Path) -> None:
-    write_wan(path)
-    right = load_file(path)
-    for name in (BIAS, *list(right)[::9]):
-        save_file({n: value for n, value in right.items() if n != name}, path)
-        with pytest.raises(MissingKeys, match=rf"1 missing: {name}\.$"):
-            load_wan(path, form="plain")
-
-
-def test_another_model_is_named(path: Path) -> None:
-    for what, name, shape in (
-        ("a SeedVR2 VAE", "encoder.down_blocks.0.resnets.0.conv1.weight", (2, 2, 3, 3, 3)),
-        ("a VAE for single pictures", "encoder.down.0.block.0.conv1.weight", (2, 2, 3, 3)),
-        ("a SeedVR2 transformer (7B)", "blocks.0.attn.proj_qkv.vid.weight", (2, 2)),
-        ("another model", "blocks.0.self_attn.q.weight", (2, 2)),
-    ):
-        save_file({name: torch.ones(shape)}, path)
-        with pytest.raises(WrongModel) as caught:
-            load_wan(path, form="plain")
-        assert caught.value.message == f"model.safetensors is {what}, not a Wan VAE."
-
-
-def test_files_that_are_none(path: Path, form: Form) -> None:
-    with pytest.raises(WeightsMissing):
-        load_wan(path, form=form)
-    for content, words in ((b"", "empty"), (b"<html>", "web page")):
-        path.write_bytes(content)
-        with pytest.raises(NotSafetensors, match=words):
-            load_wan(path, form=form)
-    write_wan(path)
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(WeightsTruncated, match="cut short"):
-        load_wan(path, form=form)
 
 
 def test_pickles_that_are_none(tmp_path: Path, form: Form) -> None:

@@ -83,14 +83,6 @@ def test_a_clip_later_in_a_batch_is_like_one_alone(vae: WanVae) -> None:
     torch.testing.assert_close(vae.decode(latent)[1:], vae.decode(latent[1:]), **EXACT)
 
 
-def test_a_carry_may_be_used_again(vae: WanVae) -> None:
-    latent = latent_for(vae, 3)
-    _, carry = vae.decode_slice(latent[:, :, :1], Carry())
-    first, _ = vae.decode_slice(latent[:, :, 1:], carry)
-    again, _ = vae.decode_slice(latent[:, :, 1:], carry)
-    assert torch.equal(first, again)
-
-
 def test_what_does_not_fit_is_refused(vae: WanVae) -> None:
     with pytest.raises(ValueError, match="4 frames are no 1"):
         vae.moments(frames_for(vae, 4))

@@ -14,6 +14,7 @@ from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.models.upscalers import DecodedTile
 from engine.models.video_vae.frame_slices import as_clip, as_frames
+from engine.models.video_vae.frame_slices import cut as cut_out
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.models.wan.vae.split import (
@@ -187,12 +188,9 @@ def test_decoded_tiles_are_told_with_their_place_and_number() -> None:
     assert [(one.index, one.frame) for one in told] == places
     for one in told:
         assert (one.tiles, one.box) == (len(boxes), boxes[one.index])
-        right = frames[one.frame, :, one.box.y : one.box.bottom, one.box.x : one.box.right]
+        right = cut_out(frames[one.frame], one.box)
         torch.testing.assert_close(one.picture, right.float(), rtol=0, atol=0)
-
-
-def test_a_whole_frame_is_one_tile() -> None:
-    vae, told = vae_of("2x"), list[DecodedTile]()
+    told.clear()
     stream = DecodeStream(vae, FRAME, watch=told.append, first=40)
     frames = torch.cat(list(stream.push(latents_of(vae, 3), last=True)))
     assert [(one.index, one.tiles, one.frame) for one in told] == [(0, 1, 44), (0, 1, 48)]
@@ -231,16 +229,15 @@ def test_the_plain_form_takes_whole_frames_only() -> None:
         DecodeStream(plain, FRAME, Streaming(tile=Size(68, 68)))
 
 
-def test_somebody_may_stop_the_work_between_slices_and_tiles() -> None:
-    vae, calls = vae_of("2.1"), list[int]()
-    frames = frames_of(vae, 9)
-    whole = EncodeStream(vae, FRAME, between=lambda: calls.append(0))
-    whole.push(frames, last=True)
-    assert len(calls) == 2
+def test_the_caller_may_stop_the_work_between_slices_and_tiles() -> None:
+    vae = vae_of("2.1")
     tile = tile_of(encode_cut(vae.config), (1, 99))
-    tiled = EncodeStream(vae, FRAME, Streaming(tile=tile), lambda: calls.append(0))
-    tiled.push(frames, last=True)
-    assert len(calls) == 4 + len(encode_tiles(vae.config, FRAME, tile))
+    tiles = len(encode_tiles(vae.config, FRAME, tile))
+    for streaming, wanted in ((Streaming(), 2), (Streaming(tile=tile), 2 + tiles)):
+        calls: list[int] = []
+        stream = EncodeStream(vae, FRAME, streaming, lambda to=calls: to.append(0))
+        stream.push(frames_of(vae, 9), last=True)
+        assert len(calls) == wanted
 
 
 def test_half_precision_comes_out_in_float32_and_the_same_in_tiles() -> None:
