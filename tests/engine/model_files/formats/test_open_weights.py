@@ -4,11 +4,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.core.errors import NotSafetensors, WeightsMissing, WeightsUnreadable
 from engine.model_files.formats.gguf_header import GgufFile
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.safetensors_file import SafetensorsFile
@@ -30,13 +28,3 @@ def test_the_content_decides_the_format_not_the_name(tmp_path: Path) -> None:
             assert file.shapes == {"x": (2,)}
             assert file.dtypes == {"x": "F32"}
             assert file.tensor("x").tolist() == file.raw("x").tolist() == [1, 1]
-
-
-def test_what_is_neither_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.gguf").write_bytes(b"GG")
-    with pytest.raises(NotSafetensors):
-        open_weights(tmp_path / "a.gguf")
-    with pytest.raises(WeightsMissing):
-        open_weights(tmp_path / "b.gguf")
-    with pytest.raises(WeightsUnreadable):
-        open_weights(tmp_path)
