@@ -64,17 +64,6 @@ def stands(event: e.ModelFilesListed) -> dict[str, str]:
     return {file.id: file.state for file in event.files}
 
 
-def test_a_download_is_told_from_waiting_to_done(ask: Ask, heard: Listener) -> None:
-    done = ask(c.DownloadModelFile(file="tiny"))
-    assert isinstance(done, e.TaskDone)
-    assert done.result is not None
-    assert (done.subject, done.phase, done.result.state) == ("tiny", "download", "here")
-    assert stands(heard.of(e.ModelFilesListed)[-1]) == {"tiny": "here", "other": "missing"}
-    told = heard.of(e.TaskProgress)
-    assert (told[0].done, told[0].total) == (0, 0), "it waits"
-    assert (told[-1].done, told[-1].total) == (0.1024, 0.1024)
-
-
 def test_failures_are_told(ask: Ask, server: FaultyServer) -> None:
     server.faults = [Fault(status=404)]
     for file, code in (("tiny", "download-failed"), ("nobody", "unknown-weights")):
@@ -83,8 +72,17 @@ def test_failures_are_told(ask: Ask, server: FaultyServer) -> None:
         assert failed.error.code == code
 
 
-def test_verify_import_and_remove(ask: Ask, store: Store, tmp_path: Path) -> None:
-    ask(c.DownloadModelFile(file="tiny"))
+def test_download_verify_import_and_remove(
+    ask: Ask, heard: Listener, store: Store, tmp_path: Path
+) -> None:
+    done = ask(c.DownloadModelFile(file="tiny"))
+    assert isinstance(done, e.TaskDone)
+    assert done.result is not None
+    assert (done.subject, done.phase, done.result.state) == ("tiny", "download", "here")
+    assert stands(heard.of(e.ModelFilesListed)[-1]) == {"tiny": "here", "other": "missing"}
+    progress = heard.of(e.TaskProgress)
+    assert (progress[0].done, progress[0].total) == (0, 0), "it waits"
+    assert (progress[-1].done, progress[-1].total) == (0.1024, 0.1024)
     for file in ("tiny", str(store.target("tiny.safetensors"))):
         done = ask(c.VerifyModelFile(file=file))
         assert isinstance(done, e.TaskDone)

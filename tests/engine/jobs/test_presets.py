@@ -15,11 +15,6 @@ from engine.settings.schema import JobSettings
 from tests.helpers.jobs import running_engine
 
 
-@pytest.fixture(autouse=True)
-def _own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "data"))
-
-
 @pytest.fixture
 def service() -> PresetService:
     return PresetService(named("RTX 5070 Ti"))
@@ -37,15 +32,7 @@ def test_presets_are_named_for_the_card(service: PresetService) -> None:
     assert titles(said)[2] == "RTX 5070 Ti, 16 GB: Best"
 
 
-def test_without_a_card_that_can_be_used_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "gpus", tuple)
-    (said,) = PresetService(None).answer(c.ListPresets())
-    assert isinstance(said, e.PresetsListed)
-    assert said.card == ""
-    assert titles(said)[0] == "Processor: Fast"
-
-
-def test_a_card_of_no_table_is_called_as_the_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = devices.Gpu(
         name="NVIDIA RTX A4000",
         total_bytes=16376 * 2**20,
@@ -53,12 +40,16 @@ def test_a_card_of_no_table_is_called_as_the_driver_does(monkeypatch: pytest.Mon
         driver="580.1",
         capability=(8, 6),
     )
-    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
     monkeypatch.setattr(budget, "_torch_has_cuda", lambda: True)
-    (said,) = PresetService(None).answer(c.ListPresets())
-    assert isinstance(said, e.PresetsListed)
-    assert said.card == "NVIDIA RTX A4000, 16 GB"
-    assert said.presets[0].tier == "16gb"
+    for gpus, card, title in (
+        ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
+        ((), "", "Processor: Fast"),
+    ):
+        monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
+        (said,) = PresetService(None).answer(c.ListPresets())
+        assert isinstance(said, e.PresetsListed)
+        assert said.card == card
+        assert titles(said)[0] == title
 
 
 def test_saving_exporting_removing_and_importing(service: PresetService, tmp_path: Path) -> None:
@@ -70,12 +61,8 @@ def test_saving_exporting_removing_and_importing(service: PresetService, tmp_pat
     assert len(titles(said)) == 3
     (said,) = service.answer(c.ImportPreset(path=file))
     assert titles(said)[3:] == ["Mine"]
-
-
-def test_a_preset_of_the_program_can_be_given_away_and_taken(
-    service: PresetService, tmp_path: Path
-) -> None:
-    service.answer(c.ExportPreset(name="best", path=tmp_path / "best.toml"))
+    service.answer(c.RemovePreset(name="mine"))
+    service.answer(c.ExportPreset(name="best", path=tmp_path / "best.toml"))  # the program's own
     (said,) = service.answer(c.ImportPreset(path=tmp_path / "best.toml"))
     assert titles(said)[3:] == ["RTX 5070 Ti, 16 GB: Best"]
 

@@ -97,41 +97,34 @@ def test_progress_is_metered_and_tells_the_speed(
     assert last.seconds_left == pytest.approx((1000 - last.done) / last.per_second)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(DiskFull("folder", folder="/films"), "disk-full"), (ValueError("x"), "internal-error")],
-)
 def test_an_error_ends_the_task_and_not_the_lane(
-    runner: TaskRunner,
-    heard: Listener,
-    expected_log_errors: list[str],
-    error: Exception,
-    code: str,
+    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
 ) -> None:
     expected_log_errors.append("model-file download a")
+    for error, code in (
+        (DiskFull("folder", folder="/films"), "disk-full"),
+        (ValueError("x"), "internal-error"),
+    ):
 
-    def do(work: RunningTask) -> None:
-        raise error
+        def do(work: RunningTask, error: Exception = error) -> None:
+            raise error
 
-    runner.start(task(do))
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == code
+        runner.start(task(do))
+        failed = heard.wait(*TASK_ENDS)
+        assert isinstance(failed, e.TaskFailed)
+        assert failed.error.code == code
     runner.start(task(lambda work: None))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
 
 
-def test_the_changed_state_is_emitted_before_the_end(runner: TaskRunner, heard: Listener) -> None:
+def test_the_changed_state_is_emitted_before_the_end_and_an_unreadable_one_does_not_hide_it(
+    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
+) -> None:
+    expected_log_errors.append("state after")
     listed = e.ModelFilesListed(files=(), free_mb=1.0)
     runner.start(task(lambda work: None, state=lambda: listed))
     heard.wait(*TASK_ENDS)
     assert heard.of(e.ModelFilesListed) == [listed]
-
-
-def test_a_state_that_cannot_be_read_does_not_hide_the_end(
-    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
-) -> None:
-    expected_log_errors.append("state after")
     runner.start(task(lambda work: None, state=lambda: 1 / 0))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
 

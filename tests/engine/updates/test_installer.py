@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallabl
 from engine.downloads.transfer import Listener
 from engine.updates import installer
 from engine.updates.store import UpdateStore
-from tests.helpers.servers import NEWER, Release, faulty_server
+from tests.helpers.servers import NEWER, Release
 
 
 @pytest.fixture
@@ -31,17 +30,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A setup that was loaded."""
-    with faulty_server() as server:
-        release = Release(server)
-        release.publish()
-        monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
-        monkeypatch.delenv("UPREEL_UPDATES", raising=False)
-        store = UpdateStore()
-        store.check(Control())
-        store.download(Listener())
-        yield store.ready()
+def setup(release: Release) -> Path:
+    """A downloaded setup."""
+    store = UpdateStore()
+    store.check(Control())
+    store.download(Listener())
+    return store.ready()
 
 
 @pytest.mark.usefixtures("installed")
@@ -64,14 +58,14 @@ def test_a_changed_one_is_not(setup: Path, started: list[Any]) -> None:
     assert started == []
 
 
-@pytest.mark.parametrize(("how", "what"), [("portable", "new archive"), ("sources", "git pull")])
 def test_other_copies_get_a_hint(
-    setup: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, how: str, what: str
+    setup: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installer, "installed_as", lambda: how)
-    with pytest.raises(UpdateNotInstallable) as refused:
-        api.start_update()
-    assert what in refused.value.hint
+    for how, what in (("portable", "new archive"), ("sources", "git pull")):
+        monkeypatch.setattr(installer, "installed_as", lambda how=how: how)
+        with pytest.raises(UpdateNotInstallable) as refused:
+            api.start_update()
+        assert what in refused.value.hint
     assert started == []
 
 

@@ -13,21 +13,10 @@ from engine.protocol.tasks import Task, TaskKind
 from engine.protocol.update_state import UpdateState
 from engine.updates import service as service_module
 from engine.updates.service import UpdateService
-from engine.updates.store import UpdateStore
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
-from tests.helpers.servers import NEWER, Fault, Release, faulty_server
+from tests.helpers.servers import NEWER, Fault, Release
 
 Ask = Callable[[c.UpdateCommand], e.TaskEvent]
-
-
-@pytest.fixture
-def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Release]:
-    with faulty_server() as server:
-        release = Release(server)
-        monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
-        monkeypatch.delenv("UPREEL_UPDATES", raising=False)
-        release.publish()
-        yield release
 
 
 @pytest.fixture
@@ -68,6 +57,10 @@ def test_check_download_and_be_ready(
     assert isinstance(ask(c.DownloadUpdate()), e.TaskDone)
     assert known(heard).is_ready
     assert heard.of(e.TaskProgress)[-1].done == pytest.approx(0.1024)
+    failed = ask(c.InstallUpdate())  # a checkout is not updated by a setup
+    assert isinstance(failed, e.TaskFailed)
+    assert failed.error.code == UpdateNotInstallable.code
+    assert "git pull" in failed.error.hint
     monkeypatch.setattr(service_module, "check_installable", lambda: None)
     done = ask(c.InstallUpdate())
     assert isinstance(done, e.TaskDone)
@@ -79,29 +72,6 @@ def test_showing_asks_no_server(release: Release) -> None:
     state = shown.state
     assert (state.is_in_build, state.was_checked, state.newer) == (True, False, "")
     assert release.server.asked == []
-
-
-def test_sources_are_not_updated_by_a_setup(ask: Ask) -> None:
-    ask(c.CheckUpdate())
-    ask(c.DownloadUpdate())
-    failed = ask(c.InstallUpdate())
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == UpdateNotInstallable.code
-    assert "git pull" in failed.error.hint
-
-
-def test_a_setup_that_was_changed_meanwhile_never_starts(
-    ask: Ask, heard: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service_module, "check_installable", lambda: None)
-    ask(c.CheckUpdate())
-    ask(c.DownloadUpdate())
-    (setup,) = UpdateStore().folder.glob("*.exe")
-    setup.write_bytes(b"MZ")
-    failed = ask(c.InstallUpdate())
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == "update-damaged"
-    assert not known(heard).is_ready
 
 
 def test_a_second_command_is_refused_and_a_stopped_download_stays(
