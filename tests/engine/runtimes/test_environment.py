@@ -33,29 +33,17 @@ def variables(code: str = "", **environ: str) -> list[str]:
     return [part.strip(" '") for part in found.strip("[]").split(",")]
 
 
-def test_threads_sleep_and_the_allocator_is_left_alone() -> None:
+def test_the_environment_and_then_the_settings_choose() -> None:
     assert variables() == ["PASSIVE", "0", ""]
-
-
-def test_the_environment_chooses() -> None:
     off = variables(UPREEL_RUN_PASSIVE_THREADS="off", UPREEL_RUN_ALLOCATOR="async")
     assert off == ["", "", "backend:cudaMallocAsync"]
-
-
-def test_what_the_user_set_stays() -> None:
     found = variables(
         OMP_WAIT_POLICY="ACTIVE", PYTORCH_ALLOC_CONF="x:1", UPREEL_RUN_ALLOCATOR="async"
     )
-    assert found == ["ACTIVE", "0", "x:1"]
-
-
-def test_a_setting_wins_over_the_environment_while_torch_is_not_loaded() -> None:
+    assert found == ["ACTIVE", "0", "x:1"], "what the user set stays"
     code = "environment.choose('run.allocator=native,run.passive_threads=off')"
     assert variables(code, UPREEL_RUN_ALLOCATOR="async") == ["", "", ""]
-
-
-def test_an_unreadable_variable_does_not_stop_the_program() -> None:
-    assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", ""]
+    assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", ""], "unreadable"
 
 
 def test_with_torch_loaded_nothing_is_changed_and_the_difference_is_known(

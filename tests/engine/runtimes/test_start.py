@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from engine.core.messages import message
 from engine.downloads.transfer import Listener
 from engine.runtimes import installation as folders
 from engine.runtimes import start
-from engine.runtimes.catalogue import catalogue
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 
@@ -38,15 +36,12 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeStore]:
-    wheel = runtimes.wheel(tmp_path / "published")
+def store(tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> RuntimeStore:
     known = runtimes.catalogue(runtimes.runtime(wheel))
     monkeypatch.setenv("UPREEL_RESOURCES", str(runtimes.resources(tmp_path / "resources", known)))
     store = RuntimeStore(known)
     store.install(*store.recognise([wheel], Listener()), Listener())
-    catalogue.cache_clear()
-    yield store
-    catalogue.cache_clear()
+    return store
 
 
 def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -78,11 +73,19 @@ def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> 
     assert "asks for" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
 
 
-def test_a_packed_program_takes_the_chosen_one(
+def test_a_packaged_program_takes_the_chosen_one(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.delenv("UPREEL_RUNTIME", raising=False)
+    for wanted, is_packaged, follows in (
+        ("", False, False),
+        ("installed", False, True),
+        ("bundled", True, False),
+        ("cu999", True, False),
+        ("", True, True),
+    ):
+        monkeypatch.setattr(sys, "frozen", is_packaged, raising=False)
+        monkeypatch.setenv("UPREEL_RUNTIME", wanted)
+        assert start.follows_choice() is follows
     assert start.choice().folder is None
     folder = store.use("cu999")
     assert start.choice().folder == folder
@@ -90,44 +93,21 @@ def test_a_packed_program_takes_the_chosen_one(
     assert start.choice() == start.TorchChoice(why=message("torch-choice.none-chosen"))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "is_packed", "follows"),
-    [
-        ("", True, True),
-        ("", False, False),
-        ("installed", False, True),
-        ("bundled", True, False),
-        ("cu999", True, False),
-    ],
-)
-def test_who_takes_the_chosen_one(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, is_packed: bool, follows: bool
-) -> None:
-    monkeypatch.setattr(sys, "frozen", is_packed, raising=False)
-    monkeypatch.setenv("UPREEL_RUNTIME", wanted)
-    assert start.follows_choice() is follows
-
-
-@pytest.mark.parametrize("name", ["torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST])
-@pytest.mark.parametrize("content", [None, "cut"])
 def test_what_is_not_whole_is_not_used(
-    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = store.use("cu999") / name
-    path.unlink() if content is None else path.write_text(content)
+    folder = store.use("cu999")
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")
-    choice = start.choice()
-    assert choice.folder is None
-    assert choice.is_fallback
-    assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
-
-
-def test_a_broken_one_leaves_the_torch_of_the_program(store: RuntimeStore) -> None:
-    (store.use("cu999") / "torch/lib/c10.dll").unlink()
-    found = look(load=False, UPREEL_RUNTIME="installed")
-    assert found["fallback"]
-    assert found["runtime"] == "cu999"
-    assert "c10.dll" in found["why"]
+    for name in ("torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST):
+        path = folder / name
+        whole = path.read_bytes()
+        for damage in (path.unlink, lambda path=path: path.write_text("cut")):
+            damage()
+            choice = start.choice()
+            assert (choice.folder, choice.is_fallback) == (None, True)
+            assert folder.name.startswith(choice.runtime)
+            assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
+            path.write_bytes(whole)
 
 
 def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
@@ -178,11 +158,11 @@ def test_one_of_another_build_is_not_used(
         assert start.unusable(name, known) == message("reason.runtime.other-version")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'])
-def test_a_damaged_choice_is_none(content: str) -> None:
+def test_a_damaged_choice_is_none() -> None:
     paths.runtimes_folder().mkdir(parents=True)
-    (paths.runtimes_folder() / "chosen.json").write_text(content)
-    assert folders.chosen() == ""
+    for content in ("{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'):
+        (paths.runtimes_folder() / "chosen.json").write_text(content)
+        assert folders.chosen() == ""
 
 
 def test_processes_with_the_same_id_are_distinguished(store: RuntimeStore) -> None:
