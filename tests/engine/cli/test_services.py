@@ -34,11 +34,10 @@ def test_a_film_goes_through_and_is_proved(clip: Path, capsys: pytest.CaptureFix
     assert "No job is unfinished." in capsys.readouterr().out
 
 
-def test_a_missing_source_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_source_and_an_unknown_case_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["upscale", str(tmp_path / "none.mp4")]) == 1
     assert "error[source-missing]" in capsys.readouterr().err
-
-
-def test_an_unknown_case_of_bench_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "flying"]) == 1
     assert "error[settings-error]: There is no case 'flying'." in capsys.readouterr().err
