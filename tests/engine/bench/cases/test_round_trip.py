@@ -40,10 +40,15 @@ def options(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
     )
 
 
-def test_changed_switches_give_the_same_result(options: BenchOptions, tmp_path: Path) -> None:
-    path = tmp_path / "vae.safetensors"
-    write_wan(path)
-    named = replace(options, vae=path, without=("in_place",), only=("temporal_winograd",))
+@pytest.fixture
+def vae(tmp_path: Path) -> Path:
+    """A tiny Wan 2.1."""
+    write_wan(tmp_path / "vae.safetensors")
+    return tmp_path / "vae.safetensors"
+
+
+def test_changed_switches_give_the_same_result(options: BenchOptions, vae: Path) -> None:
+    named = replace(options, vae=vae, without=("in_place",), only=("temporal_winograd",))
     rows = list(round_trip_rows(named))
     titles = ["plain", "fast", "without in_place", "with temporal_winograd"]
     assert [row["form"] for row in rows] == titles
@@ -83,12 +88,8 @@ def test_one_variant_and_its_memory(
     (row,) = round_trip_rows(replace(options, model="wan-2x", vae=path, form="fast", memory=True))
     assert row["form"] == "fast"
     assert row["encode_peak_mib"] == row["decode_peak_mib"] == 3
-
-
-def test_the_vae_of_seedvr2_is_measured_too(options: BenchOptions, tmp_path: Path) -> None:
     files = write_seedvr2(tmp_path / "seedvr2")
-    chosen = replace(options, model="seedvr2-vae", vae=files.vae, quick=True)
-    found = run(["vae"], options=chosen)
+    found = run(["vae"], options=replace(options, model="seedvr2-vae", vae=files.vae, quick=True))
     assert [row["case"] for row in found] == ["machine", "round-trip", "round-trip"]
     assert [row["form"] for row in found[1:]] == ["plain", "fast"]
 
@@ -111,12 +112,10 @@ def test_random_weights_are_taken_on_request_only(options: BenchOptions) -> None
         assert "mean nothing" in str(row["note"])
 
 
-def test_wrong_files_and_a_missing_clip_are_refused(options: BenchOptions, tmp_path: Path) -> None:
-    path = tmp_path / "vae.safetensors"
-    write_wan(path)
+def test_wrong_files_and_a_missing_clip_are_refused(options: BenchOptions, vae: Path) -> None:
     with pytest.raises(WrongModel, match="not a Wan 2"):
-        list(round_trip_rows(replace(options, model="wan22-vae", vae=path)))
+        list(round_trip_rows(replace(options, model="wan22-vae", vae=vae)))
     with pytest.raises(SettingsError, match="no clip"):
-        list(round_trip_rows(replace(options, vae=path, clip=None)))
+        list(round_trip_rows(replace(options, vae=vae, clip=None)))
     with pytest.raises(InputError):
-        list(round_trip_rows(replace(options, vae=path, clip=path)))
+        list(round_trip_rows(replace(options, vae=vae, clip=vae)))

@@ -66,6 +66,8 @@ def test_traffic_counts_what_is_read_and_written() -> None:
 
 
 def test_another_process_measures() -> None:
+    for run in (RUN, dit_run(OPTIONS, "3b")):
+        assert type(run).read(json.loads(json.dumps(to_plain(run)))) == run
     found = process_memory.memory_of(RUN)
     assert found.is_alone
     assert found.loaded_bytes > 100 * MIB
@@ -76,22 +78,14 @@ def test_another_process_measures() -> None:
     assert here.traffic_bytes > found.traffic_bytes > 0
 
 
-def test_runs_are_plain_data() -> None:
-    for run in (RUN, dit_run(OPTIONS, "3b")):
-        assert type(run).read(json.loads(json.dumps(to_plain(run)))) == run
-
-
 def test_a_packaged_program_measures_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = SimpleNamespace(returncode=1, stdout="", stderr="Traceback\nMemoryError: full\n")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: failed)
+    with pytest.raises(InternalError) as caught:
+        process_memory.memory_of(RUN)
+    assert caught.value.hint == "MemoryError: full", "a failed process states why"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: pytest.fail("a process"))
     row = main_memory_row(dit_run(OPTIONS, "3b"))
     assert list(row) == ["loaded_mib", "peak_mib", "traffic_mib", "note"]
     assert "other work" in str(row["note"])
-
-
-def test_a_failed_process_states_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = SimpleNamespace(returncode=1, stdout="", stderr="Traceback\nMemoryError: full\n")
-    monkeypatch.setattr(subprocess, "run", lambda *args, **options: failed)
-    with pytest.raises(InternalError) as caught:
-        process_memory.memory_of(RUN)
-    assert caught.value.hint == "MemoryError: full"

@@ -21,10 +21,7 @@ def test_the_peak_is_what_tensors_take_at_once() -> None:
 
     for _ in range(2):
         assert peak_bytes(work, "cpu") == pytest.approx(8 * _MIB, rel=1e-4)
-
-
-def test_tensors_from_before_do_not_count() -> None:
-    kept = [torch.zeros(_MIB)]
+    kept = [torch.zeros(_MIB)]  # does not count
     assert peak_bytes(lambda: kept.clear() or torch.zeros(1024), "cpu") < _MIB
 
 
@@ -43,10 +40,5 @@ def test_a_trace_has_the_operators_and_no_file_names(tmp_path: Path) -> None:
     assert "aten::mm" in names
     assert str(tmp_path) not in text
     assert str(Path.home()) + "/" not in text
-
-
-def test_an_unwritable_file_is_reported_before_anything_runs(tmp_path: Path) -> None:
-    begun = []
     with pytest.raises(OutputUnwritable), traced(tmp_path / "none" / "trace.json"):
-        begun.append(True)
-    assert not begun
+        pytest.fail("an unwritable file is reported before anything runs")
