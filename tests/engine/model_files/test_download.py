@@ -13,17 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core import errors
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    DownloadFailed,
-    EngineError,
-    HashMismatch,
-    OutputUnwritable,
-    WeightsBusy,
-    WeightsMissing,
-)
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.model_files.catalogue import PublishedFile
@@ -103,7 +94,7 @@ def test_a_download_goes_on_where_it_ended(
 ) -> None:
     server.always = Fault(cut_after=HALF, status=0)
     server.faults = [Fault(cut_after=HALF), *[Fault(status=503)] * 3]
-    with pytest.raises(DownloadFailed):
+    with pytest.raises(errors.DownloadFailed):
         get(store, file)
     state = store.state("tiny")
     assert (state.state, state.done_bytes) == ("partial", HALF)
@@ -141,7 +132,7 @@ def test_whatever_a_server_does_a_file_that_is_here_is_right(
         part_of(store, file, rest)
         policy = dataclasses.replace(HASTY, first_wait_s=0.001)
         for _ in range(len(faults) + 3):
-            with contextlib.suppress(EngineError):
+            with contextlib.suppress(errors.EngineError):
                 get(store, file, retry=policy)
                 break
             assert store.state("tiny").state != "here"
@@ -176,7 +167,7 @@ def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
     ):
         part_of(store, file, CONTENT[:HALF])
         server.always = fault
-        with pytest.raises(EngineError):
+        with pytest.raises(errors.EngineError):
             get(store, file)
         kept = [*quarantined(store), store.part(file.filename)]
         assert CONTENT[:HALF] in [path.read_bytes() for path in kept if path.exists()], fault
@@ -190,13 +181,13 @@ def test_a_wrong_file_is_put_aside_and_never_loaded(
     store: Store, file: PublishedFile, server: FaultyServer
 ) -> None:
     server.faults = [Fault(content=CONTENT[:-1] + b"!")]
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         get(store, file)
     (aside,) = quarantined(store)
     assert aside.read_bytes()[-1:] == b"!", "nothing is deleted"
     assert store.state("tiny").state == "damaged"
     for ask in (store.path_of, store.ready):
-        with pytest.raises(HashMismatch):
+        with pytest.raises(errors.HashMismatch):
             ask("tiny")
     get(store, file)
     assert is_whole(store, file)
@@ -220,12 +211,12 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(
         (Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'}), "another file"),
     ):
         server.always = fault
-        with pytest.raises(DownloadFailed, match=words) as caught:
+        with pytest.raises(errors.DownloadFailed, match=words) as caught:
             get(store, file)
         assert "127.0.0.1" in caught.value.message
         assert caught.value.hint
         assert not quarantined(store)
-        with pytest.raises(WeightsMissing, match=r"tiny\.safetensors"):
+        with pytest.raises(errors.WeightsMissing, match=r"tiny\.safetensors"):
             store.ready("tiny")
         store.part(file.filename).unlink(missing_ok=True)
 
@@ -269,7 +260,7 @@ def test_a_disk_that_fills_up_keeps_what_is_there(
         real(self, piece)
 
     monkeypatch.setattr(PartFile, "write", write)
-    with pytest.raises(DiskFull):
+    with pytest.raises(errors.DiskFull):
         get(store, file)
     monkeypatch.setattr(PartFile, "write", real)
     assert store.state("tiny").done_bytes > HALF
@@ -284,7 +275,7 @@ def test_a_disk_that_fills_up_keeps_what_is_there(
 def test_a_device_without_space_is_a_full_disk(store: Store, file: PublishedFile) -> None:
     store.folder.mkdir(parents=True)
     store.part(file.filename).symlink_to("/dev/full")
-    with pytest.raises(DiskFull):
+    with pytest.raises(errors.DiskFull):
         get(store, file)
 
 
@@ -292,7 +283,7 @@ def test_a_folder_that_is_a_file_is_reported(
     file: PublishedFile, server: FaultyServer, tmp_path: Path
 ):
     (tmp_path / "models").write_text("not a folder")
-    with pytest.raises(OutputUnwritable):
+    with pytest.raises(errors.OutputUnwritable):
         get(store_of(tmp_path / "models", server, file), file)
 
 
@@ -303,7 +294,7 @@ def test_stop_ends_a_download_at_once(
         control, server.always = Control(), fault
         threading.Timer(0.3, control.cancel).start()
         begin = time.monotonic()
-        with pytest.raises(Cancelled):
+        with pytest.raises(errors.Cancelled):
             get(store, file, control=control, retry=RetryPolicy())
         assert time.monotonic() - begin < 3
         assert not quarantined(store)
@@ -313,12 +304,12 @@ def test_only_one_downloads_a_file_at_a_time(
     store: Store, file: PublishedFile, server: FaultyServer
 ) -> None:
     server.faults = [Fault(drip=200)]
-    control, ended = Control(), list[EngineError | Cancelled]()
+    control, ended = Control(), list[errors.EngineError | errors.Cancelled]()
 
     def first() -> None:
         try:
             get(store, file, control=control, retry=RetryPolicy())
-        except (EngineError, Cancelled) as err:
+        except (errors.EngineError, errors.Cancelled) as err:
             ended.append(err)
 
     thread = threading.Thread(target=first)
@@ -327,11 +318,11 @@ def test_only_one_downloads_a_file_at_a_time(
         time.sleep(0.01)
     other = store_of(store.folder, server, file)
     assert other.state("tiny").state == "busy"
-    with pytest.raises(WeightsBusy):
+    with pytest.raises(errors.WeightsBusy):
         get(other, file)
     control.cancel()
     thread.join()
-    assert isinstance(ended[0], Cancelled)
+    assert isinstance(ended[0], errors.Cancelled)
     get(other, file)
     assert is_whole(other, file)
 

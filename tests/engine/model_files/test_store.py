@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.core import errors
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    HashMismatch,
-    UnknownWeights,
-    WeightsBusy,
-    WeightsError,
-    WeightsMissing,
-)
 from engine.downloads.folder import Locks
 from engine.downloads.hashing import sha256_of
 from engine.model_files.catalogue import PublishedFile
@@ -44,10 +36,10 @@ def reads_of(store: Store) -> int:
 def test_a_missing_file_is_reported_with_the_command_that_downloads_it(store: Store) -> None:
     assert store.state("tiny").state == "missing"
     for ask in (store.path_of, store.ready):
-        with pytest.raises(WeightsMissing) as caught:
+        with pytest.raises(errors.WeightsMissing) as caught:
             ask("tiny")
         assert "models download tiny" in caught.value.hint
-    with pytest.raises(UnknownWeights):
+    with pytest.raises(errors.UnknownWeights):
         store.ready("tinier")
     assert not store.folder.exists(), "looking leaves nothing behind"
 
@@ -69,17 +61,17 @@ def test_a_file_that_was_touched_is_read_again(store: Store) -> None:
     assert reads_of(store) == 1
     put(store, CONTENT[:-1] + b"?")
     os.utime(path, ns=(2, 2))
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.ready("tiny")
 
 
 def test_a_wrong_file_of_ours_is_put_aside(store: Store) -> None:
     path = put(store, b"wrong")
-    with pytest.raises(HashMismatch, match="not the file that was published"):
+    with pytest.raises(errors.HashMismatch, match="not the file that was published"):
         store.ready("tiny")
     assert not path.exists()
     put(store, b"wrong again")
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.ready("tiny")
     kept = [aside.read_bytes() for aside in store.folder.glob("*.damaged-*")]
     assert sorted(kept) == [b"wrong", b"wrong again"]
@@ -92,7 +84,7 @@ def test_a_size_that_cannot_be_is_seen_without_reading(
     store = store_of(tmp_path, server, published(bytes=len(CONTENT)))
     put(store, CONTENT[:-1])
     assert store.state("tiny").state == "damaged"
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.ready("tiny")
 
 
@@ -116,10 +108,10 @@ def test_files_of_other_programs_are_read_in_place(
         state = store.state("tiny")
         assert (state.state, state.path, state.borrowed) == ("unverified", path, True)
         assert store.ready("tiny") == path
-        with pytest.raises(WeightsError, match="does not belong to Upreel"):
+        with pytest.raises(errors.WeightsError, match="does not belong to Upreel"):
             store.remove("tiny")
         path.write_bytes(b"changed by its owner")
-        with pytest.raises(HashMismatch):
+        with pytest.raises(errors.HashMismatch):
             store.ready("tiny")
         assert path.read_bytes() == b"changed by its owner"
         assert store.state("tiny").state == "damaged"
@@ -174,7 +166,7 @@ def test_remove_takes_everything_of_ours_and_nothing_else(store: Store) -> None:
     store.remove("tiny")
     left = {path for path in store.folder.iterdir() if path.suffix not in (".json", ".lock")}
     assert left == {other, store.folder / ".locks"}
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         store.remove("tiny")
 
 
@@ -198,10 +190,10 @@ def test_a_file_of_the_users_own_is_listed_checked_and_forgotten(
     assert (state.state, state.borrowed, state.is_own) == ("here", True, True)
     assert store.ready("own-1") == mine
     mine.write_bytes(b"other numbers")
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.ready("own-1")
     mine.unlink()
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         store.ready("own-1")
     store.remove("own-1")
     assert [known.id for known in store.states()] == ["tiny"]
@@ -218,7 +210,7 @@ def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
     monkeypatch.setattr(Locks, "held", refuse)
     assert reads_of(store) == 2
     path.write_bytes(b"wrong")
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.ready("tiny")
     assert path.read_bytes() == b"wrong"
 
@@ -227,7 +219,7 @@ def test_reading_can_be_stopped(store: Store) -> None:
     put(store)
     control = Control()
     control.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         store.ready("tiny", control=control)
     assert store.state("tiny").state == "unverified"
 
@@ -236,7 +228,7 @@ def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(store: Store) -> 
     put(store)
     with store.held("tiny"):
         assert store.state("tiny").state == "busy"
-        with pytest.raises(WeightsBusy):
+        with pytest.raises(errors.WeightsBusy):
             store.remove("tiny")
         found: list[Path] = []
         thread = threading.Thread(target=lambda: found.append(store.ready("tiny")))
@@ -261,6 +253,6 @@ def test_a_disk_that_is_too_small_is_reported_with_sizes(
     assert store.free_bytes() > 0
     monkeypatch.setattr(Store, "free_bytes", lambda _: 10**9)
     store.need(5 * 10**8)
-    with pytest.raises(DiskFull, match=r"1\.0 GB free, but 2\.0 GB") as caught:
+    with pytest.raises(errors.DiskFull, match=r"1\.0 GB free, but 2\.0 GB") as caught:
         store.need(2 * 10**9)
     assert "UPREEL_MODELS" in caught.value.hint

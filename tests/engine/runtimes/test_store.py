@@ -9,19 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.core import errors
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    DownloadFailed,
-    HashMismatch,
-    RuntimeBroken,
-    RuntimeBusy,
-    RuntimeNotInBuild,
-    UnknownRuntime,
-    UnsafeArchive,
-    WeightsMissing,
-)
 from engine.core.messages import message
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
@@ -89,7 +78,7 @@ def test_a_runtime_comes_whole_and_its_wheel_goes(
 def test_a_cut_download_goes_on_where_it_ended(store: RuntimeStore, server: FaultyServer) -> None:
     server.always = Fault(cut_after=700)
     server.faults = [Fault(cut_after=300)]
-    with pytest.raises(DownloadFailed):
+    with pytest.raises(errors.DownloadFailed):
         store.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
     assert store.state("cu999").state == "partial"
     assert store.state("cu999").done_bytes == 300
@@ -105,7 +94,7 @@ def test_a_wheel_with_another_hash_is_never_unpacked(
     wrong = bytearray(wheel.read_bytes())
     wrong[500] ^= 1
     server.files[f"/whl/{runtimes.PLACE}"] = bytes(wrong)
-    with pytest.raises(HashMismatch):
+    with pytest.raises(errors.HashMismatch):
         store.download("cu999", listener())
     assert not store.folder_of("cu999").exists()
     assert store.state("cu999").state == "missing"
@@ -116,7 +105,7 @@ def test_a_full_disk_leaves_what_was_downloaded_and_nothing_else(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(RuntimeFolder, "free_bytes", lambda self: 256 * 10**6 + 1)
-        with pytest.raises(DiskFull, match="NVIDIA runtime needs"):
+        with pytest.raises(errors.DiskFull, match="NVIDIA runtime needs"):
             store.download("cu999", listener())
         assert server.asked == [], "it is reported before the first byte"
     wheels = store.download("cu999", listener())
@@ -129,7 +118,7 @@ def test_a_full_disk_leaves_what_was_downloaded_and_nothing_else(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", full)
-        with pytest.raises(DiskFull):
+        with pytest.raises(errors.DiskFull):
             store.install(store.catalogue.runtime("cu999"), wheels, listener())
     assert leftovers(store) == []
     assert not store.folder_of("cu999").exists()
@@ -145,7 +134,7 @@ def test_a_second_download_at_the_same_time_is_refused(
 
     def first() -> None:
         tells = listener(on_progress=lambda done, total: began.set(), control=control)
-        with contextlib.suppress(Cancelled):
+        with contextlib.suppress(errors.Cancelled):
             store.download("cu999", tells)
         ended.append(True)
 
@@ -154,9 +143,9 @@ def test_a_second_download_at_the_same_time_is_refused(
     assert began.wait(10)
     other = RuntimeStore(store.catalogue)
     assert other.state("cu999").state == "busy"
-    with pytest.raises(RuntimeBusy):
+    with pytest.raises(errors.RuntimeBusy):
         other.download("cu999", listener())
-    with pytest.raises(RuntimeBusy):
+    with pytest.raises(errors.RuntimeBusy):
         other.remove("cu999")
     control.cancel()
     thread.join()
@@ -180,9 +169,9 @@ def test_another_wheel_is_refused(store: RuntimeStore, tmp_path: Path, wheel: Pa
     changed[100] ^= 1
     for content in (b"PK", bytes(changed)):
         other.write_bytes(content)
-        with pytest.raises(HashMismatch, match="none of the wheels"):
+        with pytest.raises(errors.HashMismatch, match="none of the wheels"):
             store.recognise([other], listener())
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         store.recognise([tmp_path / "nothing.whl"], listener())
 
 
@@ -194,14 +183,14 @@ def test_a_build_without_hashes_or_for_another_system_sends_no_request(
     unpinned = dataclasses.replace(known, wheels=(blank,))
     store = RuntimeStore(runtimes.catalogue(unpinned, index=server.url))
     assert store.state("cu999").state == "not-in-build"
-    with pytest.raises(RuntimeNotInBuild, match="not in this build"):
+    with pytest.raises(errors.RuntimeNotInBuild, match="not in this build"):
         store.download("cu999", listener())
-    with pytest.raises(RuntimeNotInBuild):
+    with pytest.raises(errors.RuntimeNotInBuild):
         store.recognise([wheel], listener())
     other = wheel.rename(wheel.with_name("torch-1-cp27-none-win_arm64.whl"))
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(other), index=server.url))
     assert not store.state("cu999").suits_program
-    with pytest.raises(RuntimeNotInBuild, match="another Python or system"):
+    with pytest.raises(errors.RuntimeNotInBuild, match="another Python or system"):
         store.download("cu999", listener())
     assert server.asked == []
     assert not store.folder.exists()
@@ -215,7 +204,7 @@ def test_a_damaged_one_is_seen_refused_repaired_and_removed(store: RuntimeStore)
     state = store.state("cu999")
     assert state.state == "broken"
     assert str(state.why) == "the file torch/lib/c10.dll is missing or damaged"
-    with pytest.raises(RuntimeBroken, match="is missing or damaged"):
+    with pytest.raises(errors.RuntimeBroken, match="is missing or damaged"):
         store.use("cu999")
     get(store)
     assert store.state("cu999").state == "here"
@@ -224,9 +213,9 @@ def test_a_damaged_one_is_seen_refused_repaired_and_removed(store: RuntimeStore)
     assert not folder.exists()
     assert folders.chosen() == ""
     assert leftovers(store) == []
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         store.remove("cu999")
-    with pytest.raises(UnknownRuntime):
+    with pytest.raises(errors.UnknownRuntime):
         store.remove("cu000")
 
 
@@ -247,7 +236,7 @@ def test_one_of_another_version_is_shown_not_used_and_can_go(
 def test_a_cancelled_one_leaves_nothing(store: RuntimeStore) -> None:
     wheels = store.download("cu999", listener())
     control = Control()
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         store.install(
             store.catalogue.runtime("cu999"),
             wheels,
@@ -263,7 +252,7 @@ def test_a_wheel_that_would_do_harm_leaves_nothing(
     bad = runtimes.wheel(tmp_path / "bad", {"../../outside.py": "", "torch/__init__.py": ""})
     known = RuntimeStore(runtimes.catalogue(runtimes.runtime(bad)))
     runtime, wheels = known.recognise([bad], listener())
-    with pytest.raises(UnsafeArchive, match="impossible path"):
+    with pytest.raises(errors.UnsafeArchive, match="impossible path"):
         known.install(runtime, wheels, listener())
     assert not list(tmp_path.rglob("outside.py"))
     assert leftovers(known) == []

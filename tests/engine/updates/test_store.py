@@ -9,20 +9,8 @@ import pytest
 from nacl.signing import SigningKey
 
 from engine import __version__
-from engine.core import paths
+from engine.core import errors, paths
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    OutputUnwritable,
-    UpdateBusy,
-    UpdateDamaged,
-    UpdateMissing,
-    UpdateNotInBuild,
-    UpdateTooNew,
-    UpdateUnreachable,
-    UpdateUntrusted,
-)
 from engine.downloads.folder import DownloadFolder, Locks
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.updates.store import UpdateStore
@@ -59,7 +47,7 @@ def files(store: UpdateStore) -> set[str]:
 def test_from_the_first_question_to_the_setup(release: Release, store: UpdateStore) -> None:
     assert (store.state().newer, store.state().is_in_build) == ("", True)
     for verb in (lambda: store.download(listener()), store.ready):
-        with pytest.raises(UpdateMissing, match="No newer version is known"):
+        with pytest.raises(errors.UpdateMissing, match="No newer version is known"):
             verb()
     assert asked(release) == [], "no request is sent without a check"
     store.check(Control())
@@ -83,7 +71,7 @@ def test_a_build_from_the_sources_sends_no_request(
     monkeypatch.setenv("UPREEL_UPDATES", release.address)
     assert not store.state().is_in_build
     for verb in (lambda: store.check(Control()), lambda: store.download(listener()), store.ready):
-        with pytest.raises(UpdateNotInBuild, match="not in this build"):
+        with pytest.raises(errors.UpdateNotInBuild, match="not in this build"):
             verb()
     assert asked(release) == []
 
@@ -97,7 +85,7 @@ def test_an_older_or_equal_version_is_never_offered(release: Release, store: Upd
     for name in ("update.json", "update.json.sig"):  # nor is one that was put into our folder
         (store.folder / name).write_bytes(release.server.files[f"/upreel/{name}"])
     assert store.state().newer == ""
-    with pytest.raises(UpdateMissing):
+    with pytest.raises(errors.UpdateMissing):
         store.ready()
 
 
@@ -145,7 +133,7 @@ def test_another_key_is_refused_and_what_was_known_stays(
 ) -> None:
     content = release.publish("99.2.0")
     release.publish_text(content, SigningKey(b"x" * 32))
-    with pytest.raises(UpdateUntrusted):
+    with pytest.raises(errors.UpdateUntrusted):
         checked.check(Control())
     assert checked.state().newer == NEWER
 
@@ -153,14 +141,14 @@ def test_another_key_is_refused_and_what_was_known_stays(
 def test_a_changed_description_is_refused(release: Release, store: UpdateStore) -> None:
     content = release.publish()
     release.server.files["/upreel/update.json"] = content.replace(b"Faster", b"Foster")
-    with pytest.raises(UpdateUntrusted):
+    with pytest.raises(errors.UpdateUntrusted):
         store.check(Control())
     assert files(store) == set()
     release.publish(product="uproot")
-    with pytest.raises(UpdateUntrusted, match="no description"):
+    with pytest.raises(errors.UpdateUntrusted, match="no description"):
         store.check(Control())
     release.publish(format=2)
-    with pytest.raises(UpdateTooNew):
+    with pytest.raises(errors.UpdateTooNew):
         store.check(Control())
 
 
@@ -173,7 +161,7 @@ def test_a_description_changed_on_our_disk_counts_as_none(checked: UpdateStore) 
 def test_a_changed_byte_of_the_setup(release: Release, checked: UpdateStore) -> None:
     name = f"/upreel/upreel-{NEWER}-setup.exe"
     release.server.files[name] = SETUP[:-1] + b"!"
-    with pytest.raises(UpdateDamaged, match="not the one that was published"):
+    with pytest.raises(errors.UpdateDamaged, match="not the one that was published"):
         checked.download(listener())
     assert files(checked) == {"update.json", "update.json.sig"}, "the wrong setup is deleted"
     release.server.files[name] = SETUP
@@ -188,7 +176,7 @@ def test_a_byte_changed_after_the_download(checked: UpdateStore) -> None:
         times = path.stat()
         path.write_bytes(changed)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as somebody would who hides it
-        with pytest.raises(UpdateDamaged):
+        with pytest.raises(errors.UpdateDamaged):
             checked.ready()
         assert not path.exists()
         assert not checked.state().is_ready
@@ -207,7 +195,7 @@ def test_a_setup_of_that_name_elsewhere_is_never_taken(
 
 def test_a_cut_download_goes_on_where_it_ended(release: Release, checked: UpdateStore) -> None:
     release.server.faults = [Fault(cut_after=30_000), Fault(status=404)]
-    with pytest.raises(UpdateUnreachable, match="status 404") as failed:
+    with pytest.raises(errors.UpdateUnreachable, match="status 404") as failed:
         checked.download(listener())
     assert "goes on where it ended" in failed.value.hint
     assert checked.state().done_bytes == 30_000
@@ -220,10 +208,10 @@ def test_a_download_can_be_stopped(release: Release, checked: UpdateStore) -> No
     release.server.always = Fault(drip=1000)
     control = Control()
     told = Listener(on_progress=lambda done, _: done > 2000 and control.cancel(), control=control)
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         checked.download(told)
     assert 2000 < checked.state().done_bytes < len(SETUP)
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         checked.check(control)
 
 
@@ -241,28 +229,30 @@ def test_whatever_a_server_gives_instead(
         (Fault(redirect="file:///etc/passwd"), "file:// is no address on the web"),
     ):
         release.server.faults = [fault]
-        with pytest.raises(UpdateUnreachable, match=why) as failed:
+        with pytest.raises(errors.UpdateUnreachable, match=why) as failed:
             store.check(Control())
         assert failed.value.hint
         assert store.state().newer == ""
     release.server.faults = [Fault(), page]  # in the place of the signature
-    with pytest.raises(UpdateUnreachable, match="a web page instead") as failed:
+    with pytest.raises(errors.UpdateUnreachable, match="a web page instead") as failed:
         store.check(Control())
     assert "wants a login" in failed.value.hint
     release.server.faults = [Fault(), Fault(content=b"<html>not marked as one</html>")]
-    with pytest.raises(UpdateUntrusted):
+    with pytest.raises(errors.UpdateUntrusted):
         store.check(Control())
     release.server.faults = [Fault(redirect="/upreel/update.json")]
     store.check(Control())  # an honest redirect is followed
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:9/update.json")
-    with pytest.raises(UpdateUnreachable, match=r"127.0.0.1 does not give .* no connections"):
+    with pytest.raises(
+        errors.UpdateUnreachable, match=r"127.0.0.1 does not give .* no connections"
+    ):
         store.check(Control())
 
 
 def test_a_folder_that_cannot_be_written(store: UpdateStore) -> None:
     store.folder.parent.mkdir(parents=True)
     store.folder.write_text("a file lies in its place")
-    with pytest.raises(OutputUnwritable, match="folder of the updates"):
+    with pytest.raises(errors.OutputUnwritable, match="folder of the updates"):
         store.check(Control())
 
 
@@ -270,9 +260,9 @@ def test_a_held_setup_or_a_full_disk_is_reported_before_the_download(
     release: Release, checked: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = Locks(checked.folder / ".locks")
-    with locks.held(f"upreel-{NEWER}-setup.exe"), pytest.raises(UpdateBusy):
+    with locks.held(f"upreel-{NEWER}-setup.exe"), pytest.raises(errors.UpdateBusy):
         checked.download(listener())
     monkeypatch.setattr(DownloadFolder, "free_bytes", lambda self: 1000)
-    with pytest.raises(DiskFull, match="needed for the update"):
+    with pytest.raises(errors.DiskFull, match="needed for the update"):
         checked.download(listener())
     assert asked(release)[-1].endswith(".sig")

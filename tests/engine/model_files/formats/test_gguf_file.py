@@ -13,15 +13,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import (
-    NotGguf,
-    WeightsDamaged,
-    WeightsError,
-    WeightsMissing,
-    WeightsTruncated,
-    WeightsUnreadable,
-    WrongNumbers,
-)
+from engine.core import errors
 from engine.model_files.formats.gguf_header import FORMATS, PREFIX, GgufFile
 
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
@@ -122,7 +114,7 @@ def test_the_shape_of_the_model_comes_from_the_metadata(tmp_path: Path) -> None:
             assert file.shapes["Q4_K"] == (10, 4, 64)
             assert file.raw("Q4_K").shape == (5, 2 * 144)
             assert torch.equal(file.tensor("half"), torch.from_numpy(HALF).reshape(6, 2))
-    with pytest.raises(WeightsDamaged):  # another number of values
+    with pytest.raises(errors.WeightsDamaged):  # another number of values
         GgufFile(write(tmp_path / "a.gguf", **{"comfy.gguf.orig_shape.half": [6, 3]}))
 
 
@@ -137,7 +129,7 @@ def test_nothing_is_kept_open_after_a_refusal_or_closing(path: Path, tmp_path: P
     GgufFile(path).close()
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(WeightsTruncated):
+    with pytest.raises(errors.WeightsTruncated):
         GgufFile(cut)
     found = {link.resolve() for link in Path("/proc/self/fd").iterdir()}
     assert not found & {path, cut}
@@ -148,7 +140,7 @@ def test_a_file_cut_anywhere_is_refused(path: Path, tmp_path: Path) -> None:
     last = len(whole) - 32  # up to 31 bytes of filling may be behind the last tensor
     for size in [*range(0, 1500, 7), *range(1500, last, 997), last]:
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
-        with pytest.raises((WeightsTruncated, NotGguf)):
+        with pytest.raises((errors.WeightsTruncated, errors.NotGguf)):
             GgufFile(tmp_path / "cut.gguf")
 
 
@@ -164,7 +156,7 @@ def test_a_changed_byte_is_refused_or_read_as_some_tensor(
         with opened(folder, bytes(content)) as file:
             for name in file.shapes:
                 file.tensor(name)
-    except WeightsError:
+    except errors.WeightsError:
         pass
 
 
@@ -174,12 +166,12 @@ def test_other_kinds_are_named(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF of version 1"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "other byte order"),
     ):
-        with pytest.raises(NotGguf, match=words) as caught:
+        with pytest.raises(errors.NotGguf, match=words) as caught:
             opened(tmp_path, content)
         assert caught.value.hint
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         GgufFile(tmp_path / "none.gguf")
-    with pytest.raises(WeightsUnreadable, match="is a folder"):
+    with pytest.raises(errors.WeightsUnreadable, match="is a folder"):
         GgufFile(tmp_path)
 
 
@@ -198,7 +190,7 @@ def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path) -> None:
         head(pairs=(text("general.alignment") + struct.pack("<I", 8) + text("32"),)),
         head(struct.pack("<Q", 1) + b"\xff" + struct.pack("<IQIQ", 1, 8, 0, 0)) + b"\0" * 32,
     ):
-        with pytest.raises(WeightsDamaged):
+        with pytest.raises(errors.WeightsDamaged):
             opened(tmp_path, content)
 
 
@@ -212,7 +204,7 @@ def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(tmp_path: Path)
         head(pairs=(text("x") + struct.pack("<IIQ", 9, 8, 2**60),)),
         head(tensor("a", (8,))) + b"\0" * 31,
     ):
-        with pytest.raises(WeightsTruncated):
+        with pytest.raises(errors.WeightsTruncated):
             opened(tmp_path, content)
     content = head(tensor("a", (8,))) + struct.pack("<8f", *range(8))
     with opened(tmp_path, content) as file:  # it may end right after its last tensor
@@ -221,7 +213,7 @@ def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(tmp_path: Path)
 
 def test_formats_we_cannot_read_are_named_with_those_we_can(tmp_path: Path) -> None:
     for kind, name in ((10, "Q2_K"), (23, "IQ4_XS"), (77, "number 77")):
-        with pytest.raises(WrongNumbers, match=name) as caught:
+        with pytest.raises(errors.WrongNumbers, match=name) as caught:
             opened(tmp_path, head(tensor("a", (256,), kind=kind)) + b"\0" * 512)
         assert "Q4_K" in caught.value.hint
 

@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.core.errors import (
-    NotSafetensors,
-    UnsafeWeights,
-    WeightsDamaged,
-    WeightsMissing,
-    WeightsTruncated,
-    WeightsUnreadable,
-)
+from engine.core import errors
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.pickle_file import PickleFile
 
@@ -80,7 +73,7 @@ def test_a_hostile_pickle_runs_nothing(path: Path, tmp_path: Path) -> None:
     inside = {"state_dict": {"x": torch.ones(1)}, "note": attack}
     for content in ({"x": attack}, inside, attack):
         torch.save(content, path)
-        with pytest.raises(UnsafeWeights, match="could run a program") as caught:
+        with pytest.raises(errors.UnsafeWeights, match="could run a program") as caught:
             open_weights(path)
         assert "safetensors" in caught.value.hint
         assert not trace.exists()
@@ -91,39 +84,39 @@ def test_a_hostile_pickle_runs_nothing(path: Path, tmp_path: Path) -> None:
 def test_older_pickles_are_refused(path: Path, tmp_path: Path) -> None:
     trace = tmp_path / "it ran"
     torch.save({"x": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
-    with pytest.raises(NotSafetensors, match="pickle"):
+    with pytest.raises(errors.NotSafetensors, match="pickle"):
         open_weights(path)
     path.write_bytes(pickle.dumps(Hostile(trace)))
-    with pytest.raises(NotSafetensors, match="pickle"):
+    with pytest.raises(errors.NotSafetensors, match="pickle"):
         open_weights(path)
     assert not trace.exists()
 
 
 def test_a_file_that_is_cut_off_missing_or_damaged(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(WeightsMissing):
+    with pytest.raises(errors.WeightsMissing):
         open_weights(path)
-    with pytest.raises(WeightsUnreadable):
+    with pytest.raises(errors.WeightsUnreadable):
         open_weights(tmp_path)
     torch.save({"x": torch.ones(1000)}, path)
     content = path.read_bytes()
     for kept in (0.2, 0.5, 0.9, 0.999):
         path.write_bytes(content[: int(kept * len(content))])
-        with pytest.raises(WeightsTruncated, match="cut short"):
+        with pytest.raises(errors.WeightsTruncated, match="cut short"):
             open_weights(path)
     start = content.index(b"data.pkl") + 60
     path.write_bytes(content[:start] + bytes(40) + content[start + 40 :])
-    with pytest.raises((WeightsDamaged, UnsafeWeights)):
+    with pytest.raises((errors.WeightsDamaged, errors.UnsafeWeights)):
         open_weights(path)
 
 
 def test_other_archives(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "x")
-    with pytest.raises(NotSafetensors, match="archive without tensors"):
+    with pytest.raises(errors.NotSafetensors, match="archive without tensors"):
         open_weights(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/data.pkl", b"\x80\x02}q\x00.")
-    with pytest.raises(WeightsDamaged):
+    with pytest.raises(errors.WeightsDamaged):
         open_weights(path)
 
 
@@ -132,13 +125,13 @@ def test_something_else_than_a_list_of_tensors(path: Path) -> None:
     sparse = {"x": torch.ones(3).to_sparse()}
     for content in ([one], {}, {"x": 3}, {3: one}, sparse, {"x": {"y": one}}):
         torch.save(content, path)
-        with pytest.raises((WeightsDamaged, UnsafeWeights)):
+        with pytest.raises((errors.WeightsDamaged, errors.UnsafeWeights)):
             open_weights(path)
 
 
 def test_the_name_does_not_make_it_another_kind(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     torch.save({"x": torch.ones(1)}, path)
-    with pytest.raises(NotSafetensors, match="pickle") as caught:
+    with pytest.raises(errors.NotSafetensors, match="pickle") as caught:
         open_weights(path)
     assert ".pth" in caught.value.hint

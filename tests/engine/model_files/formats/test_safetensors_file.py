@@ -13,15 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 
-from engine.core.errors import (
-    NotSafetensors,
-    WeightsDamaged,
-    WeightsError,
-    WeightsMissing,
-    WeightsTruncated,
-    WeightsUnreadable,
-    WrongNumbers,
-)
+from engine.core import errors
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 
 TENSORS = {
@@ -122,7 +114,7 @@ def test_files_of_another_kind_are_named(tmp_path: Path, recwarn: pytest.Warning
         b"\xff" * 7 + b"\x7f{" + bytes(9): "is not a safetensors file",  # a head of 2**63 bytes
     }
     for content, words in others.items():
-        with pytest.raises(NotSafetensors, match=words) as caught:
+        with pytest.raises(errors.NotSafetensors, match=words) as caught:
             SafetensorsFile(written(tmp_path, content))
         assert caught.value.hint
     held = [warning for warning in recwarn if warning.category is ResourceWarning]
@@ -130,21 +122,21 @@ def test_files_of_another_kind_are_named(tmp_path: Path, recwarn: pytest.Warning
 
 
 def test_a_file_that_is_missing_locked_or_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WeightsMissing, match=r"nothing\.safetensors is missing"):
+    with pytest.raises(errors.WeightsMissing, match=r"nothing\.safetensors is missing"):
         SafetensorsFile(path.parent / "nothing.safetensors")
-    with pytest.raises(WeightsUnreadable, match="is a folder"):
+    with pytest.raises(errors.WeightsUnreadable, match="is a folder"):
         SafetensorsFile(path.parent)
     whole = path.read_bytes()
     for length in (9, 10, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(WeightsTruncated, match=rf"{length} of \d+ bytes"):
+        with pytest.raises(errors.WeightsTruncated, match=rf"{length} of \d+ bytes"):
             SafetensorsFile(path)
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "no")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(WeightsUnreadable, match=r"a\.safetensors cannot be read"):
+    with pytest.raises(errors.WeightsUnreadable, match=r"a\.safetensors cannot be read"):
         SafetensorsFile(path)
 
 
@@ -166,7 +158,7 @@ def test_contradictions_are_reported_as_damage(tmp_path: Path) -> None:
         "no description": file_of({"x": 3}),
         "metadata is no table": file_of({"__metadata__": [1]}),
     }.items():
-        with pytest.raises(WeightsDamaged, match="damaged"):
+        with pytest.raises(errors.WeightsDamaged, match="damaged"):
             SafetensorsFile(written(tmp_path, content))
             pytest.fail(why)
 
@@ -183,7 +175,7 @@ def test_a_changed_byte_in_the_header_never_crashes(
         with SafetensorsFile(path) as file:
             for name in file.shapes:
                 file.tensor(name)
-    except WeightsError as error:
+    except errors.WeightsError as error:
         assert error.hint  # noqa: PT017  # most changes do no harm
 
 
@@ -191,7 +183,7 @@ def test_a_format_that_torch_does_not_have(tmp_path: Path) -> None:
     head = {"x": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}
     with (
         SafetensorsFile(written(tmp_path, file_of(head, b"\x00"))) as file,
-        pytest.raises(WrongNumbers, match="format F4"),
+        pytest.raises(errors.WrongNumbers, match="format F4"),
     ):
         file.tensor("x")
 
@@ -199,7 +191,7 @@ def test_a_format_that_torch_does_not_have(tmp_path: Path) -> None:
 def test_a_file_that_shrinks_while_it_is_read(path: Path) -> None:
     with SafetensorsFile(path) as file:
         os.truncate(path, 16)
-        with pytest.raises(WeightsTruncated, match="became shorter"):
+        with pytest.raises(errors.WeightsTruncated, match="became shorter"):
             file.tensor("float")
 
 
