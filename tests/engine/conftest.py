@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +42,11 @@ def release(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
     monkeypatch.delenv("UPREEL_UPDATES", raising=False)
     return release
+
+
+@pytest.fixture
+def heard() -> Any:
+    """A Listener for the events of a task or an engine."""
+    from tests.helpers.jobs import Listener  # needs av, which a machine for GPU tests may lack
+
+    return Listener()

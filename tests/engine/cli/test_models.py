@@ -1,7 +1,5 @@
 """`models` on the real engine, with a web server on loopback."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,7 @@ def own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(command_line: CommandLine, *words: str) -> JobSettings:
     assert command_line("plan", "a.mp4", *words).status == 0
-    settings = command_line.services.asked[-1][0]
-    assert isinstance(settings, JobSettings)
-    return settings
+    return command_line.services.asked[-1][0]
 
 
 def test_presets_are_listed_for_the_gpu(command_line: CommandLine) -> None:

@@ -1,7 +1,5 @@
 """`runtime` on the real engine, with a stand-in for the runtime."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

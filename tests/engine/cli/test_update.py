@@ -1,7 +1,5 @@
 """`update` on the real engine, with a server on loopback."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

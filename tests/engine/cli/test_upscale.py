@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+import json
 import os
 import signal
 import threading
@@ -8,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.cli.main import main
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.store import save_engine_settings
+from tests.helpers.clips import Clip, make_clip
 from tests.helpers.command_line import CommandLine, ScriptedEngine
 
 BAD = ErrorInfo(code="unreadable-media", case="undecodable", params={"name": "a.mp4"})
@@ -27,7 +28,6 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     for part in ("a_x2.mp4", "lite", "Done:", "verified: all 13 checks passed"):
         assert part in ended.out
     engine = command_line.services.engine
-    assert engine is not None
     assert engine.is_closed
     (job,) = command_line.added
     assert job.source == Path.cwd() / "a.mp4"  # so that it can be resumed from another folder
@@ -131,7 +131,6 @@ def test_the_first_ctrl_c_cancels_and_tells_how_to_go_on(command_line: CommandLi
     assert f"resume {first}" in ended.err
     assert second not in ended.err  # it was not begun
     engine = command_line.services.engine
-    assert engine is not None
     assert [type(command) for command in engine.commands[3:]] == [
         commands.StopQueue,
         commands.CancelJob,
@@ -191,6 +190,37 @@ def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(
         assert "error[unknown-job]" in ended.err
     assert command_line("resume", "20260102").status == 0
     engine = command_line.services.engine
-    assert engine is not None
     assert engine.asked(commands.AdoptJob) == [commands.AdoptJob(job_id="20260102-b")]
     assert command_line("resume", "--all").out.count("Done:") == 2
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    path = tmp_path / "clip.mp4"
+    make_clip(path, Clip(frames=6, audio_tracks=1))
+    return path
+
+
+def test_a_film_goes_through_and_is_proved(clip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["upscale", str(clip), "--model", "none", "--height", "128", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    report = lines[-1]
+    assert report["event"] == "Report"
+    assert report["passed"] is True
+    assert (report["frames_in"], report["frames_out"]) == (6, 6)
+    result = clip.with_name("clip_128p.mp4")
+    assert Path(report["output"]) == result
+    assert main(["verify", str(clip), str(result)]) == 0
+    assert main(["upscale", str(clip), "--model", "none", "--height", "128"]) == 1
+    assert "error[output-exists]" in capsys.readouterr().err
+    assert main(["resume"]) == 0
+    assert "No job is unfinished." in capsys.readouterr().out
+
+
+def test_a_missing_source_and_an_unknown_case_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["upscale", str(tmp_path / "none.mp4")]) == 1
+    assert "error[source-missing]" in capsys.readouterr().err
+    assert main(["bench", "flying"]) == 1
+    assert "error[settings-error]: There is no case 'flying'." in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """What holds for tasks of every kind."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +17,6 @@ from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from tests.helpers.jobs import TASK_ENDS, Listener
 
 KIND = TaskKind.MODEL_FILE
-
-
-@pytest.fixture
-def heard() -> Listener:
-    return Listener()
 
 
 @pytest.fixture
@@ -66,8 +59,7 @@ def test_a_task_reports_its_progress_its_phases_and_its_end(
         return Outcome(notice=notice)
 
     runner.start(task(do))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert (done.subject, done.phase, done.notice) == ("b", "unpack", notice)
     seen = [(p.subject, p.phase, p.done, p.total, p.step) for p in heard.of(e.TaskProgress)]
     assert seen == [
@@ -110,11 +102,10 @@ def test_an_error_ends_the_task_and_not_the_lane(
             raise error
 
         runner.start(task(do))
-        failed = heard.wait(*TASK_ENDS)
-        assert isinstance(failed, e.TaskFailed)
+        failed = heard.failed()
         assert failed.error.code == code
     runner.start(task(lambda work: None))
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
 def test_the_changed_state_is_emitted_before_the_end_and_an_unreadable_one_does_not_hide_it(
@@ -126,7 +117,7 @@ def test_the_changed_state_is_emitted_before_the_end_and_an_unreadable_one_does_
     heard.wait(*TASK_ENDS)
     assert heard.of(e.ModelFilesListed) == [listed]
     runner.start(task(lambda work: None, state=lambda: 1 / 0))
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
 def test_tasks_of_a_kind_wait_for_each_other_and_other_kinds_do_not(
@@ -152,15 +143,14 @@ def test_a_second_task_is_refused_where_none_waits(
 
     runner.start(task(waits_for(gate), busy=busy))
     runner.start(task(lambda work: None, subject="b", busy=busy))
-    refused = heard.wait(*TASK_ENDS)
-    assert isinstance(refused, e.TaskFailed)
+    refused = heard.failed()
     assert (refused.subject, refused.error.message) == (
         "b",
         "Upreel is at work on the NVIDIA runtime a already.",
     )
     assert all(progress.step for progress in heard.of(e.TaskProgress)), "neither waits"
     gate.set()
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
 def test_of_those_that_wait_only_the_latest_runs(

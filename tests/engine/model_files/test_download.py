@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno
@@ -298,33 +296,6 @@ def test_stop_ends_a_download_at_once(
             get(store, file, control=control, retry=RetryPolicy())
         assert time.monotonic() - begin < 3
         assert not quarantined(store)
-
-
-def test_only_one_downloads_a_file_at_a_time(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
-    server.faults = [Fault(drip=200)]
-    control, ended = Control(), list[errors.EngineError | errors.Cancelled]()
-
-    def first() -> None:
-        try:
-            get(store, file, control=control, retry=RetryPolicy())
-        except (errors.EngineError, errors.Cancelled) as err:
-            ended.append(err)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    while not server.asked:
-        time.sleep(0.01)
-    other = store_of(store.folder, server, file)
-    assert other.state("tiny").state == "busy"
-    with pytest.raises(errors.WeightsBusy):
-        get(other, file)
-    control.cancel()
-    thread.join()
-    assert isinstance(ended[0], errors.Cancelled)
-    get(other, file)
-    assert is_whole(other, file)
 
 
 def test_a_copy_of_another_program_is_read_unless_it_is_wrong(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import os
 import threading
@@ -12,8 +10,9 @@ from engine.core import errors
 from engine.core.control import Control
 from engine.downloads.folder import Locks
 from engine.downloads.hashing import sha256_of
+from engine.downloads.transfer import Listener
 from engine.model_files.catalogue import PublishedFile
-from engine.model_files.store import Store
+from engine.model_files.store import Store, download
 from engine.protocol.model_file_state import PublishedState
 from tests.helpers.servers import CONTENT, FaultyServer, published, store_of
 
@@ -118,18 +117,6 @@ def test_files_of_other_programs_are_read_in_place(
         path.unlink()
 
 
-def test_a_link_of_the_hub_is_followed(
-    store: Store, file: PublishedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    kept = tmp_path / "hub" / "models--some--body"
-    (kept / "blobs").mkdir(parents=True)
-    (kept / "snapshots" / "abc").mkdir(parents=True)
-    (kept / "blobs" / file.sha256).write_bytes(CONTENT)
-    (kept / "snapshots" / "abc" / file.filename).symlink_to(f"../../blobs/{file.sha256}")
-    assert store.ready("tiny").read_bytes() == CONTENT
-
-
 def test_capitals_make_another_file(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,12 +211,16 @@ def test_reading_can_be_stopped(store: Store) -> None:
     assert store.state("tiny").state == "unverified"
 
 
-def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(store: Store) -> None:
+def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(
+    store: Store, file: PublishedFile
+) -> None:
     put(store)
     with store.held("tiny"):
         assert store.state("tiny").state == "busy"
         with pytest.raises(errors.WeightsBusy):
             store.remove("tiny")
+        with pytest.raises(errors.WeightsBusy):
+            download(file, store, Listener())
         found: list[Path] = []
         thread = threading.Thread(target=lambda: found.append(store.ready("tiny")))
         thread.start()

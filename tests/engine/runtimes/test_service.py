@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -61,11 +59,6 @@ def store(
 
 
 @pytest.fixture
-def heard() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
 def start(store: RuntimeStore, heard: Listener) -> Iterator[Start]:
     """Starts the task of a command."""
     runner = TaskRunner(heard)
@@ -86,8 +79,7 @@ def phases(heard: Listener) -> list[str]:
 
 def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     start(c.InstallRuntime(runtime="cu999"))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert "computes on RTX 5070 Ti" in done.notice.message
     assert phases(heard) == ["download", "unpack", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
@@ -98,17 +90,15 @@ def test_an_imported_runtime_is_tried_put_back_and_removed(
     start: Start, heard: Listener, wheel: Path
 ) -> None:
     start(c.ImportRuntime(paths=(wheel,)))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert done.subject == "cu999"
     assert phases(heard) == ["import", "unpack", "try", "use"]
     for command in (c.UseRuntime(runtime=""), c.RemoveRuntime(runtime="cu999")):
         start(command)
-        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+        heard.done()
     assert folders.chosen() == ""
     start(c.RemoveRuntime(runtime="cu999"))
-    gone = heard.wait(*TASK_ENDS)
-    assert isinstance(gone, e.TaskFailed)
+    gone = heard.failed()
     assert gone.error.code == "weights-missing"
 
 
@@ -116,8 +106,7 @@ def test_one_that_fails_its_trial_is_never_chosen(
     start: Start, store: RuntimeStore, heard: Listener, wheel: Path
 ) -> None:
     start(c.ImportRuntime(paths=(wheel,)), fails)
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
+    failed = heard.failed()
     assert failed.phase == "try"
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, str(state.why), state.is_chosen) == (
@@ -127,7 +116,7 @@ def test_one_that_fails_its_trial_is_never_chosen(
     )
     assert folders.chosen() == ""
     start(c.UseRuntime(runtime="cu999"))  # with a newer driver, say
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
     assert folders.chosen() == store.folder_of("cu999").name
 
 
@@ -139,8 +128,7 @@ def test_a_second_command_is_refused_and_a_stopped_download_stays(
     while not (progress := heard.wait(e.TaskProgress)).done:
         assert progress.phase == "download"
     start(c.RemoveRuntime(runtime="cu999"))
-    refused = heard.wait(*TASK_ENDS)
-    assert isinstance(refused, e.TaskFailed)
+    refused = heard.failed()
     assert (refused.error.code, refused.error.params) == ("runtime-busy", {"runtime": "cu999"})
     start.stop()
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)

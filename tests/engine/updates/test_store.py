@@ -1,7 +1,5 @@
 """Updates from a server on loopback: good ones, and everything that can be wrong with them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The speed test: what it measures, tells, keeps and forgets."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest
