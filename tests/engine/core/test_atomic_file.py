@@ -1,7 +1,5 @@
 """Files are written completely or not at all; renaming is retried while a file is open."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

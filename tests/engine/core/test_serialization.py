@@ -10,14 +10,7 @@ from engine.core.messages import message
 from engine.core.serialization import from_plain, to_plain
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
-from engine.protocol.plan import (
-    Notice,
-    PassPlan,
-    PicturePlan,
-    Plan,
-    StagePlan,
-    WorkPlan,
-)
+from engine.protocol.plan import Notice, PassPlan, PicturePlan, Plan, StagePlan, WorkPlan
 
 VARIANTS = {WorkPlan: registry.plan_class}
 

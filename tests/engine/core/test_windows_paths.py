@@ -1,7 +1,5 @@
 """Windows' rules for names and paths, on any system."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path, PureWindowsPath
 

@@ -4,12 +4,7 @@ import pytest
 import torch
 
 from engine.core.geometry import Box, Size
-from engine.pipeline.display import (
-    picture_of,
-    seen,
-    turn,
-    turn_box,
-)
+from engine.pipeline.display import picture_of, seen, turn, turn_box
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

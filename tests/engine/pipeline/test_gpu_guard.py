@@ -1,7 +1,5 @@
 """What is done around a job on a card, with a card that is made up."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A job has the switches of its plan, and the process has its own again afterwards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -88,10 +86,7 @@ def test_what_comes_too_late_is_told() -> None:
     (warned,) = events.all
     assert isinstance(warned, Warned)
     assert warned.notice.code == "switch-too-late"
-    assert warned.notice.params == {
-        "switch": "run.allocator",
-        "variable": "UPREEL_RUN_ALLOCATOR",
-    }
+    assert warned.notice.params == {"switch": "run.allocator", "variable": "UPREEL_RUN_ALLOCATOR"}
 
 
 def context(plan: Plan, events: Events) -> Context:

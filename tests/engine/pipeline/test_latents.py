@@ -1,7 +1,5 @@
 """Files of latents as sources of jobs, from file to file, with very small VAEs."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

@@ -1,7 +1,5 @@
 """Films to files of latents, with very small VAEs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

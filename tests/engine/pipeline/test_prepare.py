@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -76,9 +74,7 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
 
 def pretending(folder: Path, settings: JobSettings) -> Plan:
     machine = Machine(
-        settings=EngineSettings(),
-        jobs_folder=folder / "jobs",
-        pretend=named("RTX 5070 Ti"),
+        settings=EngineSettings(), jobs_folder=folder / "jobs", pretend=named("RTX 5070 Ti")
     )
     source = make_clip(folder / "film.mkv", frames=3)
     return make_plan(probe(source), settings, None, machine)

@@ -1,7 +1,5 @@
 """Memory that runs out anywhere: all frames come out right, or there is one clear error."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

@@ -1,7 +1,5 @@
 """Memory that runs out while latents are decoded or encoded: the same film, the same numbers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """SeedVR2 from file to file with very small models: shots, resumed jobs, choices."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Wan 2x from file to file with a very small model: shots, resumed jobs, tiles, pictures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

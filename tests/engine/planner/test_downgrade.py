@@ -1,7 +1,5 @@
 """From a plan to the next smaller one, and the words for it, in English and in Chinese."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +7,7 @@ from engine.core.geometry import Size
 from engine.models.lite.plan import LitePlan
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.wan.plan import WanPlan
-from engine.planner.downgrade import (
-    change_of,
-    next_plan,
-    no_smaller,
-    notice_of,
-)
+from engine.planner.downgrade import change_of, next_plan, no_smaller, notice_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import LatentPlan, Reasons, StagePlan, WeightsPlan
 from tests.helpers.plans import a_plan
@@ -56,11 +49,7 @@ CHANGES = [
         {"encode_tile": Size(512, 512)},
         "encoding in tiles of 512x512 instead of 1024x1024",
     ),
-    (
-        SEEDVR2,
-        {"blocks_on_device": 32},
-        "32 blocks of the model kept loaded instead of all of it",
-    ),
+    (SEEDVR2, {"blocks_on_device": 32}, "32 blocks of the model kept loaded instead of all of it"),
     (
         replace(SEEDVR2, blocks_on_device=32),
         {"blocks_on_device": 24},
@@ -70,11 +59,7 @@ CHANGES = [
     (SEEDVR2, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
     (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
     (WAN, {"parks": True}, "the states of whole frames waiting in main memory"),
-    (
-        WAN,
-        {"decode_tile": Size(512, 512)},
-        "decoding in tiles of 512x512 instead of whole frames",
-    ),
+    (WAN, {"decode_tile": Size(512, 512)}, "decoding in tiles of 512x512 instead of whole frames"),
 ]
 
 

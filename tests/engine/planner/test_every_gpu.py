@@ -1,7 +1,5 @@
 """Every card, size, model and goal: a plan that fits, or a refusal that says what would."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +14,7 @@ from engine.planner.rates import Rates
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table
-from tools.reports.plan_table import (
-    HEIGHTS,
-    MODELS,
-    Case,
-    case_of,
-    nothing_here,
-    source_of,
-)
+from tools.reports.plan_table import HEIGHTS, MODELS, Case, case_of, nothing_here, source_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
 BY_MEMORY = {card.memory_bytes: card for card in gpu_specs()}  # one of each size

@@ -1,7 +1,5 @@
 """Every plan fits or refuses, and a smaller budget never gives a bigger or a better one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,7 @@ from engine.pipeline.sources import probe_source
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import (
-    LatentPlan,
-    Notice,
-    Plan,
-    WeightsPlan,
-)
+from engine.protocol.plan import LatentPlan, Notice, Plan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan

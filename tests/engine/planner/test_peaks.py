@@ -1,7 +1,5 @@
 """Predicted bytes of every stage against what torch takes, over random plans of small models."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Predicted memory of whole jobs against what torch and the process really take."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from dataclasses import replace

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import (
-    ContainerMismatch,
-    NoUsableGpu,
-    SettingsError,
-    UnsupportedMedia,
-)
+from engine.core.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.models import registry
 from engine.models.lite.plan import treatment_of

@@ -1,22 +1,9 @@
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
-from engine.hardware.gpu_table import (
-    GIB,
-    GpuSpec,
-    find,
-    gpu_specs,
-)
-from engine.planner.preset_choice import (
-    GOALS,
-    presets_for,
-    presets_of,
-    tier_of,
-    tiers,
-)
+from engine.hardware.gpu_table import GIB, GpuSpec, find, gpu_specs
+from engine.planner.preset_choice import GOALS, presets_for, presets_of, tier_of, tiers
 from engine.settings.presets import Preset, applied, matching
 from engine.settings.schema import JobSettings
 

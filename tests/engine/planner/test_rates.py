@@ -1,19 +1,11 @@
 """What is remembered of this machine's speed, and when it is forgotten."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from engine.planner import rates
-from engine.planner.rates import (
-    Learned,
-    Rates,
-    keep,
-    learn,
-    load_rates,
-)
+from engine.planner.rates import Learned, Rates, keep, learn, load_rates
 
 KIND = "lite-x2-cpu-libx264"
 FULL = Rates(

@@ -1,7 +1,5 @@
 """Reasons of plans: true to their figures, readable for small and large cards, and translated."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

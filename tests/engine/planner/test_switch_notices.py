@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from engine.planner.notices import switch_notices
 from engine.settings.schema import JobSettings
 

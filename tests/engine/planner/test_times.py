@@ -1,7 +1,5 @@
 """Predicted times: more work takes longer, better cards are not slower, jobs correct them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Tests of the models show that results stay the same; the benchmark shows that it is faster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -289,10 +287,7 @@ _OBSERVATIONS: dict[str, tuple[Observation, Observation]] = {
         _vae_calls(first_frame_fold=False, image_mode=False),
     ),
     "vae.chunked_attention": (_wide_attention(True), _wide_attention(False)),
-    "dit.onednn_matmul": (
-        _dit_calls(onednn_matmul=True),
-        _dit_calls(onednn_matmul=False),
-    ),
+    "dit.onednn_matmul": (_dit_calls(onednn_matmul=True), _dit_calls(onednn_matmul=False)),
     "dit.fp16_accumulation": (_fp16_sums("dit", False), _fp16_sums("dit", True)),
     "dit.compile": (_dit_steps(False), _dit_steps(True)),
     "run.cudnn_benchmark": (

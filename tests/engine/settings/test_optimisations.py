@@ -1,7 +1,5 @@
 """The table of optimisations: what its fields state, and the sets of switches made from them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

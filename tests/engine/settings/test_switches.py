@@ -1,7 +1,5 @@
 """The switches as users reach them: by a text, by environment, and by the defaults of a device."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

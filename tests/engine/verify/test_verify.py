@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from fractions import Fraction
@@ -131,9 +129,7 @@ PICTURE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a wrong matrix and range": (
         {"tags": {**HD, "matrix": "smpte170m", "range": "pc"}},
-        {
-            "tags": "matrix is smpte170m instead of bt709 (source: bt709); range is pc",
-        },
+        {"tags": "matrix is smpte170m instead of bt709 (source: bt709); range is pc"},
     ),
     "wrong primaries and transfer": (
         {"tags": {**HD, "primaries": "bt2020", "transfer": "smpte2084"}},

@@ -48,11 +48,7 @@ def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) 
     )
     plan = replace(a_plan(), source_size=Size(200, 120), work=work)
     return Context(
-        job_id="a",
-        media=a_media(rotation=rotation),
-        plan=plan,
-        control=Control(),
-        events=Ears(),
+        job_id="a", media=a_media(rotation=rotation), plan=plan, control=Control(), events=Ears()
     )
 
 

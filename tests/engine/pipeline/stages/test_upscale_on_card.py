@@ -1,7 +1,5 @@
 """A real lack of memory: the allocator of a card that may take little. Runs without av and Qt."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import shutil
 import subprocess
@@ -13,12 +11,7 @@ import torch
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, VideoInfo, subsampling
 from engine.protocol.plan import PicturePlan
-from engine.video.colour.convert import (
-    ColourSpec,
-    colour_spec,
-    from_rgb,
-    to_rgb,
-)
+from engine.video.colour.convert import ColourSpec, colour_spec, from_rgb, to_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 

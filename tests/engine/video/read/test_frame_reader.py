@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -44,18 +42,9 @@ CLIPS: dict[str, tuple[str, Clip]] = {
     "ntsc in MOV": ("a.mov", Clip(frames=COUNT, rate=Fraction(24000, 1001), gop=8)),
     "vp9 in WebM": ("a.webm", Clip(frames=COUNT, codec="libvpx-vp9", options={"g": "8"})),
     "mpeg4 in AVI": ("a.avi", Clip(frames=COUNT, codec="mpeg4", gop=8)),
-    "motion jpeg in AVI": (
-        "a.avi",
-        Clip(frames=COUNT, codec="mjpeg", pixel_format="yuvj420p"),
-    ),
-    "prores in MOV": (
-        "a.mov",
-        Clip(frames=COUNT, codec="prores_ks", pixel_format="yuv422p10le"),
-    ),
-    "ffv1 with alpha": (
-        "a.mkv",
-        Clip(frames=COUNT, codec="ffv1", pixel_format="yuva444p10le"),
-    ),
+    "motion jpeg in AVI": ("a.avi", Clip(frames=COUNT, codec="mjpeg", pixel_format="yuvj420p")),
+    "prores in MOV": ("a.mov", Clip(frames=COUNT, codec="prores_ks", pixel_format="yuv422p10le")),
+    "ffv1 with alpha": ("a.mkv", Clip(frames=COUNT, codec="ffv1", pixel_format="yuva444p10le")),
 }
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 import zlib
 from pathlib import Path
@@ -9,23 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.core.errors import (
-    SourceMissing,
-    TruncatedMedia,
-    UnreadableMedia,
-    UnsupportedMedia,
-)
+from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
-from tests.helpers.clips import (
-    cut_short,
-    make_picture,
-    make_pictures,
-    number_picture,
-    read_number,
-)
+from tests.helpers.clips import cut_short, make_picture, make_pictures, number_picture, read_number
 
 KINDS = {
     "a.png": ("png", "rgb24", "rgb", 8),

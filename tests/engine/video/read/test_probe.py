@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -23,13 +21,7 @@ from engine.core.errors import (
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags
 from engine.video.read.probe import probe
-from tests.helpers.clips import (
-    cut_short,
-    make_clip,
-    make_cover,
-    make_picture,
-    make_pictures,
-)
+from tests.helpers.clips import cut_short, make_clip, make_cover, make_picture, make_pictures
 from tests.helpers.program import ROOT
 
 HDR = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import (
-    ContainerMismatch,
-    EncoderMissing,
-    SettingsError,
-)
+from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
 from engine.core.geometry import Size
-from engine.protocol.media import (
-    ChapterInfo,
-    ColourTags,
-    MediaInfo,
-    StreamInfo,
-)
+from engine.protocol.media import ChapterInfo, ColourTags, MediaInfo, StreamInfo
 from engine.settings.schema import CODECS, JobSettings
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.write import codecs

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,13 +9,7 @@ import av
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    ContainerMismatch,
-    DiskFull,
-    OutputError,
-    OutputUnwritable,
-)
+from engine.core.errors import Cancelled, ContainerMismatch, DiskFull, OutputError, OutputUnwritable
 from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
