@@ -39,11 +39,8 @@ def a_plan() -> Plan:
     )
 
 
-def test_a_plan_comes_back_from_json():
+def test_a_plan_comes_back_from_json_unless_its_family_is_not_here():
     assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan()))), VARIANTS) == a_plan()
-
-
-def test_a_plan_of_a_family_that_is_not_here_is_refused():
     data = to_plain(a_plan())
     data["work"]["family"] = "of-tomorrow"
     with pytest.raises(KeyError):
@@ -55,15 +52,10 @@ def test_unknown_keys_are_ignored_and_missing_ones_take_their_default():
     assert from_plain(StagePlan, {"stage": "a", "peak_bytes": 1, "seconds": 2}).seconds == 2.0
 
 
-@pytest.mark.parametrize(
-    "data", [{"width": "1", "height": 2}, {"width": 1}, 5, {"width": 1.5, "height": 2}]
-)
-def test_other_data_is_refused(data):
-    with pytest.raises((TypeError, ValueError, AttributeError)):
-        from_plain(Size, data)
-
-
-def test_literals_are_checked():
+def test_other_data_is_refused():
+    for data in ({"width": "1", "height": 2}, {"width": 1}, 5, {"width": 1.5, "height": 2}):
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            from_plain(Size, data)
     with pytest.raises(ValueError, match="none of"):
         from_plain(Notice, {"code": "x", "severity": "loud", "message": ""})
 
@@ -91,17 +83,11 @@ def test_messages_in_a_plan_survive_json_and_text_of_older_versions_is_kept():
     inner = message("stream.numbered", kind=message("stream.audio"), number=2, details="aac")
     why = message("reason.stream.codec", title="MP4", codec=inner, known=("a", inner))
     new = PassPlan(index=1, kind="audio", codec="aac", copied=False, why=why)
-    assert from_plain(PassPlan, json.loads(json.dumps(to_plain(new)))) == new
-    old = {
-        "index": 1,
-        "kind": "audio",
-        "codec": "aac",
-        "copied": False,
-        "why": "MP4 cannot hold it",
-    }
-    assert from_plain(PassPlan, old).why == "MP4 cannot hold it"
     notice = Notice(code="source-damaged", severity="warning", params={"problem": why})
-    assert from_plain(Notice, json.loads(json.dumps(to_plain(notice)))) == notice
+    for value in (new, notice):
+        assert from_plain(type(value), json.loads(json.dumps(to_plain(value)))) == value
+    old = {**to_plain(new), "why": "MP4 cannot hold it"}
+    assert from_plain(PassPlan, old).why == "MP4 cannot hold it"
 
 
 def test_old_names_of_fields_are_read_and_new_ones_count_more():

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -107,31 +107,15 @@ def test_a_refused_allocation_costs_no_frame(
         refused_at(job, at, kind)
 
 
-def refuse_all(job: SmallJob, places: Sequence[int], kind: str) -> None:
-    begin = time.process_time()
-    smaller = sum(bool(refused_at(job, at, kind).of(PlanDowngraded)) for at in places)
-    print(
-        f"{kind}: each of {len(places)} allocations refused, {smaller} times a smaller plan, all "
-        f"{FRAMES} frames right each time, {time.process_time() - begin:.0f} s of the processor"
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_of_the_first_300_allocations_may_be_refused(
+def test_each_of_300_allocations_and_200_later_ones_may_be_refused(
     kind: str, jobs: Callable[[str], SmallJob]
 ) -> None:
     job = jobs(kind)
-    refuse_all(job, range(1, min(300, allocations(job)) + 1), kind)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["seedvr2", "wan-2x"])  # Lite has fewer than 300
-def test_200_of_the_later_allocations_may_be_refused(
-    kind: str, jobs: Callable[[str], SmallJob]
-) -> None:
-    job = jobs(kind)
-    refuse_all(job, sampled(range(301, allocations(job) + 1), 200), kind)
+    count = allocations(job)
+    for at in (*range(1, min(300, count) + 1), *sampled(range(301, count + 1), 200)):
+        refused_at(job, at, kind)
 
 
 def test_memory_that_runs_out_again_and_again_ends_in_one_clear_error(
@@ -205,22 +189,35 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("place", PLACES)
 def test_memory_that_runs_out_outside_of_the_model_costs_no_frame(
-    place: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+    place: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = jobs("lite")
     job.right(job.plan.work)
     where, name = PLACES[place]
-    if where is run_module and at > 1:
-        pytest.skip("called once in a job")
-    monkeypatch.setattr(where, name, failing(getattr(where, name), at=at))
-    assert_right(job, job.run(), LITE_CODES)
+    for at in (1,) if where is run_module else (1, 2):  # those of a run are called once
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, failing(getattr(where, name), at=at))
+            assert_right(job, job.run(), LITE_CODES)
 
 
-@pytest.mark.parametrize("kind", ["lite", "wan-2x"])
-@pytest.mark.parametrize("at", [1, 7])
+def test_what_has_no_smaller_plan_is_tried_twice_and_the_segments_stay(
+    jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs("lite")
+    for name, doing in (("mux", "joining the segments"), ("verify", "checking the result")):
+        with monkeypatch.context() as patch, pytest.raises(OutOfMemory, match=doing) as caught:
+            patch.setattr(run_module, name, failing(getattr(run_module, name), at=1, times=2))
+            job.run()
+        assert "kept" in caught.value.hint
+        place = job.folder / str(job.runs)
+        assert Checkpoint(place).is_complete
+        assert sum(record.frames for record in Checkpoint(place).records) == FRAMES
+        assert not list(place.glob("out*")), "no half of a result"
+
+
+@pytest.mark.parametrize(("kind", "at"), [("lite", 7), ("wan-2x", 1)])
 def test_memory_that_runs_out_while_reading_costs_no_frame(
     kind: str, at: int, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,23 +234,6 @@ def test_memory_that_runs_out_while_reading_costs_no_frame(
 
     monkeypatch.setattr(FrameReader, "__iter__", frames)
     assert_right(job, job.run(), LITE_CODES if kind == "lite" else 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "doing"), [("mux", "joining the segments"), ("verify", "checking the result")]
-)
-def test_what_has_no_smaller_plan_is_tried_twice_and_the_segments_stay(
-    name: str, doing: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = jobs("lite")
-    monkeypatch.setattr(run_module, name, failing(getattr(run_module, name), at=1, times=2))
-    with pytest.raises(OutOfMemory, match=doing) as caught:
-        job.run()
-    assert "kept" in caught.value.hint
-    place = job.folder / str(job.runs)
-    assert Checkpoint(place).is_complete
-    assert sum(record.frames for record in Checkpoint(place).records) == FRAMES
-    assert not list(place.glob("out*")), "no half of a result"
 
 
 def test_what_is_finished_when_memory_runs_out_is_closed_as_a_segment(
