@@ -1,47 +1,29 @@
 import json
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-from engine.core.geometry import FrameSpan, Size
+from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.serialization import from_plain, to_plain
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
-from engine.protocol.plan import Notice, PassPlan, PicturePlan, Plan, StagePlan, WorkPlan
+from engine.protocol.plan import Notice, PassPlan, Plan, StagePlan, WorkPlan
+from tests.helpers.plans import a_plan
 
 VARIANTS = {WorkPlan: registry.plan_class}
 
 
-def a_plan() -> Plan:
-    return Plan(
-        source=Path("in put.mkv"),
-        output=Path("out.mkv"),
-        container="mkv",
-        source_size=Size(4, 2),
-        span=FrameSpan(0, 9),
+def test_a_plan_comes_back_from_json_unless_its_family_is_not_here():
+    plan = a_plan(
         start=Fraction(1001, 24000),
         work=LitePlan(treatment="restore", frame=Size(4, 2), tile=Size(4, 2)),
-        picture=PicturePlan(
-            size=Size(8, 4),
-            codec="h264",
-            encoder="libx264",
-            pixel_format="yuv420p",
-            chroma="420",
-            bit_depth=8,
-            frame_rate=Fraction(24000, 1001),
-            options={"crf": "16"},
-        ),
         stages=(StagePlan(stage="read", peak_bytes=3, seconds=0.5),),
         notices=(Notice(code="x", severity="info", params={"a": "b"}),),
     )
-
-
-def test_a_plan_comes_back_from_json_unless_its_family_is_not_here():
-    assert from_plain(Plan, json.loads(json.dumps(to_plain(a_plan()))), VARIANTS) == a_plan()
-    data = to_plain(a_plan())
+    data = to_plain(plan)
+    assert from_plain(Plan, json.loads(json.dumps(data)), VARIANTS) == plan
     data["work"]["family"] = "of-tomorrow"
     with pytest.raises(KeyError):
         from_plain(Plan, data, VARIANTS)

@@ -40,7 +40,7 @@ def test_paths_start_at_their_drive() -> None:
     ("start", "long_start"),
     [("C:\\", "\\\\?\\C:\\"), ("\\\\nas\\films\\", "\\\\?\\UNC\\nas\\films\\")],
 )
-def test_only_long_paths_take_the_long_form_and_people_never_see_it(
+def test_only_long_paths_take_the_long_form_and_it_is_never_shown(
     start: str, long_start: str
 ) -> None:
     short = PureWindowsPath(start, "film.mp4")

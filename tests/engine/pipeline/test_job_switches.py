@@ -44,9 +44,7 @@ def test_models_are_loaded_with_the_switches_of_their_plan(tmp_path: Path) -> No
     assert not wan._vae.switches.in_place
 
 
-def test_a_resumed_job_has_the_switches_of_its_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_job_keeps_its_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
     monkeypatch.setenv("UPREEL_VAE_IN_PLACE", "on")  # what later runs say does not count
     again = from_plain(Plan, to_plain(plan), {WorkPlan: registry.plan_class})

@@ -77,9 +77,7 @@ def truth(vae: Any, latent: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", [16, 48])
 @pytest.mark.parametrize("reading", ["raw", "normalised"])
-def test_a_file_of_latents_becomes_a_film(
-    tmp_path: Path, vaes: dict[int, Any], channels: int, reading: str
-) -> None:
+def test_latents_become_a_film(tmp_path: Path, vaes: Any, channels: int, reading: str) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(channels))
     vae = vaes[channels]
     heard = finished(a_job(tmp_path / "a.latent", vae, latents=reading))
@@ -93,7 +91,7 @@ def test_a_file_of_latents_becomes_a_film(
     assert not list((tmp_path / "jobs").iterdir()), "the decoded film has gone with the job"
 
 
-def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: Any) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 1))
     settings = JobSettings(model="none", latents="raw", latent_vae=str(vaes[16].path))
     finished(c.AddJob(job_id="a", source=tmp_path / "a.latent", settings=settings))
@@ -101,14 +99,14 @@ def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: dict[int, Any]) -> N
     assert abs(pictures(made) - truth(vaes[16], latent)).max() < ONE_CODE
 
 
-def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
     finished(a_job(tmp_path / "a.latent", vaes[16], model="lite", scale=2, codec="h264"))
     made = probe(tmp_path / "out.mkv").video
     assert (made.size, made.tags.matrix, made.tags.range) == (Size(80, 48), "bt709", "tv")
 
 
-def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent", a_latent(16, 6, 2, 3))
     job = a_job(tmp_path / "a.latent", vaes[16], segment_seconds=0.5)
     finished(job)
@@ -130,7 +128,7 @@ def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, A
 
 
 def test_a_job_that_ended_while_decoding_begins_that_again(
-    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelled in the middle: a whole film would be kept. Its end waits for a file that closes."""
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
@@ -165,22 +163,18 @@ def test_a_job_that_ended_while_decoding_begins_that_again(
     assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (torch.OutOfMemoryError("no"), "out-of-memory"),
-        (NumericOverflow("decoder", dtype="float16"), "overflow"),
-    ],
-)
+FAILURES = {
+    "out-of-memory": torch.OutOfMemoryError("no"),
+    "overflow": NumericOverflow("decoder", dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("why", FAILURES)
 def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
-    tmp_path: Path,
-    vaes: dict[int, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    why: str,
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 1, 36, 33))
-    real, fails = FastWanVae.decode_slice, [error]
+    real, fails = FastWanVae.decode_slice, [FAILURES[why]]
 
     def once(self: FastWanVae, *args: Any) -> Any:
         if fails:
@@ -199,54 +193,44 @@ def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
 
 
 def test_a_full_disk_ends_the_job_before_and_while_it_decodes(
-    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: LosslessWriter, planes: Any) -> None:
         raise DiskFull("while-writing", name="a.mkv")
 
+    def nothing(_: object) -> SimpleNamespace:
+        return SimpleNamespace(free=1000, total=1000, used=0)
+
     write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
-    nothing = SimpleNamespace(free=1000, total=1000, used=0)
-    for place, name, failing in (
-        (shutil, "disk_usage", lambda _: nothing),
-        (LosslessWriter, "write", full),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(place, name, failing)
-            done, _ = ended(a_job(tmp_path / "a.latent", vaes[16]))
+    for place, name, failing in ((LosslessWriter, "write", full), (shutil, "disk_usage", nothing)):
+        monkeypatch.setattr(place, name, failing)
+        done, _ = ended(a_job(tmp_path / "a.latent", vaes[16]))
         assert isinstance(done, e.JobFailed), done
         assert done.error.code == "disk-full"
         assert not list((tmp_path / "jobs" / "a").glob("decoded_*"))
         shutil.rmtree(tmp_path / "jobs")
 
 
-REFUSED = {
-    "nan": "unreadable-media",
-    "channels": "unsupported-media",
-    "empty": "unreadable-media",
-    "cut": "truncated-media",
-    "vae": "wrong-model",
-}
+def test_what_cannot_be_used_is_refused(tmp_path: Path, vaes: Any) -> None:
+    with_nan = a_latent()
+    with_nan[0, 0, 0, 0, 0] = torch.nan
+    for latent, channels, size, code in (
+        (with_nan, 16, None, "unreadable-media"),
+        (a_latent(), 16, 0, "unreadable-media"),
+        (a_latent(), 16, -7, "truncated-media"),
+        (torch.zeros(1, 4, 8, 8), 16, None, "unsupported-media"),
+        (a_latent(), 48, None, "wrong-model"),
+    ):
+        path = tmp_path / "a.latent"
+        write_latent(path, latent)
+        path.write_bytes(path.read_bytes()[:size])
+        done, _ = ended(a_job(path, vaes[channels]))
+        assert isinstance(done, e.JobRejected), done
+        assert done.error.code == code
+        assert done.error.hint
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_used_is_refused_when_it_is_added(
-    tmp_path: Path, vaes: dict[int, Any], kind: str
-) -> None:
-    path, latent = tmp_path / "a.latent", a_latent()
-    if kind == "nan":
-        latent[0, 0, 0, 0, 0] = torch.nan
-    write_latent(path, torch.zeros(1, 4, 8, 8) if kind == "channels" else latent)
-    if kind in ("empty", "cut"):
-        path.write_bytes(path.read_bytes()[:-7] if kind == "cut" else b"")
-    done, _ = ended(a_job(path, vaes[48 if kind == "vae" else 16]))
-    assert isinstance(done, e.JobRejected), done
-    assert done.error.code == REFUSED[kind]
-    assert done.error.hint
-
-
-def test_there_is_no_picture_before_decoding_and_no_source_after_the_job(
-    tmp_path: Path, vaes: dict[int, Any]
-) -> None:
+def test_previews_begin_with_decoding_and_never_show_a_source(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(a_job(tmp_path / "a.latent", vaes[16]))
@@ -263,7 +247,7 @@ def test_there_is_no_picture_before_decoding_and_no_source_after_the_job(
         assert shown.result.size == Size(40, 24)
 
 
-def test_new_settings_are_a_new_film(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_new_settings_are_a_new_film(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         job = a_job(tmp_path / "a.latent", vaes[16])

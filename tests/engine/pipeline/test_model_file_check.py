@@ -65,7 +65,7 @@ def test_a_file_that_has_gone_or_changed_since_the_plan_is_said(store: Store) ->
         check_weights(planned)
 
 
-def test_the_file_that_is_loaded_is_the_one_that_was_read(
+def test_the_file_that_was_read_is_loaded(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planned with a copy of ComfyUI, which is wrong; meanwhile our own, right one came."""

@@ -61,9 +61,7 @@ def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
     return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
 
 
-def test_a_shot_comes_out_as_if_it_were_alone(
-    lossless: Lossless, film: Path, tmp_path: Path
-) -> None:
+def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: Path) -> None:
     settings = lossless(noise_order="reference")
     alone = tmp_path / "second shot.mkv"
     cut = "trim=start_frame=11:end_frame=18,setpts=PTS-STARTPTS"
@@ -114,7 +112,7 @@ def test_a_picture_is_a_shot_of_one_frame(lossless: Lossless, tmp_path: Path) ->
     assert probe(plan.output).video.size == probe(picture).video.size.scaled(2)
 
 
-def test_no_clip_goes_across_a_cut(
+def test_clips_end_at_cuts(
     seedvr2: Lossless, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
@@ -209,9 +207,7 @@ def test_a_job_can_be_cancelled_between_slices(
     assert not plan.output.exists()
 
 
-def test_tiles_and_slices_of_another_length_give_the_same_pictures(
-    wan: Lossless, tmp_path: Path
-) -> None:
+def test_tiles_and_longer_slices_give_the_same_pictures(wan: Lossless, tmp_path: Path) -> None:
     film = make_three_shots(tmp_path / "wide.mkv", (9, 2, 1), "180x40")
     found = []
     for name, how, tiles in (
@@ -228,7 +224,7 @@ def test_tiles_and_slices_of_another_length_give_the_same_pictures(
     assert worst(found[0], found[2]) <= 1
 
 
-def test_a_plan_whose_values_overflow_is_replaced(
+def test_overflow_makes_the_plan_wider(
     wan: Lossless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     film = make_three_shots(tmp_path / "wide.mkv", (6, 1, 1), "60x40")

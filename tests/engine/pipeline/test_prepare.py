@@ -39,9 +39,7 @@ def test_existing_folder_takes_the_result_under_its_usual_name(tmp_path: Path) -
     assert planned(shots, tmp_path / "larger") == tmp_path / "larger"
 
 
-def test_paths_become_openable_at_the_two_doors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_become_openable_on_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands for Windows' long form: what no call can open becomes what every call can."""
     real, meant = tmp_path / "real", tmp_path / "meant"
     real.mkdir()
@@ -66,9 +64,7 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
     assert "seedvr2-7b-q4" in str(caught.value.params["files"])
 
 
-def test_a_plan_for_a_pretended_card_says_so_and_cannot_start_unless_on_the_processor(
-    tmp_path: Path,
-) -> None:
+def test_a_plan_for_a_pretended_card_starts_only_on_the_processor(tmp_path: Path) -> None:
     media = probe(make_clip(tmp_path / "film.mkv", frames=3))
     pretending = machine(tmp_path, pretend=named("RTX 5070 Ti"))
     plan = make_plan(media, JobSettings(), None, pretending)

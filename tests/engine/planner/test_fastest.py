@@ -65,7 +65,7 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
     size=st.sampled_from(SIZES),
     model=st.sampled_from(MODELS),
 )
-def test_what_is_predicted_stays_within_the_budget(
+def test_a_plan_stays_within_its_budget(
     card: GpuSpec, vram: float, ram: float, size: Size, model: str
 ) -> None:
     budget = pretended_budget(card, ram_bytes=round(ram * GIB))
@@ -130,9 +130,7 @@ def test_less_main_memory_never_gives_a_bigger_or_better_plan(
     model=st.sampled_from(("seedvr2-3b", "seedvr2-7b", "wan-2x")),
     stage=st.sampled_from(("encode", "transformer", "decode")),
 )
-def test_after_out_of_memory_the_stage_that_failed_needs_less(
-    vram: float, size: Size, model: str, stage: str
-) -> None:
+def test_the_stage_that_failed_needs_less(vram: float, size: Size, model: str, stage: str) -> None:
     card = gpu_specs()[0]
     budget = replace(pretended_budget(card, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
     now = planned(budget, size, model).work

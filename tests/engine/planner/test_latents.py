@@ -78,7 +78,7 @@ def test_the_user_has_the_last_word_on_the_reading(tmp_path: Path, vae: Path) ->
             assert (guessed is not None) == (wanted == "auto")
 
 
-def test_without_a_sure_guess_raw_is_taken_and_said(
+def test_without_a_sure_guess_raw_is_taken(
     tmp_path: Path, vae: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     media = a_source(tmp_path)
@@ -93,7 +93,7 @@ def test_without_a_sure_guess_raw_is_taken_and_said(
     assert said.severity == "warning"
 
 
-def test_a_vae_that_is_not_here_is_a_refusal_that_names_it(
+def test_a_vae_that_is_not_here_is_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
@@ -105,9 +105,7 @@ def test_a_vae_that_is_not_here_is_a_refusal_that_names_it(
     assert said.params["names"] in said.message
 
 
-def test_a_vae_of_the_users_must_be_there_and_belong_to_the_latents(
-    tmp_path: Path, vae: Path
-) -> None:
+def test_a_vae_of_the_users_must_exist_and_belong_to_the_latents(tmp_path: Path, vae: Path) -> None:
     with pytest.raises(WeightsMissing):
         planned(a_source(tmp_path), tmp_path / "none.safetensors")
     with pytest.raises(WrongModel):
@@ -121,9 +119,7 @@ def test_a_disk_that_may_fill_is_said(tmp_path: Path, vae: Path) -> None:
     assert not any("decoded film" in found.message for found in plan.notices)
 
 
-def test_a_card_that_is_too_small_is_a_refusal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
     media = a_source(tmp_path, a_latent(48, 2, 68, 120))  # 1920x1088
     for vram, fits in ((1 << 30, False), (12 << 30, True)):

@@ -3,13 +3,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.core.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.models.lite.plan import treatment_of
-from engine.planner import peaks
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -35,20 +32,6 @@ def test_the_default_is_twice_the_size_with_lite_on_the_processor():
     assert plan.peak_bytes < plan.budget_bytes
     assert plan.seconds > 0
     assert plan.output_bytes > 0
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    width=st.integers(16, 4000),
-    height=st.integers(16, 2200),
-    small=st.integers(10**8, 10**10),
-    more=st.integers(0, 10**10),
-)
-def test_a_smaller_budget_never_gives_a_larger_plan(width, height, small, more):
-    media = a_media(size=Size(width, height))
-    little = planned(media=media, budget=a_budget(ram_bytes=small))
-    much = planned(media=media, budget=a_budget(ram_bytes=small + more))
-    assert peaks.ram_bytes(little) <= peaks.ram_bytes(much)
 
 
 def test_too_little_memory_is_refused_in_words():

@@ -97,15 +97,6 @@ def test_little_main_memory_is_what_decides() -> None:
     assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
 
 
-def test_all_of_it_is_said_on_the_command_line() -> None:
-    plan = planned(a_machine(10))
-    words, found = plan_words(plan), reasons(plan)
-    assert f"Why:       {found.message}" in words
-    assert all(str(one.message) in words for one in (*found.choices, *found.alternatives))
-    assert words.count("\nInstead: ") == 1
-    assert "does not fit" in words
-
-
 def test_models_without_shots_have_reasons_too() -> None:
     lite = planned(a_machine(10), model="lite")
     assert choice(lite, "model") == "Lite for clean sources, 2 times as wide and high."

@@ -61,9 +61,7 @@ def test_names_are_names_of_files_everywhere(own_folder: Path) -> None:
     assert {path.stem for path in own_folder.glob("*.toml")} == {*names.values()}
 
 
-def test_a_preset_goes_to_a_file_and_comes_back_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preset_is_exported_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = preset_store.save("Mine", CHOSEN)
     preset_store.export(made, tmp_path / "given.toml")
     with pytest.raises(SettingsError, match="already"):

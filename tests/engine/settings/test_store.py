@@ -29,9 +29,7 @@ def test_every_document_reads_back_equal(data: dict[str, Any]) -> None:
     assert tomllib.loads(store.to_toml(data)) == data
 
 
-def test_saved_settings_come_back_by_default_from_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saved_settings_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "deep"))
     settings = EngineSettings(threads=3, memory_share=0.25, tile_previews=False)
     path = tmp_path / "deep" / "settings.toml"
@@ -70,9 +68,7 @@ def test_a_damaged_file_is_renamed(tmp_path: Path) -> None:
     assert (tmp_path / "settings.toml.damaged").read_text() == "[engine"
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "settings.toml"
     store.save_engine_settings(EngineSettings(threads=1), path)
 

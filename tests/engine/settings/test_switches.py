@@ -159,9 +159,7 @@ def test_set_takes_names_of_switches_and_groups() -> None:
         with_text(JobSettings(), ["vae.fly=on"])
 
 
-def test_attention_and_matmul_are_settings_under_another_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attention_and_matmul_are_settings_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of("dit.attention=math,vae.in_place=off", {}) == {"attention": "math"}
     found = with_environment(JobSettings(switches="dit.attention=math"))
     assert (found.attention, found.matmul) == ("math", "none")

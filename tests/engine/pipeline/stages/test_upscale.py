@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -6,6 +7,9 @@ import torch
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
+from engine.hardware.out_of_memory import free_memory
+from engine.hardware.torch_memory import within
+from engine.models import registry
 from engine.models.lite.plan import LitePlan
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
@@ -38,11 +42,13 @@ class Ears:
         self.events.append(event)
 
 
-def context(tile: Size, *, clip: int = 1, rotation: int = 0) -> Context:
-    frame = Size(200, 120)
-    weights = "lite_x2_faithful.safetensors"
-    work = LitePlan(weights=weights, frame=frame, tile=tile, overlap=16, clip_frames=clip)
-    plan = replace(a_plan(), source_size=frame, work=work)
+WEIGHTS = "lite_x2_faithful.safetensors"
+
+
+def context(tile: Size, *, rotation: int = 0, **changes: Any) -> Context:
+    work = LitePlan(weights=WEIGHTS, frame=Size(200, 120), tile=tile, overlap=16, clip_frames=1)
+    work = replace(work, **changes)
+    plan = replace(a_plan(), source_size=work.frame, work=work)
     media = a_media(rotation=rotation)
     return Context(job_id="a", media=media, plan=plan, control=Control(), events=Ears())
 
@@ -70,7 +76,7 @@ def test_every_tile_is_told_with_its_place_and_a_picture_as_seen():
 
 def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     frames = torch.rand(4, 3, 120, 200)
-    job = context(Size(200, 120), clip=4)
+    job = context(Size(200, 120), clip_frames=4)
     model = Doubler(most=7000)
     made = Upscale(model, job).run(frames, 0)
     torch.testing.assert_close(made, Upscale(Doubler(), context(Size(200, 120))).run(frames, 0))
@@ -102,3 +108,35 @@ def test_cancel_acts_before_the_next_tile():
     with pytest.raises(Cancelled):
         Upscale(model, job).run(torch.rand(1, 3, 120, 200), 0)
     assert len(model.calls) == 1
+
+
+@pytest.mark.gpu
+def test_what_a_card_refuses_is_done_in_smaller_pieces_with_the_same_result() -> None:
+    """A real lack of memory: the allocator of a card that may take little."""
+    size = Size(960, 540)
+    how = {"device": "cuda", "dtype": "float16", "frame": size, "overlap": 32, "clip_frames": 16}
+    frames = torch.rand(16, 3, size.height, size.width)
+
+    def enlarged() -> tuple[torch.Tensor, list[PlanDowngraded]]:
+        job = context(size, **how)
+        job.pictures = False
+        model = registry.family_of(job.plan.work).load_frames(job.plan.work)
+        with torch.inference_mode():
+            made = Upscale(model, job).run(frames.to("cuda"), 0).cpu()
+        return made, [event for event in job.events.events if isinstance(event, PlanDowngraded)]
+
+    free_memory()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    whole, changes = enlarged()
+    assert not changes
+    free_memory()
+    assert torch.cuda.memory_allocated() == before, "something of the job is still there"
+    needed = torch.cuda.max_memory_allocated() - before
+    results = frames.nbytes * 5  # of the source and of what is made of it
+    limit = torch.cuda.memory_reserved() + results + (needed - results) // 2 + 64 * 2**20
+    with within(limit):
+        small, changes = enlarged()
+    assert changes
+    assert all(change.why == "out-of-memory" for change in changes)
+    assert float((small - whole).abs().max()) < 2 / 255

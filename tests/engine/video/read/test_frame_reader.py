@@ -76,9 +76,7 @@ def facts(frames: list[PlanarFrame]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", [*CLIPS, "numbered pictures", "one picture"])
-def test_every_frame_comes_once_in_order_from_anywhere(
-    made: Callable[[str], MediaInfo], name: str
-) -> None:
+def test_every_frame_comes_once_in_order(made: Callable[[str], MediaInfo], name: str) -> None:
     media = made(name)
     whole = read(media)
     green = 1 if media.video.chroma == "rgb" else 0
@@ -162,7 +160,7 @@ def test_times_follow_the_clip_exactly(made: Callable[[str], MediaInfo]) -> None
         assert [time - times[0] for time in times] == expected, name
 
 
-def test_seeking_is_used_where_a_file_has_an_index(
+def test_seeking_is_used_with_an_index(
     made: Callable[[str], MediaInfo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(self: FrameReader, mark: FrameMark) -> None:
@@ -197,7 +195,7 @@ def test_an_edit_list_hides_the_frames_before_it(tmp_path: Path) -> None:
     assert media.video.frame_count_is_exact
 
 
-def test_a_film_that_is_cut_off_gives_what_is_there_in_silence(
+def test_a_film_that_is_cut_off_gives_its_start(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole = make_clip(tmp_path / "a.mp4", frames=40, container_options={"movflags": "faststart"})

@@ -194,9 +194,7 @@ def test_sequences_are_in_the_order_of_their_numbers_whatever_their_names(tmp_pa
             assert [read_number(f.planes[1]) for f in reader] == [0, 1, 2, 3]
 
 
-def test_damaged_pictures_of_a_sequence_and_those_of_another_size_are_problems(
-    tmp_path: Path,
-) -> None:
+def test_damaged_pictures_in_a_sequence_or_of_another_size_are_problems(tmp_path: Path) -> None:
     pattern = make_pictures(tmp_path, 4)
     (tmp_path / "shot_0003.png").write_bytes(b"")
     make_picture(tmp_path / "shot_0004.png", 3, size=(96, 64))

@@ -232,9 +232,7 @@ def test_bad_files_are_refused_with_their_own_error(tmp_path: Path) -> None:
             probe(tmp_path / name)
 
 
-def test_what_is_no_file_or_not_permitted_has_its_own_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_file_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     film = make_clip(tmp_path / "a.mp4", frames=1)
     for missing in (tmp_path / "nothing.mp4", film / "inside.mp4"):
         with pytest.raises(SourceMissing):

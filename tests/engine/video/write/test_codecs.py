@@ -221,7 +221,7 @@ def test_the_gpu_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch
     assert plan(media(), codec="hevc", chroma="422").encoder == "libx265"
 
 
-def test_a_missing_encoder_and_an_impossible_size_are_errors(
+def test_a_missing_encoder_or_an_impossible_size_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def case_of(**wanted: Any) -> str:

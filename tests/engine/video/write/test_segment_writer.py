@@ -220,9 +220,7 @@ def test_every_value_and_every_time_of_a_lossless_film_come_back(tmp_path: Path)
             assert all(np.array_equal(a, b) for a, b in zip(frame.planes, planes, strict=True))
 
 
-def test_an_unfinished_lossless_film_leaves_nothing_and_a_finished_one_is_repeatable(
-    tmp_path: Path,
-) -> None:
+def test_an_unfinished_lossless_film_leaves_nothing_a_finished_one_repeats(tmp_path: Path) -> None:
     for name in ("a.avi", "b.avi"):
         with LosslessWriter(tmp_path / name, FILM) as writer:
             writer.write(noise(1)[0])
