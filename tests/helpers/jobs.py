@@ -122,9 +122,11 @@ def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
     return make_plan(probe(film), settings, output, machine)
 
 
-def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
+def run(
+    plan: Plan, jobs: Path, *, stop_after: int = 0, control: Control | None = None
+) -> list[Event]:
     """Do what is left of a job, or its first segments; the events meanwhile."""
-    control = Control()
+    control = control or Control()
     events = Events(control, stop_after)
     context = Context(
         job_id="job", media=probe(plan.source), plan=plan, control=control, events=events

@@ -7,17 +7,6 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled
 
 
-def test_check_passes_without_a_request():
-    Control().check()
-
-
-def test_cancel_ends_at_the_next_check():
-    control = Control()
-    control.cancel()
-    with pytest.raises(Cancelled):
-        control.check()
-
-
 def test_a_paused_thread_waits_and_the_pause_is_counted():
     control = Control()
     passed = threading.Event()

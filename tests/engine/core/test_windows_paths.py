@@ -1,7 +1,5 @@
 """Windows' rules for names and paths, on any system."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path, PureWindowsPath
 
@@ -26,29 +24,23 @@ def current_folders(path: str) -> str:
     return "C:\\films" if text == "." else f"C:\\films\\{text}"
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
+def test_paths_start_at_their_drive() -> None:
+    for given, meant in (
         ("film.mp4", "C:\\films\\film.mp4"),
         ("C:film.mp4", "C:\\films\\film.mp4"),
         ("D:film.mp4", "D:\\old\\film.mp4"),
         ("D:/a/film.mp4", "D:\\a\\film.mp4"),
-        ("D:\\", "D:\\"),
-        ("\\\\nas\\films\\a.mkv", "\\\\nas\\films\\a.mkv"),
-        ("\\\\?\\C:\\a\\..", "\\\\?\\C:\\a\\.."),
-        ("C:\\a\\nul", "C:\\a\\nul"),
-        ("C:\\a\\film.", "C:\\a\\film."),
-    ],
-)
-def test_paths_start_at_their_drive(given: str, meant: str) -> None:
-    assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
+        *((kept, kept) for kept in ("D:\\", "C:\\a\\nul", "C:\\a\\film.")),
+        *((kept, kept) for kept in ("\\\\nas\\films\\a.mkv", "\\\\?\\C:\\a\\..")),
+    ):
+        assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
 
 
 @pytest.mark.parametrize(
     ("start", "long_start"),
     [("C:\\", "\\\\?\\C:\\"), ("\\\\nas\\films\\", "\\\\?\\UNC\\nas\\films\\")],
 )
-def test_only_long_paths_take_the_long_form_and_people_never_see_it(
+def test_only_long_paths_take_the_long_form_and_it_is_never_shown(
     start: str, long_start: str
 ) -> None:
     short = PureWindowsPath(start, "film.mp4")
@@ -65,13 +57,10 @@ def test_only_long_paths_take_the_long_form_and_people_never_see_it(
 def test_what_we_append_still_fits_into_a_short_path() -> None:
     longest = PureWindowsPath("C:\\", "a" * 175)
     assert windows_paths.long_form(longest) == longest
+    relative = PureWindowsPath(LONG_NAME, LONG_NAME)
+    assert windows_paths.long_form(relative) == relative
     part = longest.with_name(longest.name + ".0123456789ab.part.mkv")
     assert len(str(part / "frame_000000001.tiff")) < 247
-
-
-def test_relative_paths_have_no_long_form() -> None:
-    path = PureWindowsPath(LONG_NAME, LONG_NAME)
-    assert windows_paths.long_form(path) == path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there it changes long ones")
@@ -106,8 +95,5 @@ def test_names_that_windows_refuses_have_a_message() -> None:
         assert problem is not None, name
         error = OutputNameUnusable(problem.case, **problem.params)
         assert (error.case, part in error.message) == (case, True), name
-
-
-def test_ordinary_names_are_usable() -> None:
     for name in USABLE:
         assert windows_paths.problem_on_windows(name) is None, name

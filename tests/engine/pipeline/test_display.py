@@ -1,31 +1,27 @@
+import itertools
 from fractions import Fraction
 
-import pytest
 import torch
 
 from engine.core.geometry import Box, Size
-from engine.pipeline.display import (
-    picture_of,
-    seen,
-    turn,
-    turn_box,
-)
+from engine.pipeline.display import picture_of, seen, turn, turn_box
 
 
-@pytest.mark.parametrize("mirrored", [False, True])
-@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-def test_a_box_turns_with_its_picture(rotation, mirrored):
+def test_a_box_turns_with_its_picture():
     canvas, box = Size(12, 7), Box(2, 1, 3, 4)
     picture = torch.zeros(7, 12)
     picture[box.y : box.bottom, box.x : box.right] = 1
-    turned = turn(picture, rotation, mirrored)
-    where = turn_box(box, canvas, rotation, mirrored)
-    assert turned[where.y : where.bottom, where.x : where.right].sum() == picture.sum()
-    assert where.width * where.height == 12
+    for rotation, mirrored in itertools.product((0, 90, 180, 270), (False, True)):
+        turned = turn(picture, rotation, mirrored)
+        where = turn_box(box, canvas, rotation, mirrored)
+        assert turned[where.y : where.bottom, where.x : where.right].sum() == picture.sum()
+        assert where.width * where.height == 12
 
 
-def test_90_is_clockwise():
-    assert turn(torch.tensor([[1, 2], [3, 4]]), 90, False).tolist() == [[3, 1], [4, 2]]
+def test_90_is_clockwise_and_mirroring_comes_after_turning():
+    picture = torch.tensor([[1, 2], [3, 4]])
+    assert turn(picture, 90, False).tolist() == [[3, 1], [4, 2]]
+    assert turn(picture, 90, True).tolist() == [[1, 3], [2, 4]]
 
 
 def test_pictures_are_small_rgb_and_never_enlarged():
@@ -38,15 +34,6 @@ def test_pictures_are_small_rgb_and_never_enlarged():
 
 
 def test_wide_pixels_are_shown_wide():
-    picture = seen(
-        torch.rand(3, 576, 720),
-        rotation=90,
-        mirrored=False,
-        aspect=Fraction(16, 15),
-        longest_side=5000,
-    )
+    frame, aspect = torch.rand(3, 576, 720), Fraction(16, 15)
+    picture = seen(frame, rotation=90, mirrored=False, aspect=aspect, longest_side=5000)
     assert picture.size == Size(576, 768)
-
-
-def test_mirroring_comes_after_turning():
-    assert turn(torch.tensor([[1, 2], [3, 4]]), 90, True).tolist() == [[1, 3], [2, 4]]

@@ -1,7 +1,5 @@
 """What is done around a job on a card, with a card that is made up."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,7 +18,7 @@ from engine.pipeline import gpu_guard
 from engine.pipeline.context import Context, MemoryReleased
 from engine.pipeline.gpu_guard import cared_for, expected_seconds
 from engine.protocol.events import Event
-from engine.protocol.plan import Plan, StagePlan
+from engine.protocol.plan import StagePlan
 from tests.helpers.plans import a_media, a_plan
 
 GIB = 2**30
@@ -31,14 +29,16 @@ class Ears:
         """Nobody listens."""
 
 
-def a_context(plan: Plan) -> Context:
-    return Context(job_id="a", media=a_media(), plan=plan, control=Control(), events=Ears())
+def a_context(**changes: Any) -> Context:
+    return Context(
+        job_id="a", media=a_media(), plan=a_plan(**changes), control=Control(), events=Ears()
+    )
 
 
 def on_card(**changes: Any) -> Context:
     frame = Size(640, 360)
     work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
-    return a_context(a_plan(work=work, device_budget_bytes=4 * GIB, **changes))
+    return a_context(work=work, device_budget_bytes=4 * GIB, **changes)
 
 
 @pytest.fixture(autouse=True)
@@ -56,38 +56,31 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
-@pytest.mark.parametrize("preserve", [False, True])
-def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any], preserve: bool) -> None:
-    context = on_card()
-    with cared_for(context, preserve_vram=preserve):
-        assert card == [0.5]
-        assert context.releases_memory == preserve
-        assert context.guard is not None
-        assert context.gpu_users is gpu_reading.other_programs
-    assert card == [0.5, 1.0, preserve]
+def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any]) -> None:
+    for preserve in (False, True):
+        card.clear()
+        context = on_card()
+        with pytest.raises(JobError), cared_for(context, preserve_vram=preserve):
+            assert card == [0.5]
+            assert context.releases_memory == preserve
+            assert context.guard is not None
+            assert context.gpu_users is gpu_reading.other_programs
+            raise JobError("running")
+        assert card == [0.5, 1.0, preserve]
 
 
-def test_a_job_on_a_processor_is_left_alone(card: list[Any]) -> None:
-    context = a_context(a_plan())
+def test_a_job_on_a_processor_is_left_alone_and_only_windows_is_watched(
+    card: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = a_context()
     with cared_for(context, preserve_vram=True):
         assert not context.releases_memory
         assert context.guard is None
     assert card == [True]
-
-
-def test_where_nothing_is_moved_behind_our_back_nobody_watches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setattr(shared_memory, "own_bytes", lambda: None)
     context = on_card()
     with cared_for(context, preserve_vram=False):
         assert context.guard is None
-
-
-def test_everything_is_given_back_after_an_error_too(card: list[Any]) -> None:
-    with pytest.raises(JobError), cared_for(on_card(), preserve_vram=False):
-        raise JobError("running")
-    assert card == [0.5, 1.0, False]
 
 
 def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> None:

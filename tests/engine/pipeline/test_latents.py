@@ -1,7 +1,5 @@
 """Files of latents as sources of jobs, from file to file, with very small VAEs."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
@@ -14,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.api import Engine, probe
+from engine.api import probe
 from engine.core.errors import DiskFull, NumericOverflow
 from engine.core.geometry import Size
 from engine.models.wan.latents.spaces import raw
@@ -50,10 +48,19 @@ def a_job(latent: Path, vae: Any, **changes: Any) -> c.AddJob:
     return c.AddJob(job_id="a", source=latent, settings=settings, output=latent.parent / "out.mkv")
 
 
-def ended(engine: Engine, heard: Listener, job: c.AddJob) -> e.Event:
-    engine.send(c.StartQueue())
-    engine.send(job)
-    return heard.wait(*ENDS)
+def ended(job: c.AddJob) -> tuple[e.Event, Listener]:
+    with running_engine(job.source.parent / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        engine.send(job)
+        return heard.wait(*ENDS), heard
+
+
+def finished(job: c.AddJob) -> Listener:
+    done, heard = ended(job)
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed, done.report.problems
+    assert done.report.source == job.source
+    return heard
 
 
 def pictures(path: Path) -> np.ndarray:
@@ -70,16 +77,10 @@ def truth(vae: Any, latent: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", [16, 48])
 @pytest.mark.parametrize("reading", ["raw", "normalised"])
-def test_a_file_of_latents_becomes_a_film(
-    tmp_path: Path, vaes: dict[int, Any], channels: int, reading: str
-) -> None:
+def test_latents_become_a_film(tmp_path: Path, vaes: Any, channels: int, reading: str) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(channels))
     vae = vaes[channels]
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, a_job(tmp_path / "a.latent", vae, latents=reading))
-    assert isinstance(done, e.JobFinished), done
-    assert done.report.passed, done.report.problems
-    assert done.report.source == tmp_path / "a.latent"
+    heard = finished(a_job(tmp_path / "a.latent", vae, latents=reading))
     made = probe(tmp_path / "out.mkv").video
     assert (made.frame_count, made.frame_rate) == (9, 16 if channels == 16 else 24)
     assert (made.tags.primaries, made.tags.transfer) == ("bt709", "bt709")
@@ -90,41 +91,25 @@ def test_a_file_of_latents_becomes_a_film(
     assert not list((tmp_path / "jobs").iterdir()), "the decoded film has gone with the job"
 
 
-def test_a_longer_film_in_pieces_is_the_whole_one(tmp_path: Path, vaes: dict[int, Any]) -> None:
-    latent = write_latent(tmp_path / "a.latent", a_latent(16, 11, 2, 3))
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        assert isinstance(
-            ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16])), e.JobFinished
-        )
-    assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
-
-
-def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_one_latent_becomes_a_picture(tmp_path: Path, vaes: Any) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 1))
     settings = JobSettings(model="none", latents="raw", latent_vae=str(vaes[16].path))
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        job = c.AddJob(job_id="a", source=tmp_path / "a.latent", settings=settings)
-        assert isinstance(ended(engine, heard, job), e.JobFinished)
+    finished(c.AddJob(job_id="a", source=tmp_path / "a.latent", settings=settings))
     made = tmp_path / "a_decoded.png"
     assert abs(pictures(made) - truth(vaes[16], latent)).max() < ONE_CODE
 
 
-def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
-    job = a_job(tmp_path / "a.latent", vaes[16], model="lite", scale=2, codec="h264")
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, job)
-    assert isinstance(done, e.JobFinished), done
-    assert done.report.passed, done.report.problems
+    finished(a_job(tmp_path / "a.latent", vaes[16], model="lite", scale=2, codec="h264"))
     made = probe(tmp_path / "out.mkv").video
     assert (made.size, made.tags.matrix, made.tags.range) == (Size(80, 48), "bt709", "tv")
 
 
-def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent", a_latent(16, 6, 2, 3))
     job = a_job(tmp_path / "a.latent", vaes[16], segment_seconds=0.5)
-    with running_engine(tmp_path / "whole") as (engine, heard):
-        assert isinstance(ended(engine, heard, job), e.JobFinished)
+    finished(job)
     whole = pictures(tmp_path / "out.mkv")
     (tmp_path / "out.mkv").unlink()
     with running_engine(tmp_path / "jobs") as (engine, heard):
@@ -143,7 +128,7 @@ def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: dict[int, A
 
 
 def test_a_job_that_ended_while_decoding_begins_that_again(
-    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelled in the middle: a whole film would be kept. Its end waits for a file that closes."""
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
@@ -178,22 +163,18 @@ def test_a_job_that_ended_while_decoding_begins_that_again(
     assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (torch.OutOfMemoryError("no"), "out-of-memory"),
-        (NumericOverflow("decoder", dtype="float16"), "overflow"),
-    ],
-)
+FAILURES = {
+    "out-of-memory": torch.OutOfMemoryError("no"),
+    "overflow": NumericOverflow("decoder", dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("why", FAILURES)
 def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
-    tmp_path: Path,
-    vaes: dict[int, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    why: str,
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     latent = write_latent(tmp_path / "a.latent", a_latent(16, 1, 36, 33))
-    real, fails = FastWanVae.decode_slice, [error]
+    real, fails = FastWanVae.decode_slice, [FAILURES[why]]
 
     def once(self: FastWanVae, *args: Any) -> Any:
         if fails:
@@ -202,10 +183,7 @@ def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
 
     monkeypatch.setattr(FastWanVae, "decode_slice", once)
     precision = "bfloat16" if why == "overflow" else "float32"
-    job = a_job(tmp_path / "a.latent", vaes[16], vae_precision=precision)
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, job)
-    assert isinstance(done, e.JobFinished), done
+    heard = finished(a_job(tmp_path / "a.latent", vaes[16], vae_precision=precision))
     (change,) = heard.of(e.PlanDowngraded)
     assert change.why == why
     assert change.plan.latent is not None
@@ -214,65 +192,45 @@ def test_too_little_memory_or_range_is_a_smaller_or_wider_plan(
     assert abs(pictures(tmp_path / "out.mkv") - truth(vaes[16], latent)).max() < ONE_CODE
 
 
-def test_a_full_disk_is_said_before_anything_is_decoded(
-    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_ends_the_job_before_and_while_it_decodes(
+    tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_latent(tmp_path / "a.latent")
-    nothing = SimpleNamespace(free=1000, total=1000, used=0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: nothing)
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16]))
-    assert isinstance(done, e.JobFailed), done
-    assert done.error.code == "disk-full"
-
-
-def test_a_disk_that_fills_while_decoding_ends_the_job(
-    tmp_path: Path, vaes: dict[int, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
-
     def full(self: LosslessWriter, planes: Any) -> None:
         raise DiskFull("while-writing", name="a.mkv")
 
-    monkeypatch.setattr(LosslessWriter, "write", full)
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, a_job(tmp_path / "a.latent", vaes[16]))
-    assert isinstance(done, e.JobFailed), done
-    assert done.error.code == "disk-full"
-    assert not list((tmp_path / "jobs" / "a").glob("decoded_*"))
+    def nothing(_: object) -> SimpleNamespace:
+        return SimpleNamespace(free=1000, total=1000, used=0)
+
+    write_latent(tmp_path / "a.latent", a_latent(16, 12, 2, 3))
+    for place, name, failing in ((LosslessWriter, "write", full), (shutil, "disk_usage", nothing)):
+        monkeypatch.setattr(place, name, failing)
+        done, _ = ended(a_job(tmp_path / "a.latent", vaes[16]))
+        assert isinstance(done, e.JobFailed), done
+        assert done.error.code == "disk-full"
+        assert not list((tmp_path / "jobs" / "a").glob("decoded_*"))
+        shutil.rmtree(tmp_path / "jobs")
 
 
-@pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "vae"])
-def test_what_cannot_be_used_is_refused_when_it_is_added(
-    tmp_path: Path, vaes: dict[int, Any], kind: str
-) -> None:
-    path, vae, latent = tmp_path / "a.latent", vaes[16], a_latent()
-    if kind == "nan":
-        latent[0, 0, 0, 0, 0] = torch.nan
-    write_latent(path, torch.zeros(1, 4, 8, 8) if kind == "channels" else latent)
-    if kind == "empty":
-        path.write_bytes(b"")
-    if kind == "cut":
-        path.write_bytes(path.read_bytes()[:-7])
-    if kind == "vae":
-        vae = vaes[48]
-    codes = {
-        "nan": "unreadable-media",
-        "channels": "unsupported-media",
-        "empty": "unreadable-media",
-        "cut": "truncated-media",
-        "vae": "wrong-model",
-    }
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        done = ended(engine, heard, a_job(path, vae))
-    assert isinstance(done, e.JobRejected), done
-    assert done.error.code == codes[kind]
-    assert done.error.hint
+def test_what_cannot_be_used_is_refused(tmp_path: Path, vaes: Any) -> None:
+    with_nan = a_latent()
+    with_nan[0, 0, 0, 0, 0] = torch.nan
+    for latent, channels, size, code in (
+        (with_nan, 16, None, "unreadable-media"),
+        (a_latent(), 16, 0, "unreadable-media"),
+        (a_latent(), 16, -7, "truncated-media"),
+        (torch.zeros(1, 4, 8, 8), 16, None, "unsupported-media"),
+        (a_latent(), 48, None, "wrong-model"),
+    ):
+        path = tmp_path / "a.latent"
+        write_latent(path, latent)
+        path.write_bytes(path.read_bytes()[:size])
+        done, _ = ended(a_job(path, vaes[channels]))
+        assert isinstance(done, e.JobRejected), done
+        assert done.error.code == code
+        assert done.error.hint
 
 
-def test_there_is_no_picture_before_decoding_and_no_source_after_the_job(
-    tmp_path: Path, vaes: dict[int, Any]
-) -> None:
+def test_previews_begin_with_decoding_and_never_show_a_source(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(a_job(tmp_path / "a.latent", vaes[16]))
@@ -289,7 +247,7 @@ def test_there_is_no_picture_before_decoding_and_no_source_after_the_job(
         assert shown.result.size == Size(40, 24)
 
 
-def test_new_settings_are_a_new_film(tmp_path: Path, vaes: dict[int, Any]) -> None:
+def test_new_settings_are_a_new_film(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         job = a_job(tmp_path / "a.latent", vaes[16])

@@ -1,7 +1,5 @@
 """Finished jobs correct what later plans predict; those that were interrupted do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from engine.bench.clips import make_clip

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,7 +30,7 @@ def latent(tmp_path: Path) -> Path:
     return tmp_path / "A_00001_.LATENT"
 
 
-def test_latents_are_the_film_they_will_be(latent: Path) -> None:
+def test_latents_are_the_film_or_picture_they_will_be(latent: Path, tmp_path: Path) -> None:
     media = probe_source(latent, JobSettings())
     video = media.video
     assert (media.kind, media.holds_latents) == ("video", True)
@@ -40,9 +38,6 @@ def test_latents_are_the_film_they_will_be(latent: Path) -> None:
     assert (video.duration, video.time_base) == (Fraction(9, 16), Fraction(1, 16))
     assert (video.chroma, video.bit_depth, video.tags.primaries) == ("rgb", 16, "bt709")
     assert not media.streams
-
-
-def test_one_latent_is_a_picture(tmp_path: Path) -> None:
     write_latent(tmp_path / "a.latent", a_latent(48, 1))
     media = probe_source(tmp_path / "a.latent", JobSettings())
     assert (media.kind, media.video.frame_count, media.video.size) == ("image", 1, Size(80, 48))
@@ -56,19 +51,10 @@ def test_the_rate_follows_the_settings(latent: Path) -> None:
     assert described(media, JobSettings()).video.frame_rate == 16
 
 
-@pytest.mark.parametrize(
-    ("rate", "exact"),
-    [
-        (16, Fraction(16)),
-        (23.976, Fraction(24000, 1001)),
-        (29.97, Fraction(30000, 1001)),
-        (59.94, Fraction(60000, 1001)),
-        (12.5, Fraction(25, 2)),
-        (0.25, Fraction(1, 4)),
-    ],
-)
-def test_rates_that_are_meant(rate: float, exact: Fraction) -> None:
-    assert exact_rate(rate) == exact
+def test_rates_that_are_meant() -> None:
+    assert [exact_rate(rate) for rate in (16, 29.97, 59.94, 12.5, 0.25)] == [
+        *(16, Fraction(30000, 1001), Fraction(60000, 1001), Fraction(25, 2), Fraction(1, 4))
+    ]
 
 
 def test_films_are_films(tmp_path: Path) -> None:
@@ -89,25 +75,13 @@ def test_latents_have_no_pictures_to_compare_with(latent: Path, tmp_path: Path) 
 
 def test_a_decoded_film_belongs_to_what_it_was_made_of(latent: Path, tmp_path: Path) -> None:
     media = probe_source(latent, JobSettings())
-    names = {
-        film_path(media, plan, tmp_path)
-        for plan in (
-            LATENTS,
-            replace(LATENTS, normalised=True),
-            replace(LATENTS, vae=WeightsPlan(path=Path("other"))),
-        )
-    }
+    other = replace(LATENTS, vae=WeightsPlan(path=Path("other")))
+    plans = (LATENTS, replace(LATENTS, normalised=True), other)
+    names = {film_path(media, plan, tmp_path) for plan in plans}
     faster = described(media, JobSettings(latent_rate=24))
     assert len({*names, film_path(faster, LATENTS, tmp_path)}) == 4
     same = replace(LATENTS, dtype="float16", decode_tile=Size(64, 64))
     assert film_path(media, same, tmp_path) in names, "how it was computed does not matter"
-
-
-def test_latents_that_have_gone_are_said(latent: Path, tmp_path: Path) -> None:
-    media = probe_source(latent, JobSettings())
-    latent.unlink()
-    with pytest.raises(SourceMissing):
-        decoded(media, a_plan(latent=LATENTS), tmp_path)
 
 
 def test_before_it_is_decoded_there_is_no_film(latent: Path, tmp_path: Path) -> None:
@@ -119,3 +93,6 @@ def test_before_it_is_decoded_there_is_no_film(latent: Path, tmp_path: Path) -> 
     found = decoded(media, plan, tmp_path)
     assert found == film_at(media, film)
     assert (found.path, found.bytes, found.holds_latents) == (film, 3, False)
+    latent.unlink()
+    with pytest.raises(SourceMissing):
+        decoded(media, a_plan(latent=LATENTS), tmp_path / "other")

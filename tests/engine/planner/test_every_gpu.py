@@ -1,29 +1,19 @@
 """Every card, size, model and goal: a plan that fits, or a refusal that says what would."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
-from engine.planner.plan_job import Request, bare_plan, plan_job
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.preset_choice import presets_for
 from engine.planner.rates import Rates
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table
-from tools.reports.plan_table import (
-    HEIGHTS,
-    MODELS,
-    Case,
-    case_of,
-    nothing_here,
-    source_of,
-)
+from tools.reports.plan_table import HEIGHTS, MODELS, Case, case_of, nothing_here, source_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
 BY_MEMORY = {card.memory_bytes: card for card in gpu_specs()}  # one of each size
@@ -42,67 +32,51 @@ def cases_of(card: GpuSpec, ram_gib: float) -> Iterator[Case]:
                 yield case_of(card, height, model, preset, ram_gib)
 
 
-def check(card: GpuSpec, ram_gib: float) -> None:
-    for case in cases_of(card, ram_gib):
-        plan, what = case.plan, (card.title, case.height, case.model, case.goal)
-        refusals = {n.code for n in plan.notices if n.severity == "refusal"}
-        assert refusals <= {"weights-missing", "plan-does-not-fit", "pretended-card"}, what
-        fits = (
-            plan.device_bytes <= plan.device_budget_bytes and plan.peak_bytes <= plan.budget_bytes
-        )
-        assert case.fits == fits, what
-        assert plan.seconds > 0, what
-        if not case.fits:
-            notice = next(n for n in plan.notices if n.code == "plan-does-not-fit")
-            assert notice.hint, what
-            assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
+def check(card: GpuSpec) -> None:
+    for ram_gib in (32, 16) if card.memory_bytes <= 8 * GIB else (32,):
+        for case in cases_of(card, ram_gib):
+            check_case(case, f"{card.title} {case.height} {case.model} {case.goal}")
 
 
-def rams(card: GpuSpec) -> tuple[float, ...]:
-    return (32, 16) if card.memory_bytes <= 8 * GIB else (32,)
+def check_case(case: Case, what: str) -> None:
+    plan = case.plan
+    refusals = {n.code for n in plan.notices if n.severity == "refusal"}
+    assert refusals <= {"weights-missing", "plan-does-not-fit", "pretended-card"}, what
+    fits = plan.device_bytes <= plan.device_budget_bytes and plan.peak_bytes <= plan.budget_bytes
+    assert case.fits == fits, what
+    assert plan.seconds > 0, what
+    if not case.fits:
+        notice = next(n for n in plan.notices if n.code == "plan-does-not-fit")
+        assert notice.hint, what
+        assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
-@pytest.mark.parametrize("card", BY_MEMORY.values(), ids=lambda card: card.title)
-def test_a_card_of_each_size_has_plans_or_refusals(card: GpuSpec) -> None:
-    for ram_gib in rams(card):
-        check(card, ram_gib)
+def test_a_card_of_each_size_has_plans_or_refusals() -> None:
+    for card in BY_MEMORY.values():
+        check(card)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", gpu_specs(), ids=lambda card: f"{card.title} {card.form_factor}")
-def test_every_card_has_plans_or_refusals(card: GpuSpec) -> None:
-    for ram_gib in rams(card):
-        check(card, ram_gib)
+def test_every_card_has_plans_or_refusals() -> None:
+    for card in gpu_specs():
+        check(card)
 
 
-@pytest.mark.parametrize("card", BY_MEMORY.values(), ids=lambda card: card.title)
-def test_presets_of_every_card_fit_at_full_hd(card: GpuSpec) -> None:
+def test_presets_of_every_card_fit_at_full_hd() -> None:
     """What is chosen for a card by its goals, a film of half the size, no other choices."""
-    budget = pretended_budget(card, ram_bytes=round(0.7 * 32 * GIB))
-    for preset in presets_for(card):
-        settings = applied(preset, JobSettings(height=1080))
-        plan = plan_job(Request(media=source_of(1080), settings=settings), budget, Rates())
-        assert "plan-does-not-fit" not in {n.code for n in plan.notices}, preset.title
+    for card in BY_MEMORY.values():
+        budget = pretended_budget(card, ram_bytes=round(0.7 * 32 * GIB))
+        for preset in presets_for(card):
+            settings = applied(preset, JobSettings(height=1080))
+            plan = plan_job(Request(media=source_of(1080), settings=settings), budget, Rates())
+            assert "plan-does-not-fit" not in {n.code for n in plan.notices}, preset.title
 
 
-def test_the_pace_of_the_encoder_changes_no_prediction() -> None:
-    """So the page leaves it out."""
-    budget = pretended_budget(gpu_specs()[0], ram_bytes=24 * GIB)
-    wanted = JobSettings(model="lite", height=1080)
-    slow, fast = (
-        bare_plan(
-            Request(media=source_of(1080), settings=replace(wanted, speed=speed)), budget, Rates()
-        )
-        for speed in ("slow", "fast")
-    )
-    assert (slow.seconds, slow.peak_bytes) == (fast.seconds, fast.peak_bytes)
-
-
-@pytest.mark.parametrize("memory", [10, 24])
-def test_the_page_in_docs_is_that_of_this_program(memory: int) -> None:
+def test_the_page_in_docs_is_that_of_this_program() -> None:
     """Of the cards of two sizes; all of them in the slow test."""
-    some = [card for card in gpu_specs() if card.memory_bytes == memory * GIB]
-    assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
+    for memory in (10, 24):
+        some = [card for card in gpu_specs() if card.memory_bytes == memory * GIB]
+        assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Every plan fits or refuses, and a smaller budget never gives a bigger or a better one."""
 
-from __future__ import annotations
-
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
     size=st.sampled_from(SIZES),
     model=st.sampled_from(MODELS),
 )
-def test_what_is_predicted_stays_within_the_budget(
+def test_a_plan_stays_within_its_budget(
     card: GpuSpec, vram: float, ram: float, size: Size, model: str
 ) -> None:
     budget = pretended_budget(card, ram_bytes=round(ram * GIB))
@@ -74,6 +74,20 @@ def test_what_is_predicted_stays_within_the_budget(
     fits = plan.peak_bytes <= budget.ram_bytes and plan.device_bytes <= budget.vram_bytes
     assert fits != is_refused(plan)
     assert all(stage.device_bytes <= plan.device_bytes for stage in plan.stages)
+
+
+def assert_never_better(
+    size: Size, model: str, much: Budget, little: Budget, taken: Callable[[Plan], int]
+) -> None:
+    """What `little` gives takes no more, is no better, and as good only if it is slower."""
+    large, small = planned(much, size, model), planned(little, size, model)
+    assert is_refused(small) or not is_refused(large)
+    if not is_refused(small):
+        assert taken(small) <= taken(large)
+        assert rank(small) >= rank(large)
+        if rank(small) == rank(large):
+            slack = 1 - 1e-9
+            assert model_seconds(small, little) >= model_seconds(large, much) * slack
 
 
 @settings(max_examples=30, deadline=None)
@@ -90,14 +104,7 @@ def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
 ) -> None:
     much = replace(pretended_budget(card, ram_bytes=round(ram * GIB)), vram_bytes=round(vram * GIB))
     little = replace(much, vram_bytes=max(0, much.vram_bytes - round(less * GIB)))
-    large, small = planned(much, size, model), planned(little, size, model)
-    assert is_refused(small) or not is_refused(large)
-    if not is_refused(small):
-        assert small.device_bytes <= large.device_bytes
-        assert rank(small) >= rank(large)
-        if rank(small) == rank(large):
-            slack = 1 - 1e-9
-            assert model_seconds(small, little) >= model_seconds(large, much) * slack
+    assert_never_better(size, model, much, little, lambda plan: plan.device_bytes)
 
 
 @settings(max_examples=40, deadline=None)
@@ -113,14 +120,7 @@ def test_less_main_memory_never_gives_a_bigger_or_better_plan(
 ) -> None:
     much = pretended_budget(card, ram_bytes=round(ram * GIB))
     little = replace(much, ram_bytes=max(0, much.ram_bytes - round(less * GIB)))
-    large, small = planned(much, size, model), planned(little, size, model)
-    assert is_refused(small) or not is_refused(large)
-    if not is_refused(small):
-        assert small.peak_bytes <= large.peak_bytes
-        assert rank(small) >= rank(large)
-        if rank(small) == rank(large):
-            slack = 1 - 1e-9
-            assert model_seconds(small, little) >= model_seconds(large, much) * slack
+    assert_never_better(size, model, much, little, lambda plan: plan.peak_bytes)
 
 
 @settings(max_examples=20, deadline=None)
@@ -130,9 +130,7 @@ def test_less_main_memory_never_gives_a_bigger_or_better_plan(
     model=st.sampled_from(("seedvr2-3b", "seedvr2-7b", "wan-2x")),
     stage=st.sampled_from(("encode", "transformer", "decode")),
 )
-def test_after_out_of_memory_the_stage_that_failed_needs_less(
-    vram: float, size: Size, model: str, stage: str
-) -> None:
+def test_the_stage_that_failed_needs_less(vram: float, size: Size, model: str, stage: str) -> None:
     card = gpu_specs()[0]
     budget = replace(pretended_budget(card, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
     now = planned(budget, size, model).work
@@ -149,20 +147,14 @@ def test_after_out_of_memory_the_stage_that_failed_needs_less(
     assert family.smaller(now, stage) is None
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=8),
-    st.lists(st.integers(0, 50), min_size=1, max_size=8),
-    st.integers(0, 100),
-)
+VALUES = st.lists(st.integers(0, 50), min_size=1, max_size=8)
+
+
+@given(VALUES, VALUES, st.integers(0, 100))
 def test_pairs_are_all_that_are_not_beaten(a: list[int], b: list[int], limit: int) -> None:
     first, second = sorted(a, reverse=True), sorted(b, reverse=True)
     found = set(pairs_within(len(a), len(b), lambda i, j: first[i] + second[j] <= limit))
-    fitting = {
-        (i, j) for i in range(len(a)) for j in range(len(b)) if first[i] + second[j] <= limit
-    }
-    best = {
-        (i, j)
-        for i, j in fitting
-        if not any(a <= i and b <= j and (a, b) != (i, j) for a, b in fitting)
-    }
-    assert found == best
+    pairs = itertools.product(range(len(a)), range(len(b)))
+    fitting = {(i, j) for i, j in pairs if first[i] + second[j] <= limit}
+    beaten = {(i, j) for i, j in fitting if any(a <= i and b <= j for a, b in fitting - {(i, j)})}
+    assert found == fitting - beaten

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,7 @@ from engine.pipeline.prepare import probe_source
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import (
-    LatentPlan,
-    Notice,
-    Plan,
-    WeightsPlan,
-)
+from engine.protocol.plan import LatentPlan, Notice, Plan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
@@ -49,9 +42,7 @@ def notice(plan: Plan, code: str) -> Notice | None:
     return next((found for found in plan.notices if found.code == code), None)
 
 
-def test_films_have_no_plan_of_latents() -> None:
-    request = Request(media=a_media(), settings=JobSettings())
-    assert plan_job(request, a_budget(), Rates()).latent is None
+LATENT = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="wan21-vae", normalised=False)
 
 
 def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) -> None:
@@ -63,32 +54,31 @@ def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) ->
     assert (plan.source_size, plan.frames, plan.picture.frame_rate) == (Size(40, 24), 9, 16)
     assert plan.output.name == "clip_00001_decoded.mkv"
     assert (plan.picture.codec, plan.picture.bit_depth) == ("hevc", 10)
+    said = notice(plan, "latents-rate-assumed")
+    assert said is not None
+    assert "16 frames/s" in said.message
     assert planned(a_source(tmp_path), vae, model="lite").output.name == "clip_00001_x2.mkv"
+    known = planned(a_source(tmp_path, latent_rate=24.0), vae, latent_rate=24.0)
+    picture = planned(a_source(tmp_path, a_latent(16, 1)), vae)
+    assert (picture.container, picture.output.name) == ("image", "clip_00001_decoded.png")
+    assert notice(known, "latents-rate-assumed") is notice(picture, "latents-rate-assumed") is None
+    assert planned(a_media()).latent is None
 
 
-def test_a_picture_becomes_a_picture(tmp_path: Path, vae: Path) -> None:
-    plan = planned(a_source(tmp_path, a_latent(16, 1)), vae)
-    assert (plan.container, plan.output.name) == ("image", "clip_00001_decoded.png")
-    assert notice(plan, "latents-rate-assumed") is None
+def test_the_user_has_the_last_word_on_the_reading(tmp_path: Path, vae: Path) -> None:
+    for looks, latent in (("raw", raw(a_latent())), ("normalised", a_latent())):
+        media = a_source(tmp_path, latent)
+        for wanted in ("auto", "raw", "normalised"):
+            plan = planned(media, vae, latents=wanted)
+            assert plan.latent is not None
+            reading = looks if wanted == "auto" else wanted
+            assert plan.latent.normalised == (reading == "normalised")
+            other, guessed = notice(plan, "latents-look-other"), notice(plan, "latents-guessed")
+            assert (other is not None) == (reading != looks)
+            assert (guessed is not None) == (wanted == "auto")
 
 
-@pytest.mark.parametrize("wanted", ["auto", "raw", "normalised"])
-@pytest.mark.parametrize("is_raw", [True, False])
-def test_the_user_has_the_last_word_on_the_reading(
-    tmp_path: Path, vae: Path, wanted: str, is_raw: bool
-) -> None:
-    latent = raw(a_latent()) if is_raw else a_latent()
-    plan = planned(a_source(tmp_path, latent), vae, latents=wanted)
-    assert plan.latent is not None
-    looks = "raw" if is_raw else "normalised"
-    reading = looks if wanted == "auto" else wanted
-    assert plan.latent.normalised == (reading == "normalised")
-    other, guessed = notice(plan, "latents-look-other"), notice(plan, "latents-guessed")
-    assert (other is not None) == (reading != looks)
-    assert (guessed is not None) == (wanted == "auto")
-
-
-def test_without_a_sure_guess_raw_is_taken_and_said(
+def test_without_a_sure_guess_raw_is_taken(
     tmp_path: Path, vae: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     media = a_source(tmp_path)
@@ -103,15 +93,7 @@ def test_without_a_sure_guess_raw_is_taken_and_said(
     assert said.severity == "warning"
 
 
-def test_the_assumed_rate_is_said(tmp_path: Path, vae: Path) -> None:
-    said = notice(planned(a_source(tmp_path), vae), "latents-rate-assumed")
-    assert said is not None
-    assert "16 frames/s" in said.message
-    named = planned(a_source(tmp_path, latent_rate=24.0), vae, latent_rate=24.0)
-    assert notice(named, "latents-rate-assumed") is None
-
-
-def test_a_vae_that_is_not_here_is_a_refusal_that_names_it(
+def test_a_vae_that_is_not_here_is_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
@@ -123,9 +105,7 @@ def test_a_vae_that_is_not_here_is_a_refusal_that_names_it(
     assert said.params["names"] in said.message
 
 
-def test_a_vae_of_the_users_must_be_there_and_belong_to_the_latents(
-    tmp_path: Path, vae: Path
-) -> None:
+def test_a_vae_of_the_users_must_exist_and_belong_to_the_latents(tmp_path: Path, vae: Path) -> None:
     with pytest.raises(WeightsMissing):
         planned(a_source(tmp_path), tmp_path / "none.safetensors")
     with pytest.raises(WrongModel):
@@ -139,9 +119,7 @@ def test_a_disk_that_may_fill_is_said(tmp_path: Path, vae: Path) -> None:
     assert not any("decoded film" in found.message for found in plan.notices)
 
 
-def test_a_card_that_is_too_small_is_a_refusal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
     media = a_source(tmp_path, a_latent(48, 2, 68, 120))  # 1920x1088
     for vram, fits in ((1 << 30, False), (12 << 30, True)):
@@ -156,27 +134,19 @@ def test_a_card_that_is_too_small_is_a_refusal(
 
 def test_tiles_shrink_to_what_still_shows_something() -> None:
     for model, least in (("wan21-vae", 256), ("wan22-vae", 392)):
-        latents = registry.latent_format_of(model)
-        plan: LatentPlan | None = LatentPlan(
-            vae=WeightsPlan(path=Path("vae")), model=model, normalised=False
-        )
-        seen = [None]
+        latents, large = registry.latent_format_of(model), Size(1920, 1088)
+        edges, plan = [], latents.smaller(replace(LATENT, model=model), large)
         while plan is not None:
-            seen.append(plan.decode_tile)
-            last, plan = plan, latents.smaller(plan, Size(1920, 1088))
-        edges = [tile.width for tile in seen if tile is not None]
+            edges.append(plan.decode_tile.width)
+            last, plan = plan, latents.smaller(plan, large)
         assert edges == sorted(edges, reverse=True)
-        assert edges[-1] >= least
-        assert edges[-1] - least < 64
-        assert latents.smaller(replace(last, decode_tile=Size(64, 64)), Size(1920, 1088)) is None
+        assert 0 <= edges[-1] - least < 64
+        assert latents.smaller(replace(last, decode_tile=Size(64, 64)), large) is None
 
 
 def test_wider_numbers() -> None:
-    plan = LatentPlan(
-        vae=WeightsPlan(path=Path("vae")), model="wan21-vae", normalised=False, dtype="float16"
-    )
-    latents = registry.latent_format_of(plan.model)
-    wide = latents.wider(plan)
+    latents = registry.latent_format_of(LATENT.model)
+    wide = latents.wider(replace(LATENT, dtype="float16"))
     assert wide is not None
     assert wide.dtype == "float32"
     assert latents.wider(wide) is None

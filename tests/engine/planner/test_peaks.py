@@ -1,9 +1,8 @@
 """Predicted bytes of every stage against what torch takes, over random plans of small models."""
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,8 +26,9 @@ from tests.helpers.memory import (
     wan_plan,
 )
 
-ALL = range(20)  # seeds of random plans
-QUICK_SEEDVR2, QUICK_WAN = (4, 5), (5,)  # without tiles, which take many frames
+Random = Callable[[int], tuple[WorkPlan, int]]  # a plan and the frames of a shot, of a seed
+ALL = [*itertools.product((random_seedvr2, random_wan), range(20))]
+QUICK = [(random_seedvr2, 4), (random_seedvr2, 5), (random_wan, 5)]  # without tiles: few frames
 MOST = 1.10
 
 
@@ -38,17 +38,26 @@ def predicted(plan: WorkPlan) -> dict[str, int]:
     return {name: size - needs.weights + needs.hosts[name] for name, size in needs.stages.items()}
 
 
+def source_of(plan: WorkPlan) -> torch.Tensor:
+    return torch.rand(plan.clip_frames + 1, 3, plan.canvas.height // 2, plan.canvas.width // 2)
+
+
+def run_shot(model: Any, source: torch.Tensor, frames: int) -> None:
+    """A shot of so many frames goes the way that the pipeline takes."""
+    running = model.shot(0, 0, lambda _: None)
+    for start, end in slices(frames, model.slice_frames):
+        for done in running.push(source[: end - start], last=end == frames):
+            model.finished(done.frames, source[: len(done.frames)])
+            del done
+
+
 def measured(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Bytes of each stage; a shot of so many frames goes the way that the pipeline takes."""
+    """Bytes of each stage."""
     model, kept = loaded(plan, monkeypatch)
-    source = torch.rand(plan.clip_frames + 1, 3, plan.canvas.height // 2, plan.canvas.width // 2)
+    source = source_of(plan)
     gc.collect()
     with torch.inference_mode(), Allocations() as found:
-        running = model.shot(0, 0, lambda _: None)
-        for start, end in slices(frames, model.slice_frames):
-            for done in running.push(source[: end - start], last=end == frames):
-                model.finished(done.frames, source[: len(done.frames)])
-                del done
+        run_shot(model, source, frames)
     model.close()
     return {name: size + kept for name, size in found.stages.items()}
 
@@ -94,51 +103,31 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("seed", QUICK_SEEDVR2)
-def test_some_plans_of_seedvr2(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(*random_seedvr2(seed), monkeypatch)
+@pytest.mark.parametrize(("made", "seed"), QUICK)
+def test_some_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*made(seed), monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [seed for seed in ALL if seed not in QUICK_SEEDVR2])
-def test_plans_of_seedvr2(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(*random_seedvr2(seed), monkeypatch)
-
-
-@pytest.mark.parametrize("seed", QUICK_WAN)
-def test_some_plans_of_wan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(*random_wan(seed), monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [seed for seed in ALL if seed not in QUICK_WAN])
-def test_plans_of_wan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(*random_wan(seed), monkeypatch)
+@pytest.mark.parametrize(("made", "seed"), [each for each in ALL if each not in QUICK])
+def test_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(*made(seed), monkeypatch)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["seedvr2", "wan"])
 def test_peak_of_a_card(kind: str) -> None:
     """Not seen on a card yet; scratch of its libraries outweighs what small models take."""
-    plan = (
-        seedvr2_plan(size=Size(640, 480), device="cuda", vae_dtype="float16", dtype="bfloat16")
-        if kind == "seedvr2"
-        else wan_plan(size=Size(640, 480), device="cuda", dtype="float16")
-    )
+    made, dtype = (wan_plan, "float16") if kind == "wan" else (seedvr2_plan, "bfloat16")
+    half = {} if kind == "wan" else {"vae_dtype": "float16"}
+    plan = made(size=Size(640, 480), device="cuda", dtype=dtype, **half)
     family = registry.family_of(plan)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    model: Any = registry.family_of(plan).load_shots(plan)
-    source = torch.rand(plan.clip_frames + 1, 3, 240, 320)
-    if kind == "wan":
-        source = torch.rand(plan.clip_frames + 1, 3, 480, 640)
+    model: Any = family.load_shots(plan)
     with torch.inference_mode():
-        running = model.shot(0, 0, lambda _: None)
-        for start, end in slices(29, model.slice_frames):
-            for done in running.push(source[: end - start], last=end == 29):
-                model.finished(done.frames, source[: len(done.frames)])
-                del done
+        run_shot(model, source_of(plan), 29)
     model.close()
     found = torch.cuda.max_memory_allocated() - before
     wanted = family.needs(plan).device

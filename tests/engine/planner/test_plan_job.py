@@ -3,19 +3,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from engine.core.errors import (
-    ContainerMismatch,
-    NoUsableGpu,
-    SettingsError,
-    UnsupportedMedia,
-)
+from engine.core.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
-from engine.models import registry
 from engine.models.lite.plan import treatment_of
-from engine.planner import peaks
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -43,24 +34,6 @@ def test_the_default_is_twice_the_size_with_lite_on_the_processor():
     assert plan.output_bytes > 0
 
 
-def test_the_same_request_gives_the_same_plan():
-    assert planned(height=1080) == planned(height=1080)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    width=st.integers(16, 4000),
-    height=st.integers(16, 2200),
-    small=st.integers(10**8, 10**10),
-    more=st.integers(0, 10**10),
-)
-def test_a_smaller_budget_never_gives_a_larger_plan(width, height, small, more):
-    media = a_media(size=Size(width, height))
-    little = planned(media=media, budget=a_budget(ram_bytes=small))
-    much = planned(media=media, budget=a_budget(ram_bytes=small + more))
-    assert peaks.ram_bytes(little) <= peaks.ram_bytes(much)
-
-
 def test_too_little_memory_is_refused_in_words():
     plan = planned(budget=a_budget(ram_bytes=10**8))
     assert not plan.fits
@@ -75,18 +48,8 @@ def test_large_frames_are_cut_into_tiles_of_a_tenth_of_a_second():
     assert plan.work.overlap >= 16
 
 
-def test_smaller_plans_end_at_a_floor():
-    work = planned(media=a_media(size=Size(1920, 1080))).work
-    steps = 0
-    while (smaller := registry.family_of(work).smaller(work)) is not None:
-        assert smaller.tile.pixels * smaller.clip_frames < work.tile.pixels * work.clip_frames
-        work, steps = smaller, steps + 1
-    assert 2 < steps < 20
-
-
-@pytest.mark.parametrize(
-    ("video", "form"),
-    [
+def test_damaged_sources_are_restored():
+    for video, treatment in (
         ({"bit_rate": 200_000}, "restore"),
         ({"bit_rate": 8_000_000}, "faithful"),
         ({"bit_rate": 0}, "faithful"),
@@ -95,17 +58,34 @@ def test_smaller_plans_end_at_a_floor():
         ({"bit_rate": 8_000_000, "quantiser": 31.0}, "restore"),
         ({"bit_rate": 2_000_000, "codec": "av1"}, "faithful"),
         ({"bit_rate": 1_500_000, "codec": "mpeg2video"}, "restore"),
-    ],
-)
-def test_damaged_sources_are_restored(video, form):
-    assert treatment_of(a_media(**video).video) == form
+    ):
+        assert treatment_of(a_media(**video).video) == treatment, video
 
 
-def test_hdr_interlace_and_guessed_colours_are_said():
-    assert {"interlaced-as-frames", "colours-guessed"} <= codes(
-        planned(media=a_media(is_interlaced=True, field_order="tt"))
-    )
+def test_what_the_user_should_know_is_a_notice():
+    interlaced = codes(planned(media=a_media(is_interlaced=True, field_order="tt")))
+    assert {"interlaced-as-frames", "colours-guessed"} <= interlaced
     assert "hdr-tags-only" in codes(planned(media=a_media(hdr="pq", bit_depth=10)))
+    assert "disk-may-fill" in codes(planned(budget=a_budget(free_output_bytes=10**6)))
+    large, small = planned(height=2160), planned(height=180)
+    assert (large.work.scale, small.work.model) == (4, "none")
+    assert "beyond-model" in codes(large)
+    assert "target-is-smaller" in codes(small)
+
+
+def test_what_cannot_be_done_is_refused():
+    for wrong, error in (
+        *(({"start": "5", "stop": "5"}, SettingsError), ({"stop": "0"}, SettingsError)),
+        *(({"start": "10"}, SettingsError), ({"width": 8, "height": 8}, SettingsError)),
+        ({"device": "cuda"}, NoUsableGpu),
+        ({"media": a_media(size=Size(8000, 4000)), "scale": 4}, UnsupportedMedia),
+    ):
+        with pytest.raises(error):
+            planned(**wrong)
+    assert planned(media=a_media(size=Size(8, 8)), model="none").picture.size == Size(8, 8)
+    request = Request(media=a_media(), settings=JobSettings(), output=Path("out.png"))
+    with pytest.raises(ContainerMismatch):  # a film in one picture
+        plan_job(request, a_budget(), Rates())
 
 
 def test_a_source_that_is_cut_short_is_refused_unless_allowed():
@@ -115,53 +95,9 @@ def test_a_source_that_is_cut_short_is_refused_unless_allowed():
     assert "truncated-media" in codes(planned(media=media, accept_damaged=True))
 
 
-def test_a_smaller_target_uses_no_model_and_says_so():
-    plan = planned(height=180)
-    assert plan.work.model == "none"
-    assert "target-is-smaller" in codes(plan)
-
-
-def test_beyond_four_times_is_said():
-    plan = planned(height=2160)
-    assert plan.work.scale == 4
-    assert "beyond-model" in codes(plan)
-
-
-def test_a_full_disk_is_foreseen():
-    assert "disk-may-fill" in codes(planned(budget=a_budget(free_output_bytes=10**6)))
-
-
 def test_trimming_counts_only_what_is_done():
     plan = planned(start="2", stop="0:00:04.5")
     assert (plan.start, plan.stop, plan.frames) == (Fraction(2), Fraction(9, 2), 62)
-
-
-@pytest.mark.parametrize("wrong", [{"start": "5", "stop": "5"}, {"stop": "0"}, {"start": "10"}])
-def test_times_that_leave_nothing_are_refused(wrong):
-    with pytest.raises(SettingsError):
-        planned(**wrong)
-
-
-def test_a_card_that_is_not_there_is_refused():
-    with pytest.raises(NoUsableGpu):
-        planned(device="cuda")
-
-
-def test_absurd_results_are_refused():
-    with pytest.raises(UnsupportedMedia):
-        planned(media=a_media(size=Size(8000, 4000)), scale=4)
-
-
-def test_results_too_small_to_show_anything_are_refused():
-    with pytest.raises(SettingsError, match="shows nothing"):
-        planned(width=8, height=8)
-    assert planned(media=a_media(size=Size(8, 8)), model="none").picture.size == Size(8, 8)
-
-
-def test_a_film_is_not_put_into_one_picture():
-    request = Request(media=a_media(), settings=JobSettings(), output=Path("out.png"))
-    with pytest.raises(ContainerMismatch):
-        plan_job(request, a_budget(), Rates())
 
 
 def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():

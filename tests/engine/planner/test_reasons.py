@@ -1,7 +1,5 @@
 """Reasons of plans: true to their figures, readable for small and large cards, and translated."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
-from engine.planner.notices import with_offers
+from engine.planner.notices import switch_notices, with_offers
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
@@ -60,21 +58,23 @@ def test_a_large_card_is_short_of_nothing() -> None:
     assert choice(plan, "decode") == "Frames are decoded whole."
     assert choice(plan, "clips") == "Clips of 81 frames, 8 of them shared with the next clip."
     assert not any(one.code.startswith(("larger", "longer")) for one in reasons(plan).alternatives)
+    assert reasons(planned(a_machine(80), clip_frames=81)).limited_by == "settings"
 
 
-@pytest.mark.parametrize("vram", [3, 6, 10, 22])
-def test_a_small_card_says_what_more_would_take(vram: int) -> None:
-    plan = planned(a_machine(vram))
-    found = reasons(plan)
-    assert found.limited_by == "video-memory"
-    assert f"{vram}.0 GB may be used" in found.message
-    more = [one for one in found.alternatives if one.device_bytes > plan.device_budget_bytes]
-    assert more
-    assert not any(one.fits for one in more)
-    for one in found.alternatives:
-        assert one.fits == (
-            one.device_bytes <= plan.device_budget_bytes and one.ram_bytes <= plan.budget_bytes
-        )
+def test_a_small_card_says_what_more_would_take() -> None:
+    for vram in (3, 6, 10, 22):
+        plan = planned(a_machine(vram))
+        found = reasons(plan)
+        assert found.limited_by == "video-memory"
+        assert f"{vram}.0 GB may be used" in found.message
+        more = [one for one in found.alternatives if one.device_bytes > plan.device_budget_bytes]
+        assert more
+        for one in found.alternatives:
+            assert one.fits == (
+                one.device_bytes <= plan.device_budget_bytes and one.ram_bytes <= plan.budget_bytes
+            )
+        said = [found.message, *(str(one.message) for one in (*found.choices, *found.alternatives))]
+        assert not any(re.search(r"[{}]|None|False|True", sentence) for sentence in said)
 
 
 def test_one_step_less_takes_less_and_more_time() -> None:
@@ -94,20 +94,6 @@ def test_little_main_memory_is_what_decides() -> None:
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
     assert "of main memory" in plan_words(plan)
     assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
-
-
-def test_what_the_user_chose_decides() -> None:
-    plan = planned(a_machine(80), clip_frames=81)
-    assert reasons(plan).limited_by == "settings"
-
-
-def test_all_of_it_is_said_on_the_command_line() -> None:
-    plan = planned(a_machine(10))
-    words, found = plan_words(plan), reasons(plan)
-    assert f"Why:       {found.message}" in words
-    assert all(str(one.message) in words for one in (*found.choices, *found.alternatives))
-    assert words.count("\nInstead: ") == 1
-    assert "does not fit" in words
 
 
 def test_models_without_shots_have_reasons_too() -> None:
@@ -152,22 +138,24 @@ def test_a_decoder_in_tiles_is_told() -> None:
     assert choice(plan, "decode").endswith("each by itself, and blended.")
 
 
-def test_reasons_have_no_place_left_open() -> None:
-    for vram in (3, 10, 80):
-        found = reasons(planned(a_machine(vram)))
-        said = [found.message, *(str(one.message) for one in (*found.choices, *found.alternatives))]
-        assert not any(re.search(r"[{}]|None|False|True", sentence) for sentence in said)
-
-
 def test_a_result_as_high_as_its_source_is_offered() -> None:
-    refusal = Notice(
-        code="plan-does-not-fit",
-        case="gpu-memory",
-        severity="refusal",
-        params={"size": "20.0 GB", "budget": "15.0 GB"},
-    )
-    sizes = Size(1920, 1080), Size(3840, 2160)
-    found = with_offers(
-        refusal, JobSettings(model="seedvr2-3b"), sizes, lambda one: 0 < one.height <= 1080
-    )
+    sizes = {"size": "20.0 GB", "budget": "15.0 GB"}
+    refused = Notice(code="plan-does-not-fit", case="gpu-memory", severity="refusal", params=sizes)
+    settings, hd, uhd = JobSettings(model="seedvr2-3b"), Size(1920, 1080), Size(3840, 2160)
+    found = with_offers(refused, settings, (hd, uhd), lambda one: 0 < one.height <= 1080)
     assert found.params["offers"] == "height=1080,width=0"
+
+
+def test_switches_that_change_the_result_or_do_nothing_here_have_a_notice_each() -> None:
+    def found(text: str, device: str, capability: tuple[int, int] | None) -> dict[str, str]:
+        notices = [*switch_notices(JobSettings(switches=text), device, capability)]
+        assert all(notice.severity == "info" for notice in notices)
+        return {notice.params["switch"]: notice.code for notice in notices}
+
+    text, nothing = "run.tf32=on,vae.cuda_graph=on,vae.in_place=off", "switch-without-effect"
+    assert found(text, "cpu", None) == {"run.tf32": nothing, "vae.cuda_graph": nothing}
+    assert found(text, "cuda", (7, 5)) == {"run.tf32": nothing}
+    assert found(text, "cuda", (8, 9)) == {"run.tf32": "switch-inexact"}
+    text = "dit.fp16_accumulation=on,vae.temporal_winograd=on"
+    assert found(text, "cuda", (7, 5)) == {"dit.fp16_accumulation": "switch-inexact"}
+    assert found("", "cpu", None) == {}

@@ -3,8 +3,6 @@
 `form` became `treatment`, `products` became `matmul`, `dit.onednn_products` `dit.onednn_matmul`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

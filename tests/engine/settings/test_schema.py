@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from engine.core.errors import SettingsError
@@ -16,7 +14,7 @@ from engine.settings.schema import (
 )
 
 
-def test_every_setting_and_choice_has_a_name_in_every_language() -> None:
+def test_every_setting_choice_and_switch_has_a_name_in_every_language() -> None:
     for language in LANGUAGES:
         entries = read_entries(language)
         for kind in (JobSettings, EngineSettings):
@@ -25,6 +23,9 @@ def test_every_setting_and_choice_has_a_name_in_every_language() -> None:
                 assert about.group == "main" or entries[f"setting-group.{about.group}"]["title"]
                 for value in about.choices:
                     assert entries[f"choice.{name}.{value}"]["text"], (name, value)
+        assert all(f"switch.{group}" in entries for group in GROUPS)
+        for entry in (*optimisations(), *choices()):
+            assert entries[f"switch.{entry.key}"].keys() >= {"title", "text", "hint"}, entry.key
 
 
 def test_the_catalogue_has_no_setting_choice_or_switch_that_is_gone() -> None:
@@ -36,29 +37,14 @@ def test_the_catalogue_has_no_setting_choice_or_switch_that_is_gone() -> None:
         assert kind != "choice" or name in values, code
 
 
-def test_every_optimisation_has_a_name_in_every_language() -> None:
-    for language in LANGUAGES:
-        entries = read_entries(language)
-        assert all(f"switch.{group}" in entries for group in GROUPS)
-        for entry in (*optimisations(), *choices()):
-            assert entries[f"switch.{entry.key}"].keys() >= {"title", "text", "hint"}, entry.key
-
-
 def test_text_sets_values_of_every_type() -> None:
-    settings = with_text(
-        JobSettings(), ["crf=20", "overwrite=yes", "segment-seconds=2.5", "codec=hevc"]
-    )
-    assert (settings.crf, settings.overwrite, settings.segment_seconds, settings.codec) == (
-        20,
-        True,
-        2.5,
-        "hevc",
-    )
+    given = ["crf=20", "overwrite=yes", "segment-seconds=2.5", "codec=hevc"]
+    wanted = JobSettings(crf=20, overwrite=True, segment_seconds=2.5, codec="hevc")
+    assert with_text(JobSettings(), given) == wanted
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
+def test_an_impossible_assignment_is_refused_with_a_hint() -> None:
+    for text, hint in (
         ("crff=20", "Did you mean crf?"),
         ("beauty=20", "Known: model"),
         ("crf=99", "from 0 to 51"),
@@ -66,12 +52,10 @@ def test_text_sets_values_of_every_type() -> None:
         ("codec=vp6", "h264"),
         ("overwrite=perhaps", "yes or no"),
         ("crf", "crf=18"),
-    ],
-)
-def test_an_impossible_assignment_is_refused_with_a_hint(text: str, hint: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        with_text(JobSettings(), [text])
-    assert hint in caught.value.hint
+    ):
+        with pytest.raises(SettingsError) as caught:
+            with_text(JobSettings(), [text])
+        assert hint in caught.value.hint, text
 
 
 def test_wrong_types_in_code_are_refused() -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from engine.core.messages import Message, message, text_of
 from engine.verify.phrases import alternatives, clauses, sentences
 

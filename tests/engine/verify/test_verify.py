@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import av
-import numpy as np
 import pytest
 
 from engine.core.control import Control
@@ -20,6 +16,7 @@ from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
 from tests.helpers.fakes import make_plan
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.results import make_result
 
 FRAMES = 45
@@ -105,10 +102,6 @@ PICTURE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"shows": ALL[:17] + ALL[18:], "retimed": True},
         {"frame-count": "", "frame-order": WITHOUT_17, "time-stamps": "0.680 is 40 ms too early"},
     ),
-    "a doubled frame": (
-        {"shows": [*ALL[:17], 16, *ALL[17:]], "retimed": True},
-        {"frame-count": "", "frame-order": TWICE_16, "time-stamps": "late"},
-    ),
     "a doubled frame in place of the next": (
         {"shows": [*ALL[:17], 16, *ALL[18:]], "retimed": True},
         {"frame-order": f"{TWICE_16}; {WITHOUT_17}. Frames count from 0."},
@@ -131,9 +124,7 @@ PICTURE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a wrong matrix and range": (
         {"tags": {**HD, "matrix": "smpte170m", "range": "pc"}},
-        {
-            "tags": "matrix is smpte170m instead of bt709 (source: bt709); range is pc",
-        },
+        {"tags": "matrix is smpte170m instead of bt709 (source: bt709); range is pc"},
     ),
     "wrong primaries and transfer": (
         {"tags": {**HD, "primaries": "bt2020", "transfer": "smpte2084"}},
@@ -146,7 +137,6 @@ FILE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"time-stamps": "Frame 9 at 00:00:00.363"},
     ),
     "a lost sound track": ({"without": [1]}, {"streams": "sound track 1 (eng, aac)"}),
-    "another lost sound track": ({"without": [2]}, {"streams": "sound track 2 (deu, aac)"}),
     "a lost subtitle": ({"without": [3]}, {"streams": "subtitle 1 (eng"}),
     "a changed sound packet": (
         {"flipped_byte": True},
@@ -181,55 +171,34 @@ def test_shifted_sound_is_named_with_its_direction(source: Path, tmp_path: Path)
         report = judge(source, tmp_path, sound_shift=Fraction(shift, 1000))
         # MKV has no times below 0: it moves picture and sound, but not the chapters.
         assert codes(report) - {"chapters"} == {"sound-timing"}
-        text = message(report, "sound-timing")
-        found = f"80 ms {direction}" in text or f"79 ms {direction}" in text
-        assert found  # MP4 counts edits in whole ms
+        found = message(report, "sound-timing")  # MP4 counts edits in whole ms
+        assert f"80 ms {direction}" in found or f"79 ms {direction}" in found
     assert judge(source, tmp_path, sound_shift=Fraction(8, 1000)).passed  # below the limit
 
 
-def test_file_that_is_no_video_is_unreadable(film: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_does_not_pass(film: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.mp4"
     result.write_bytes(b"not a video" * 100)
     report = verify(film, result)
     assert codes(report) == {"readable"}
     assert not report.passed
-
-
-def test_truncated_result_does_not_pass(clips: dict[str, Path], tmp_path: Path) -> None:
-    whole = make_result(clips[".mkv"], tmp_path / "whole.mkv")
-    report = verify(clips[".mkv"], cut_short(whole, tmp_path / "cut.mkv", 0.6))
-    assert "readable" in codes(report) or "frame-count" in codes(report)
-
-
-def test_missing_source_is_an_error(tmp_path: Path) -> None:
+    whole = make_result(film, tmp_path / "whole.mkv")
+    report = verify(film, cut_short(whole, tmp_path / "cut.mkv", 0.6))
+    assert {"readable", "frame-count"} & codes(report)
     with pytest.raises(SourceMissing):
-        verify(tmp_path / "none.mp4", tmp_path / "result.mp4")
+        verify(tmp_path / "none.mp4", whole)
 
 
-# What must not raise false alarms
-
-
-def test_still_picture_gives_no_false_drops(tmp_path: Path) -> None:
+def test_still_and_black_films_give_no_false_alarms(tmp_path: Path) -> None:
     source = make_clip(tmp_path / "source.mp4", frames=FRAMES)
+    black = make_result(source, tmp_path / "black.mp4", black=range(20), scale=1)
+    assert verify(black, make_result(black, tmp_path / "result.mp4")).passed
     still = make_result(source, tmp_path / "still.mp4", shows=[7] * FRAMES, retimed=True, scale=1)
     report = verify(still, make_result(still, tmp_path / "result.mp4", crf=30))
     assert report.passed, report.problems
-
-
-def test_drop_in_a_still_picture_is_counted_but_its_place_is_said_to_be_uncertain(
-    tmp_path: Path,
-) -> None:
-    source = make_clip(tmp_path / "source.mp4", frames=FRAMES)
-    still = make_result(source, tmp_path / "still.mp4", shows=[7] * FRAMES, retimed=True, scale=1)
     report = verify(still, make_result(still, tmp_path / "result.mp4", shows=ALL[:20] + ALL[21:]))
     assert {"frame-count", "frame-order"} <= codes(report)
     assert "still passage" in message(report, "frame-order")
-
-
-def test_black_film_may_stay_black(tmp_path: Path) -> None:
-    source = make_clip(tmp_path / "source.mp4", frames=20)
-    black = make_result(source, tmp_path / "black.mp4", black=range(20), scale=1)
-    assert verify(black, make_result(black, tmp_path / "result.mp4")).passed
 
 
 def test_variable_frame_rate_is_kept(tmp_path: Path) -> None:
@@ -259,75 +228,44 @@ def test_one_frame_of_any_size(tmp_path: Path) -> None:
         assert report.frames_out == 1
 
 
+@NEEDS_FFMPEG
 def test_rotated_source_is_compared_as_seen(tmp_path: Path) -> None:
     source = make_clip(tmp_path / "source.mp4", frames=12, rotation=90)
     stored = make_result(source, tmp_path / "stored.mp4")
     report = verify(source, stored)
     assert "size" in codes(report)
-    with av.open(str(source)) as old:
-        frames = [frame.to_ndarray(format="rgb24") for frame in old.decode(video=0)]
-    upright = _write_frames(tmp_path / "upright.mp4", [np.rot90(f, -1) for f in frames])
-    report = verify(source, upright)
+    ffmpeg("-i", source, tmp_path / "upright.mp4")
+    report = verify(source, tmp_path / "upright.mp4")
     assert not {"size", "likeness", "frame-order"} & codes(report), report.problems
 
 
-def _write_frames(path: Path, frames: list[Any]) -> Path:
-    with av.open(str(path), "w") as output:
-        stream = output.add_stream("libx264", rate=25)
-        stream.height, stream.width = frames[0].shape[:2]
-        stream.pix_fmt = "yuv420p"
-        for picture in frames:
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    return path
-
-
-def test_untagged_source_may_be_tagged_by_a_fair_guess_only(tmp_path: Path) -> None:
+def test_untagged_source_may_be_tagged_as_planned_or_by_a_fair_guess_only(tmp_path: Path) -> None:
     source = make_clip(tmp_path / "source.mp4", frames=10)
     guess = {"matrix": "smpte170m", "range": "tv"}
     assert judge(source, tmp_path, tags=guess).passed
-    report = judge(source, tmp_path, tags={**guess, "matrix": "bt2020nc"})
-    assert codes(report) == {"tags"}
-    report = judge(source, tmp_path, tags={**guess, "range": "pc"})
-    assert "tags" in codes(report)
-
-
-# With a plan
-
-
-def test_stream_left_out_as_planned_is_named_and_passes(
-    clips: dict[str, Path], tmp_path: Path
-) -> None:
-    source = clips[".mkv"]
+    for wrong in ({"matrix": "bt2020nc"}, {"range": "pc"}):
+        assert codes(judge(source, tmp_path, tags={**guess, **wrong})) == {"tags"}
     plan = a_plan(source)
+    plan = replace(plan, picture=replace(plan.picture, tags=ColourTags(**guess)))
+    result = make_result(source, tmp_path / "result.mp4", tags={"matrix": "bt709", "range": "tv"})
+    assert codes(verify(source, result, plan=plan)) == {"tags"}
+
+
+def test_stream_left_out_as_planned_is_named_and_passes(film: Path, tmp_path: Path) -> None:
+    plan = a_plan(film)
     streams = tuple(
         replace(entry, copied=False, why="MP4 cannot take it") if entry.index == 4 else entry
         for entry in plan.streams
     )
-    result = make_result(source, tmp_path / "result.mkv", without=[4])
-    assert codes(verify(source, result, plan=plan)) == {"streams"}
-    report = verify(source, result, plan=replace(plan, streams=streams))
+    result = make_result(film, tmp_path / "result.mkv", without=[4])
+    assert codes(verify(film, result, plan=plan)) == {"streams"}
+    report = verify(film, result, plan=replace(plan, streams=streams))
     assert report.passed
     assert "subtitle 2 (deu, ass): MP4 cannot take it" in message(report, "streams")
-
-
-def test_size_other_than_planned_fails(film: Path, tmp_path: Path) -> None:
-    plan = a_plan(film)
-    wrong = replace(plan, picture=replace(plan.picture, size=Size(384, 256)))
-    result = make_result(film, tmp_path / "result.mkv")
-    report = verify(film, result, plan=wrong)
+    large = replace(plan, streams=streams, picture=replace(plan.picture, size=Size(384, 256)))
+    report = verify(film, result, plan=large)
     assert codes(report) == {"size"}
     assert "192x128 instead of 384x256" in message(report, "size")
-
-
-def test_planned_tags_count_where_the_source_has_none(tmp_path: Path) -> None:
-    source = make_clip(tmp_path / "source.mp4", frames=10)
-    plan = a_plan(source)
-    tags = ColourTags(matrix="smpte170m", range="tv")
-    plan = replace(plan, picture=replace(plan.picture, tags=tags))
-    result = make_result(source, tmp_path / "result.mp4", tags={"matrix": "bt709", "range": "tv"})
-    assert codes(verify(source, result, plan=plan)) == {"tags"}
 
 
 def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path) -> None:
@@ -362,9 +300,6 @@ def test_sound_of_a_part_may_end_with_the_picture(source: Path, tmp_path: Path) 
         assert not {"frame-count", "stream-content", "sound-timing"} & codes(report)
 
 
-# Pictures
-
-
 def test_picture_to_picture(tmp_path: Path) -> None:
     small = make_picture(tmp_path / "small.png", 3, size=(48, 32))
     large = make_picture(tmp_path / "large.png", 3, size=(96, 64))
@@ -381,15 +316,10 @@ def test_numbered_pictures(tmp_path: Path) -> None:
     assert report.passed, report.problems
     assert report.frames_out == 12
     for number in range(5, 12):
-        shutil.move(
-            large.parent / f"shot_{number + 1:04d}.png", large.parent / f"shot_{number:04d}.png"
-        )
+        shutil.move(str(large) % (number + 1), str(large) % number)
     report = verify(small, large)
     assert codes(report) == {"frame-count", "frame-order"}
     assert "Frame 4 at 00:00:00.160 is missing" in message(report, "frame-order")
-
-
-# Manners
 
 
 def test_progress_and_cancel(film: Path, tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -17,15 +15,11 @@ WIDTH, HEIGHT = 192, 108
 Picture = np.ndarray  # [3, h, w]: Y, U, V of 4:4:4, 0 to 1
 
 
-def video_of(chroma: str = "444", bit_depth: int = 8, size: Size | None = None) -> VideoInfo:
-    return VideoInfo(
-        index=0,
-        codec="",
-        size=size or Size(WIDTH, HEIGHT),
-        pixel_format="",
-        chroma=chroma,
-        bit_depth=bit_depth,
-    )
+def video_of(
+    chroma: str = "444", bit_depth: int = 8, size: Size = Size(WIDTH, HEIGHT)
+) -> VideoInfo:
+    how = {"size": size, "chroma": chroma, "bit_depth": bit_depth}
+    return VideoInfo(index=0, codec="", pixel_format="", **how)
 
 
 def scene(seed: int, width: int = 3 * WIDTH) -> Picture:
@@ -71,54 +65,42 @@ def test_three_shots_are_found_exactly_also_with_grain_and_in_the_dark():
     for light, grain in ((1, 0), (1, 0.08), (0.3, 0.004), (0.08, 0.004)):
         frames = frames_of((picture * light for picture in THREE), grain=grain)
         assert starts(frames) == [0, 14, 23], (light, grain)
+    assert starts(frames, sensitivity=None) == [0]
+    for value in (-1, 101):
+        with pytest.raises(ValueError, match=str(value)):
+            ShotDetector(video_of(), sensitivity=value)
+
+
+def test_what_is_a_cut_and_what_is_not():
+    single = [scene(seed)[:, :, :WIDTH] for seed in range(10)]
+    still, moved = single[4], scene(4)[:, :, 12 : 12 + WIDTH]
+    black, grey = (np.full((3, HEIGHT, WIDTH), value) for value in (0.5, 0.3))
+    black[0] = 0.06
+    for what, pictures, grain, expected in (
+        ("every shot a single frame", single, 0, [*range(10)]),
+        ("a flash of one frame", pan(1, 20) + pan(2, 1) + pan(1, 20), 0, [0, 20, 21]),
+        ("a jump in a quiet shot", [still] * 15 + [moved] * 5, 0.01, [0, 15]),
+        ("black at both ends", [black] * 8 + pan(1, 8) + [black] * 8, 0.004, [0, 8, 16]),
+        ("a slow camera", pan(5, 40, 1), 0.01, [0]),
+        ("a fast camera", pan(5, 40, 9), 0.01, [0]),
+        ("noise alone", [grey] * 40, 0.06, [0]),
+    ):
+        assert starts(frames_of(pictures, grain=grain)) == expected, what
 
 
 def test_other_depths_and_kinds_of_planes_give_the_same():
     frames = frames_of(THREE)
     assert starts(frames, video_of("rgb")) == [0, 14, 23]
-    half = [
-        PlanarFrame(planes=(y, u[::2, ::2], v[::2, ::2]), pts=frame.pts)
-        for frame in frames
-        for y, u, v in [frame.planes]
-    ]
+    half, veiled = [], []
+    for frame in frames:
+        y, u, v = frame.planes
+        half.append(PlanarFrame(planes=(y, u[::2, ::2], v[::2, ::2]), pts=frame.pts))
+        alpha = y * np.uint8(frame.pts % 2)
+        veiled.append(PlanarFrame(planes=(y, u, v, alpha), pts=frame.pts))
     assert starts(half, video_of("420")) == [0, 14, 23]
+    assert starts(veiled) == [0, 14, 23], "alpha is ignored"
     deep = frames_of((picture[:1] for picture in THREE), peak=4095)
     assert starts(deep, video_of("gray", bit_depth=12)) == [0, 14, 23]
-
-
-def test_alpha_is_ignored():
-    frames = frames_of([*pan(1, 3)])
-    veiled = [
-        PlanarFrame(planes=(*frame.planes, frame.planes[0] * np.uint8(i % 2)), pts=i)
-        for i, frame in enumerate(frames)
-    ]
-    assert starts(veiled) == [0]
-
-
-def test_every_shot_may_be_a_single_frame():
-    pictures = [scene(seed)[:, :, :WIDTH] for seed in range(10)]
-    assert starts(frames_of(pictures)) == list(range(10))
-
-
-def test_a_flash_of_one_frame_is_cut_on_both_sides():
-    assert starts(frames_of(pan(1, 20) + pan(2, 1) + pan(1, 20))) == [0, 20, 21]
-
-
-def test_a_jump_in_a_quiet_shot_is_a_cut():
-    still = scene(4)[:, :, :WIDTH]
-    moved = scene(4)[:, :, 12 : 12 + WIDTH]
-    assert starts(frames_of([still] * 15 + [moved] * 5, grain=0.01)) == [0, 15]
-
-
-def test_black_before_and_after_is_another_shot():
-    black = np.full((3, HEIGHT, WIDTH), 0.5)
-    black[0] = 0.06
-    assert starts(frames_of([black] * 8 + pan(1, 8) + [black] * 8, grain=0.004)) == [0, 8, 16]
-
-
-def test_a_camera_that_moves_evenly_is_no_cut():
-    for step in (1, 9):
-        assert starts(frames_of(pan(5, 40, step), grain=0.01)) == [0]
 
 
 def test_animation_is_no_cut_with_any_duration_of_a_drawing():
@@ -141,11 +123,6 @@ def test_a_fade_is_no_cut_but_perhaps_where_it_begins():
     assert len(starts(frames_of(pictures, grain=0.004))) <= 3
 
 
-def test_noise_alone_is_no_cut():
-    grey = np.full((3, HEIGHT, WIDTH), 0.3)
-    assert starts(frames_of([grey] * 40, grain=0.06)) == [0]
-
-
 RESTLESS = frames_of(
     pan(11, 9) + pan(12, 3, 8) + pan(13, 1) + pan(14, 22, 6) + pan(15, 4) + pan(16, 11, 3),
     grain=0.02,
@@ -165,16 +142,6 @@ def test_more_sensitivity_never_loses_a_cut():
     found = [set(starts(RESTLESS, sensitivity=value)) for value in (0, 30, 60, 90, 100)]
     assert all(less <= more for less, more in pairwise(found))
     assert found[0] < found[-1]
-
-
-def test_off_finds_nothing_but_the_first_frame():
-    assert starts(frames_of(THREE), sensitivity=None) == [0]
-
-
-def test_a_sensitivity_out_of_range_is_refused():
-    for value in (-1, 101):
-        with pytest.raises(ValueError, match=str(value)):
-            ShotDetector(video_of(), sensitivity=value)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -6,6 +7,9 @@ import torch
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
+from engine.hardware.out_of_memory import free_memory
+from engine.hardware.torch_memory import within
+from engine.models import registry
 from engine.models.lite.plan import LitePlan
 from engine.pipeline.context import Context
 from engine.pipeline.stages.upscale import Upscale
@@ -38,22 +42,15 @@ class Ears:
         self.events.append(event)
 
 
-def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) -> Context:
-    work = LitePlan(
-        weights="lite_x2_faithful.safetensors",
-        frame=Size(200, 120),
-        tile=tile,
-        overlap=overlap,
-        clip_frames=clip,
-    )
-    plan = replace(a_plan(), source_size=Size(200, 120), work=work)
-    return Context(
-        job_id="a",
-        media=a_media(rotation=rotation),
-        plan=plan,
-        control=Control(),
-        events=Ears(),
-    )
+WEIGHTS = "lite_x2_faithful.safetensors"
+
+
+def context(tile: Size, *, rotation: int = 0, **changes: Any) -> Context:
+    work = LitePlan(weights=WEIGHTS, frame=Size(200, 120), tile=tile, overlap=16, clip_frames=1)
+    work = replace(work, **changes)
+    plan = replace(a_plan(), source_size=work.frame, work=work)
+    media = a_media(rotation=rotation)
+    return Context(job_id="a", media=media, plan=plan, control=Control(), events=Ears())
 
 
 def test_tiles_give_the_same_as_the_whole_frame():
@@ -61,35 +58,32 @@ def test_tiles_give_the_same_as_the_whole_frame():
     tiled = Upscale(Doubler(), context(Size(80, 64))).run(frames, 0)
     whole = Upscale(Doubler(), context(Size(200, 120))).run(frames, 0)
     torch.testing.assert_close(tiled, whole)
+    assert Upscale(None, context(Size(200, 120))).run(frames, 0) is frames, "without a model"
 
 
-def test_every_tile_is_told_with_its_place_and_a_picture():
-    job = context(Size(80, 64))
-    Upscale(Doubler(), job).run(torch.rand(1, 3, 120, 200), 7)
-    tiles = [event for event in job.events.events if isinstance(event, TileDone)]
-    assert [t.tile for t in tiles] == list(range(len(tiles)))
-    assert all(t.tiles == len(tiles) and t.frame == 7 for t in tiles)
-    assert all(t.canvas == Size(400, 240) and t.picture is not None for t in tiles)
-    assert max(t.box.right for t in tiles) == 400
-
-
-def test_boxes_lie_in_the_picture_as_seen():
-    job = context(Size(80, 64), rotation=90)
-    Upscale(Doubler(), job).run(torch.rand(1, 3, 120, 200), 0)
-    tiles = [event for event in job.events.events if isinstance(event, TileDone)]
-    assert tiles[0].canvas == Size(240, 400)
+def test_every_tile_is_told_with_its_place_and_a_picture_as_seen():
+    for rotation, canvas in ((0, Size(400, 240)), (90, Size(240, 400))):
+        job = context(Size(80, 64), rotation=rotation)
+        Upscale(Doubler(), job).run(torch.rand(1, 3, 120, 200), 7)
+        tiles = [event for event in job.events.events if isinstance(event, TileDone)]
+        assert [t.tile for t in tiles] == list(range(len(tiles)))
+        assert all(t.tiles == len(tiles) and t.frame == 7 for t in tiles)
+        assert all(t.canvas == canvas for t in tiles)
+        assert max(t.box.right for t in tiles) == canvas.width
     assert (tiles[0].box.right, tiles[0].box.y) == (240, 0)  # the left top corner turned right
     assert tiles[0].picture.size == Size(128, 160)
 
 
 def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     frames = torch.rand(4, 3, 120, 200)
-    job = context(Size(200, 120), clip=4)
+    job = context(Size(200, 120), clip_frames=4)
     model = Doubler(most=7000)
     made = Upscale(model, job).run(frames, 0)
     torch.testing.assert_close(made, Upscale(Doubler(), context(Size(200, 120))).run(frames, 0))
     downgrades = [event for event in job.events.events if isinstance(event, PlanDowngraded)]
-    assert downgrades
+    assert downgrades[0].notice.message == (
+        "Memory ran out: the job goes on with 2 instead of 4 frames at a time."
+    )
     assert job.plan.work.clip_frames == 1
     assert job.plan.work.tile.pixels <= 7000
     assert downgrades[-1].plan == job.plan
@@ -100,25 +94,6 @@ def test_no_memory_at_all_is_for_others_to_answer():
     with pytest.raises(torch.OutOfMemoryError):
         Upscale(Doubler(most=10), job).run(torch.rand(1, 3, 120, 200), 0)
     assert job.plan.work.tile == Size(64, 64)
-
-
-def test_a_smaller_plan_says_what_is_smaller():
-    job = context(Size(200, 120), clip=2)
-    Upscale(Doubler(most=24000), job).run(torch.rand(2, 3, 120, 200), 0)
-    (less,) = [event for event in job.events.events if isinstance(event, PlanDowngraded)]
-    assert less.notice is not None
-    assert less.notice.message == (
-        "Memory ran out: the job goes on with 1 instead of 2 frames at a time."
-    )
-
-
-def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory():
-    class Broken(Doubler):
-        def upscale(self, frames: torch.Tensor) -> torch.Tensor:
-            raise RuntimeError("shapes do not match")
-
-    with pytest.raises(RuntimeError, match="shapes"):
-        Upscale(Broken(), context(Size(200, 120))).run(torch.rand(1, 3, 120, 200), 0)
 
 
 def test_cancel_acts_before_the_next_tile():
@@ -135,6 +110,33 @@ def test_cancel_acts_before_the_next_tile():
     assert len(model.calls) == 1
 
 
-def test_no_model_passes_frames_on():
-    frames = torch.rand(1, 3, 4, 4)
-    assert Upscale(None, context(Size(4, 4))).run(frames, 0) is frames
+@pytest.mark.gpu
+def test_what_a_card_refuses_is_done_in_smaller_pieces_with_the_same_result() -> None:
+    """A real lack of memory: the allocator of a card that may take little."""
+    size = Size(960, 540)
+    how = {"device": "cuda", "dtype": "float16", "frame": size, "overlap": 32, "clip_frames": 16}
+    frames = torch.rand(16, 3, size.height, size.width)
+
+    def enlarged() -> tuple[torch.Tensor, list[PlanDowngraded]]:
+        job = context(size, **how)
+        job.pictures = False
+        model = registry.family_of(job.plan.work).load_frames(job.plan.work)
+        with torch.inference_mode():
+            made = Upscale(model, job).run(frames.to("cuda"), 0).cpu()
+        return made, [event for event in job.events.events if isinstance(event, PlanDowngraded)]
+
+    free_memory()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    whole, changes = enlarged()
+    assert not changes
+    free_memory()
+    assert torch.cuda.memory_allocated() == before, "something of the job is still there"
+    needed = torch.cuda.max_memory_allocated() - before
+    results = frames.nbytes * 5  # of the source and of what is made of it
+    limit = torch.cuda.memory_reserved() + results + (needed - results) // 2 + 64 * 2**20
+    with within(limit):
+        small, changes = enlarged()
+    assert changes
+    assert all(change.why == "out-of-memory" for change in changes)
+    assert float((small - whole).abs().max()) < 2 / 255

@@ -1,26 +1,19 @@
-from __future__ import annotations
-
 import itertools
 import shutil
 import subprocess
-from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, VideoInfo, subsampling
-from engine.protocol.plan import PicturePlan
-from engine.video.colour.convert import (
-    ColourSpec,
-    colour_spec,
-    from_rgb,
-    to_rgb,
-)
+from engine.protocol.media import Chroma, ColourTags, subsampling
+from engine.video.colour.convert import ColourSpec, colour_spec, from_rgb, to_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
+from tests.helpers.plans import a_media
 
 WEIGHTS = {
     "bt709": (0.2126, 0.0722),
@@ -51,10 +44,14 @@ def random_planes(how: ColourSpec, height: int, width: int) -> list[torch.Tensor
     shapes += [(height, width)] * how.has_alpha
     kind = np.uint8 if how.bit_depth == 8 else np.uint16
     draw = np.random.default_rng(5)
-    return [
-        torch.from_numpy(draw.integers(0, how.peak + 1, (2, *shape)).astype(kind))
-        for shape in shapes
-    ]
+    values = [draw.integers(0, how.peak + 1, (2, *shape)).astype(kind) for shape in shapes]
+    return [torch.from_numpy(each) for each in values]
+
+
+def assert_comes_back(planes: list[torch.Tensor], rgb: torch.Tensor, how: ColourSpec) -> None:
+    for before, after in zip(planes, from_rgb(rgb, how), strict=True):
+        assert (after.dtype, after.shape) == (before.dtype, before.shape)
+        assert torch.equal(after.int(), before.int()), how
 
 
 def reference_rgb(planes: list[np.ndarray], how: ColourSpec) -> np.ndarray:
@@ -78,22 +75,14 @@ def reference_rgb(planes: list[np.ndarray], how: ColourSpec) -> np.ndarray:
 MATRICES = [*WEIGHTS, "ycgco"]
 
 
-def test_rgb_follows_the_formulas_of_the_standards() -> None:
-    for matrix, full, bits in itertools.product(MATRICES, (False, True), (8, 10, 12, 16)):
-        how = spec(matrix, full=full, bits=bits)
-        planes = random_planes(how, 6, 10)
-        rgb = to_rgb(planes, how, "cpu").numpy()
-        expected = reference_rgb([p.numpy() for p in planes], how)
-        np.testing.assert_allclose(rgb, expected, atol=2e-6, rtol=0, err_msg=str(how))
-
-
-def test_every_code_value_of_444_comes_back_bit_for_bit() -> None:
+def test_rgb_of_444_follows_the_formulas_of_the_standards_and_comes_back_bit_for_bit() -> None:
     for matrix, full, bits in itertools.product(MATRICES, (False, True), (8, 9, 10, 12, 14, 16)):
         how = spec(matrix, full=full, bits=bits)
         planes = random_planes(how, 40, 56)
-        for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
-            assert after.dtype == before.dtype
-            assert torch.equal(after.int(), before.int()), how
+        rgb = to_rgb(planes, how, "cpu")
+        expected = reference_rgb([p.numpy() for p in planes], how)
+        np.testing.assert_allclose(rgb.numpy(), expected, atol=2e-6, rtol=0, err_msg=str(how))
+        assert_comes_back(planes, rgb, how)
 
 
 REDUCED: tuple[Chroma, ...] = ("420", "422", "440", "411", "410")
@@ -107,24 +96,15 @@ OFFSETS = {  # of the first chroma sample from the first luma sample, in luma sa
 }
 
 
-def test_luma_of_reduced_chroma_comes_back_bit_for_bit() -> None:
-    sizes = ((32, 48), (31, 47), (1, 1), (2, 3), (5, 2))
-    for chroma, bits, size in itertools.product(REDUCED, (8, 10), sizes):
-        how = spec(chroma=chroma, bits=bits)
-        planes = random_planes(how, *size)
-        back = from_rgb(to_rgb(planes, how, "cpu"), how)
-        assert [p.shape for p in back] == [p.shape for p in planes]
-        assert torch.equal(back[0].int(), planes[0].int()), (how, size)
-
-
-def test_flat_chroma_comes_back_bit_for_bit() -> None:
-    for chroma, location in itertools.product(REDUCED, OFFSETS):
-        how = spec(chroma=chroma, location=location, bits=10)
-        planes = random_planes(how, 21, 33)
-        for index, value in ((1, 300), (2, 777)):
-            planes[index] = torch.full_like(planes[index].int(), value).to(torch.uint16)
-        for before, after in zip(planes, from_rgb(to_rgb(planes, how, "cpu"), how), strict=True):
-            assert torch.equal(after.int(), before.int()), how
+def test_luma_and_flat_chroma_come_back_bit_for_bit() -> None:
+    sizes = ((21, 33), (32, 48), (1, 1), (2, 3), (5, 2))
+    for chroma, location, size in itertools.product(REDUCED, OFFSETS, sizes):
+        for bits in (8, 10):
+            how = spec(chroma=chroma, location=location, bits=bits)
+            planes = random_planes(how, *size)
+            for plane, value in zip(planes[1:], (100, 177), strict=True):
+                plane.copy_(torch.full_like(plane.int(), value))
+            assert_comes_back(planes, to_rgb(planes, how, "cpu"), how)
 
 
 def test_chroma_is_where_its_location_states() -> None:
@@ -144,33 +124,25 @@ def test_chroma_is_where_its_location_states() -> None:
         np.testing.assert_allclose(back[2:-2, 2:-2], ramp.astype(int)[2:-2, 2:-2], atol=2)
 
 
-def test_footroom_headroom_and_colours_outside_rgb_are_kept() -> None:
-    how = spec(bits=8)
-    y, u, v = (
-        torch.tensor([[values]], dtype=torch.uint8)
-        for values in zip((1, 128, 128), (254, 128, 128), (100, 240, 16), (16, 255, 0), strict=True)
-    )
-    rgb = to_rgb([y, u, v], how, "cpu")
+def test_footroom_headroom_and_colours_outside_rgb_are_kept_and_wilder_ones_cut() -> None:
+    colours = ((1, 128, 128), (254, 128, 128), (100, 240, 16), (16, 255, 0))
+    planes = [torch.tensor([[values]], dtype=torch.uint8) for values in zip(*colours, strict=True)]
+    rgb = to_rgb(planes, spec(), "cpu")
     assert rgb.min() < -0.2
     assert rgb.max() > 1.05
-    assert all(map(torch.equal, from_rgb(rgb, how), (y, u, v)))
-
-
-def test_values_outside_are_cut_to_code_values() -> None:
-    planes = from_rgb(torch.tensor([-9.0, 9.0]).view(1, 1, 1, 2).expand(1, 3, 1, 2), spec())
-    assert planes[0].flatten().tolist() == [0, 255]
+    assert_comes_back(planes, rgb, spec())
+    wild = from_rgb(torch.tensor([-9.0, 9.0]).view(1, 1, 1, 2).expand(1, 3, 1, 2), spec())
+    assert wild[0].flatten().tolist() == [0, 255]
 
 
 def test_gray_becomes_three_equal_channels_and_comes_back() -> None:
-    for how in (
-        ColourSpec("gray", True, 16, "gray", "", False),
-        ColourSpec("gray", False, 10, "gray", "", False),
-    ):
+    for full, bits in ((True, 16), (False, 10)):
+        how = ColourSpec("gray", full, bits, "gray", "", False)
         planes = random_planes(how, 9, 7)
         rgb = to_rgb(planes, how, "cpu")
         assert torch.equal(rgb[:, 0], rgb[:, 1])
         assert torch.equal(rgb[:, 0], rgb[:, 2])
-        assert torch.equal(from_rgb(rgb, how)[0].int(), planes[0].int())
+        assert_comes_back(planes, rgb, how)
 
 
 def test_alpha_is_kept_and_a_missing_one_is_opaque() -> None:
@@ -186,57 +158,27 @@ def test_alpha_is_kept_and_a_missing_one_is_opaque() -> None:
         assert len(from_rgb(rgba, without)) == len(planes) - 1
 
 
-UNTAGGED = ColourTags()
-
-
-def video(size: Size, tags: ColourTags = UNTAGGED, **how: object) -> VideoInfo:
-    base: dict[str, object] = {
-        "index": 0,
-        "codec": "h264",
-        "pixel_format": "yuv420p",
-        "chroma": "420",
-        "bit_depth": 8,
-    }
-    return VideoInfo(size=size, tags=tags, **{**base, **how})
+def spec_of(size: Size = Size(64, 64), **video: Any) -> ColourSpec:
+    return colour_spec(a_media(size=size, **video).video)
 
 
 def test_untagged_films_are_601_in_sd_and_709_above() -> None:
-    assert colour_spec(video(Size(720, 576))).matrix == "smpte170m"
-    assert colour_spec(video(Size(1024, 576))).matrix == "smpte170m"
-    assert colour_spec(video(Size(1280, 720))).matrix == "bt709"
-    assert colour_spec(video(Size(1080, 480))).matrix == "bt709"
-    tagged = video(Size(720, 576), ColourTags(matrix="bt709"))
-    assert colour_spec(tagged).matrix == "bt709"
-    assert colour_spec(video(Size(9, 9), ColourTags(matrix="bt470bg"))).matrix == "smpte170m"
+    sizes = {(720, 576): "smpte170m", (1024, 576): "smpte170m", (1280, 720): "bt709"}
+    for size, matrix in {**sizes, (1080, 480): "bt709"}.items():
+        assert spec_of(Size(*size)).matrix == matrix
+    assert spec_of(Size(720, 576), tags=ColourTags(matrix="bt709")).matrix == "bt709"
+    assert spec_of(Size(9, 9), tags=ColourTags(matrix="bt470bg")).matrix == "smpte170m"
 
 
 def test_range_and_chroma_location_follow_tags_and_formats() -> None:
-    size = Size(64, 64)
-    assert not colour_spec(video(size)).full_range
-    assert colour_spec(video(size, ColourTags(range="pc"))).full_range
-    jpeg = colour_spec(video(size, pixel_format="yuvj420p", codec="mjpeg"))
+    assert (spec_of().full_range, spec_of().chroma_location) == (False, "left")
+    assert spec_of(tags=ColourTags(range="pc")).full_range
+    jpeg = spec_of(pixel_format="yuvj420p", codec="mjpeg")
     assert (jpeg.full_range, jpeg.chroma_location) == (True, "center")
-    gray = video(size, pixel_format="gray", chroma="gray")
-    assert colour_spec(gray).full_range
-    png = colour_spec(video(size, ColourTags(range="tv"), pixel_format="rgb24", chroma="rgb"))
+    assert spec_of(pixel_format="gray", chroma="gray").full_range
+    png = spec_of(tags=ColourTags(range="tv"), pixel_format="rgb24", chroma="rgb")
     assert (png.matrix, png.full_range) == ("rgb", True)
-    uhd = colour_spec(video(size, ColourTags(chroma_location="topleft")))
-    assert uhd.chroma_location == "topleft"
-    assert colour_spec(video(size)).chroma_location == "left"
-
-
-def test_a_result_follows_its_plan() -> None:
-    picture = PicturePlan(
-        size=Size(1920, 1080),
-        codec="hevc",
-        encoder="libx265",
-        pixel_format="yuv420p10le",
-        chroma="420",
-        bit_depth=10,
-        tags=ColourTags(matrix="bt2020nc", range="tv"),
-        frame_rate=Fraction(25),
-    )
-    assert colour_spec(picture) == ColourSpec("bt2020nc", False, 10, "420", "left", False)
+    assert spec_of(tags=ColourTags(chroma_location="topleft")).chroma_location == "topleft"
 
 
 PATCHES = [

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
+import errno
 import os
 import random
-import shutil
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -23,14 +20,8 @@ from engine.core.errors import (
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags
 from engine.video.read.probe import probe
-from tests.helpers.clips import (
-    cut_short,
-    make_clip,
-    make_cover,
-    make_picture,
-    make_pictures,
-)
-from tests.helpers.program import ROOT
+from tests.helpers.clips import cut_short, make_clip, make_cover, make_picture, make_pictures
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
 HDR = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
 
@@ -97,12 +88,8 @@ def test_frames_are_counted_where_the_container_does_not(tmp_path: Path) -> None
         video = probe(make_clip(tmp_path / name, frames=13, codec=codec)).video
         assert (video.frame_count, video.frame_count_is_exact) == (13, True), name
         assert video.duration == Fraction(13, 25)
-
-
-def test_a_single_frame_is_a_film(tmp_path: Path) -> None:
-    for name in ("a.mp4", "a.mkv"):
-        media = probe(make_clip(tmp_path / name, frames=1))
-        assert (media.kind, media.video.frame_count) == ("video", 1)
+    media = probe(make_clip(tmp_path / "one.mkv", frames=1))
+    assert (media.kind, media.video.frame_count) == ("video", 1)
 
 
 def test_rotation_and_mirror_are_read(tmp_path: Path) -> None:
@@ -115,34 +102,25 @@ def test_rotation_and_mirror_are_read(tmp_path: Path) -> None:
 
 
 def test_sample_aspect_ratio_and_field_order_are_read(tmp_path: Path) -> None:
-    for name in ("a.mp4", "a.mkv"):
-        for order in ("tt", "bb"):
-            path = tmp_path / name
-            make_clip(path, frames=4, sar=Fraction(16, 11), interlaced=order)
-            video = probe(path).video
-            assert video.sample_aspect == Fraction(16, 11)
-            assert (video.is_interlaced, video.field_order) == (True, order)
-
-
-def test_high_dynamic_range_is_recognised(tmp_path: Path) -> None:
-    for transfer, kind in (("smpte2084", "pq"), ("arib-std-b67", "hlg")):
-        tags = {**HDR, "transfer": transfer}
-        path = make_clip(
-            tmp_path / "a.mkv", frames=2, codec="libx265", pixel_format="yuv420p10le", tags=tags
-        )
+    for name, order in (("a.mp4", "tt"), ("a.mkv", "bb")):
+        path = make_clip(tmp_path / name, frames=4, sar=Fraction(16, 11), interlaced=order)
         video = probe(path).video
-        assert (video.hdr, video.bit_depth, video.tags.matrix) == (kind, 10, "bt2020nc")
+        assert video.sample_aspect == Fraction(16, 11)
+        assert (video.is_interlaced, video.field_order) == (True, order)
 
 
-@pytest.mark.parametrize("codec", ["libx264", "libx265"])
-def test_the_chroma_location_is_read(tmp_path: Path, codec: str) -> None:
-    key = f"{codec.removeprefix('lib')}-params"
+def test_the_chroma_location_and_high_dynamic_range_are_read(tmp_path: Path) -> None:
     places = ("left", "center", "topleft", "top", "bottomleft", "bottom")
-    for number, place in enumerate(places):
-        options = {key: f"chromaloc={number}"}
-        for name in ("a.mp4", "a.ts"):
+    for codec, name in (("libx264", "a.mp4"), ("libx265", "a.ts")):
+        for number, place in enumerate(places):
+            options = {f"{codec.removeprefix('lib')}-params": f"chromaloc={number}"}
             path = make_clip(tmp_path / name, frames=2, codec=codec, options=options)
             assert probe(path).video.tags.chroma_location == place, name
+    for transfer, kind in (("smpte2084", "pq"), ("arib-std-b67", "hlg")):
+        how = {"codec": "libx265", "pixel_format": "yuv420p10le"}
+        tags = {**HDR, "transfer": transfer}
+        video = probe(make_clip(tmp_path / "a.mkv", frames=2, tags=tags, **how)).video
+        assert (video.hdr, video.bit_depth, video.tags.matrix) == (kind, 10, "bt2020nc")
 
 
 def test_a_cover_is_never_the_film(tmp_path: Path) -> None:
@@ -153,18 +131,17 @@ def test_a_cover_is_never_the_film(tmp_path: Path) -> None:
     assert [s.kind for s in media.streams] == ["cover"]
 
 
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the ffmpeg program")
+@NEEDS_FFMPEG
 def test_the_default_or_else_the_largest_picture_is_the_film(tmp_path: Path) -> None:
     small = make_clip(tmp_path / "s.mp4", frames=2, size=(32, 32))
     large = make_clip(tmp_path / "l.mp4", frames=2, size=(96, 64))
-    join = ["ffmpeg", "-y", "-v", "error", "-i", small, "-i", large, "-map", "0", "-map", "1"]
-    plain = [*join, "-c", "copy", "-disposition", "0", tmp_path / "a.mkv"]
-    subprocess.run(plain, check=True)
+    join = ("-i", small, "-i", large, "-map", "0", "-map", "1", "-c", "copy")
+    ffmpeg(*join, "-disposition", "0", tmp_path / "a.mkv")
     media = probe(tmp_path / "a.mkv")
     assert media.video.size == Size(96, 64)
     assert [(s.kind, s.codec) for s in media.streams] == [("data", "h264")]
-    marked = [*join, "-c", "copy", "-disposition:v:1", "0", "-disposition:v:0", "default"]
-    subprocess.run([*marked, tmp_path / "b.mkv"], check=True)
+    marked = ("-disposition:v:1", "0", "-disposition:v:0", "default")
+    ffmpeg(*join, *marked, tmp_path / "b.mkv")
     assert probe(tmp_path / "b.mkv").video.size == Size(32, 32)
 
 
@@ -249,60 +226,31 @@ def test_bad_files_are_refused_with_their_own_error(tmp_path: Path) -> None:
         assert path.name in caught.value.message
         assert caught.value.hint
         assert path.read_bytes() == before
-
-
-def test_text_is_not_drawn_whatever_its_name(tmp_path: Path) -> None:
     for name in ("readme.txt", "a.ans", "a.nfo", "a.diz", "a.mkv", "a.png"):
         (tmp_path / name).write_text("\x1b[31mHello\n" * 50)
-        with pytest.raises(UnreadableMedia):
+        with pytest.raises(UnreadableMedia):  # text is not drawn
             probe(tmp_path / name)
 
 
-def test_missing_files_and_folders_have_their_own_errors(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing):
-        probe(tmp_path / "nothing.mp4")
-    with pytest.raises(SourceMissing):
-        probe(make_clip(tmp_path / "a.mp4", frames=1) / "inside.mp4")
+def test_what_is_no_file_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = make_clip(tmp_path / "a.mp4", frames=1)
+    for missing in (tmp_path / "nothing.mp4", film / "inside.mp4"):
+        with pytest.raises(SourceMissing):
+            probe(missing)
     with pytest.raises(UnsupportedMedia):
         probe(tmp_path)
+    if sys.platform != "win32":
+        os.mkfifo(tmp_path / "pipe.mp4")
+        with pytest.raises(SourceUnreadable):  # at once
+            probe(tmp_path / "pipe.mp4")
 
+    def locked(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "locked")
 
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions of Linux")
-def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.mp4")
-    with pytest.raises(SourceUnreadable):
-        probe(tmp_path / "pipe.mp4")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions of Linux")
-def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
-    """Read by an unprivileged user: root would read it all the same."""
-    locked = make_clip(tmp_path / "a.mp4", frames=1)
-    locked.chmod(0)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 1:
-            folder.chmod(folder.stat().st_mode | 0o11)
-    code = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from engine.core.errors import EngineError\n"
-        "from engine.video.read.probe import probe\n"
-        "from tests.helpers.clips import drop_to_nobody\n"
-        "drop_to_nobody()\n"
-        "try:\n"
-        "    probe(Path(sys.argv[1]))\n"
-        "except EngineError as err:\n"
-        "    sys.stdout.write(f'{err.code}|{err.case}')\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, str(locked)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    assert result.stdout == "source-unreadable|not-permitted", result.stderr
-    assert locked.stat().st_mode & 0o777 == 0
+    monkeypatch.setattr(Path, "open", locked)
+    with pytest.raises(SourceUnreadable) as caught:
+        probe(film)
+    assert caught.value.case == "not-permitted"
 
 
 def test_counting_gives_up_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -9,18 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import (
-    ContainerMismatch,
-    EncoderMissing,
-    SettingsError,
-)
+from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
 from engine.core.geometry import Size
-from engine.protocol.media import (
-    ChapterInfo,
-    ColourTags,
-    MediaInfo,
-    StreamInfo,
-)
+from engine.protocol.media import ChapterInfo, ColourTags, MediaInfo, StreamInfo
 from engine.settings.schema import CODECS, JobSettings
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.write import codecs
@@ -35,7 +22,6 @@ from engine.video.write.codecs import (
 from engine.video.write.containers import plan_streams, stream_notices
 from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
 from tests.helpers.plans import a_media
-from tests.helpers.program import ROOT
 
 MP4 = "mov,mp4,m4a,3gp,3g2,mj2"
 
@@ -58,72 +44,52 @@ def plan(about: MediaInfo, container: str = "mkv", size: Size | None = None, **s
     return plan_picture(about, JobSettings(**settings), size or about.video.size, container)
 
 
-def test_tables_load_neither_av_nor_torch() -> None:
-    code = "import sys, engine.video.write.codecs; print({'av', 'torch'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
-    assert out.stdout.strip() == b"set()"
-
-
-def test_auto_is_h264_for_8_bits_and_hevc_of_10_bits_above() -> None:
-    for video, codec, pixel_format in (
-        ({}, "h264", "yuv420p"),
-        ({"chroma": "444"}, "h264", "yuv420p"),
-        ({"bit_depth": 10}, "hevc", "yuv420p10le"),
-        ({"bit_depth": 12}, "hevc", "yuv420p10le"),
-        ({"hdr": "pq"}, "hevc", "yuv420p10le"),
+def test_the_pixel_format_follows_the_codec_and_the_source() -> None:
+    for wanted, video, codec, pixel_format in (
+        ("auto", {}, "h264", "yuv420p"),
+        ("auto", {"chroma": "444"}, "h264", "yuv420p"),
+        ("auto", {"bit_depth": 10}, "hevc", "yuv420p10le"),
+        ("auto", {"bit_depth": 12}, "hevc", "yuv420p10le"),
+        ("auto", {"hdr": "pq"}, "hevc", "yuv420p10le"),
+        ("ffv1", {}, "ffv1", "yuv420p"),
+        ("ffv1", {"bit_depth": 10, "chroma": "422"}, "ffv1", "yuv422p10le"),
+        ("ffv1", {"bit_depth": 12, "chroma": "444"}, "ffv1", "yuv444p12le"),
+        ("ffv1", {"bit_depth": 16, "chroma": "rgb"}, "ffv1", "gbrp16le"),
+        ("ffv1", {"chroma": "rgb"}, "ffv1", "bgr0"),
+        ("ffv1", {"chroma": "rgb", "has_alpha": True}, "ffv1", "bgra"),
+        ("ffv1", {"bit_depth": 16, "chroma": "gray"}, "ffv1", "gray16le"),
+        ("ffv1", {"bit_depth": 10, "chroma": "444", "has_alpha": True}, "ffv1", "yuva444p10le"),
+        ("ffv1", {"bit_depth": 12, "chroma": "420", "has_alpha": True}, "ffv1", "yuva420p16le"),
+        ("ffv1", {"chroma": "411"}, "ffv1", "yuv411p"),
+        ("prores", {}, "prores", "yuv422p10le"),
+        ("prores", {"has_alpha": True}, "prores", "yuva444p10le"),
     ):
-        picture = plan(media(**video))
-        assert (picture.codec, picture.pixel_format) == (codec, pixel_format)
-        assert picture.options["crf"] == "16"
+        picture = plan(media(**video), codec=wanted)
+        assert (picture.codec, picture.pixel_format) == (codec, pixel_format), (wanted, video)
+        assert wanted != "auto" or picture.options["crf"] == "16"
+    assert picture.options["profile"] == "4444"
 
 
-def test_ffv1_keeps_depth_chroma_and_alpha() -> None:
-    for video, pixel_format in (
-        ({}, "yuv420p"),
-        ({"bit_depth": 10, "chroma": "422"}, "yuv422p10le"),
-        ({"bit_depth": 12, "chroma": "444"}, "yuv444p12le"),
-        ({"bit_depth": 16, "chroma": "rgb"}, "gbrp16le"),
-        ({"chroma": "rgb"}, "bgr0"),
-        ({"chroma": "rgb", "has_alpha": True}, "bgra"),
-        ({"bit_depth": 16, "chroma": "gray"}, "gray16le"),
-        ({"bit_depth": 10, "chroma": "444", "has_alpha": True}, "yuva444p10le"),
-        ({"bit_depth": 12, "chroma": "420", "has_alpha": True}, "yuva420p16le"),
-        ({"chroma": "411"}, "yuv411p"),
-    ):
-        assert plan(media(**video), codec="ffv1").pixel_format == pixel_format
-
-
-def test_prores_takes_10_bits_of_422_and_444_with_alpha() -> None:
-    assert plan(media(), codec="prores").pixel_format == "yuv422p10le"
-    with_alpha = plan(media(has_alpha=True), codec="prores")
-    assert with_alpha.pixel_format == "yuva444p10le"
-    assert with_alpha.options["profile"] == "4444"
-
-
-def test_auto_keeps_alpha_where_the_container_can() -> None:
+def test_auto_keeps_alpha_where_the_container_can_and_what_is_lost_has_a_notice() -> None:
     about = media("film.mov", has_alpha=True, codec="qtrle", chroma="rgb")
     assert plan(about, "mov").codec == "prores"
     assert plan(media(has_alpha=True), "mkv").codec == "ffv1"
     picture = plan(media("film.mp4", has_alpha=True), "mp4")
     assert picture.codec == "h264"
     assert [n.code for n in picture_notices(media(has_alpha=True), picture)] == ["alpha-left-out"]
-    assert plan(media("cat.gif", has_alpha=True, codec="gif", chroma="rgb"), "mkv").codec == "h264"
-
-
-def test_fewer_bits_than_the_source_have_a_notice() -> None:
     about = media(bit_depth=12)
     assert [n.code for n in picture_notices(about, plan(about))] == ["bits-reduced"]
     assert [*picture_notices(about, plan(about, codec="hevc", bit_depth=12))] == []
+    assert plan(media("cat.gif", has_alpha=True, codec="gif", chroma="rgb"), "mkv").codec == "h264"
 
 
 def test_odd_sizes_become_even_only_with_subsampled_chroma() -> None:
-    assert allowed_size(Size(641, 359), "420") == Size(642, 360)
-    assert allowed_size(Size(641, 359), "422") == Size(642, 359)
-    assert allowed_size(Size(641, 359), "444") == Size(641, 359)
+    odd, even = Size(641, 359), Size(642, 360)
+    sizes = {"420": even, "422": Size(642, 359), "444": odd}
+    assert {chroma: allowed_size(odd, chroma) for chroma in sizes} == sizes
     assert allowed_size(Size(1, 1), "420") == Size(2, 2)
-    assert allowed_size(Size(641, 359), "420", "ffv1") == Size(641, 359)
-    assert plan(media(), size=Size(641, 359)).size == Size(642, 360)
-    assert plan(media(), size=Size(641, 359), codec="ffv1").size == Size(641, 359)
+    assert allowed_size(odd, "420", "ffv1") == odd
+    assert (plan(media(), size=odd).size, plan(media(), size=odd, codec="ffv1").size) == (even, odd)
 
 
 def test_what_a_codec_does_not_have_is_refused_with_the_choices() -> None:
@@ -245,11 +211,6 @@ def test_chapters_and_time_code_are_written_again_without_a_notice() -> None:
     assert [n.params["index"] for n in stream_notices(telemetry, "mp4")] == ["3"]
 
 
-def test_processor_encoders_of_every_codec_work_here() -> None:
-    for codec in CODECS[1:]:
-        assert encoder_works(ON_PROCESSOR[codec].name), codec
-
-
 def test_the_gpu_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "encoder_works", lambda name: True)
     assert plan(media()).encoder == "h264_nvenc"
@@ -260,24 +221,22 @@ def test_the_gpu_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch
     assert plan(media(), codec="hevc", chroma="422").encoder == "libx265"
 
 
-def test_a_requested_gpu_that_is_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "encoder_works", lambda name: not name.endswith("nvenc"))
-    with pytest.raises(EncoderMissing) as caught:
-        plan(media(), encoder="nvenc")
-    assert caught.value.hint
-    assert plan(media()).encoder == "libx264"
-
-
-def test_a_missing_encoder_and_an_impossible_size_are_errors(
+def test_a_missing_encoder_or_an_impossible_size_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(EncoderMissing) as caught:
-        plan(media(), codec="hevc", size=Size(8, 8))
-    assert caught.value.case == "size"
+    def case_of(**wanted: Any) -> str:
+        with pytest.raises(EncoderMissing) as caught:
+            plan(media(), **wanted)
+        assert caught.value.hint
+        return caught.value.case
+
+    assert all(encoder_works(ON_PROCESSOR[codec].name) for codec in CODECS[1:])
+    assert case_of(codec="hevc", size=Size(8, 8)) == "size"
+    monkeypatch.setattr(codecs, "encoder_works", lambda name: not name.endswith("nvenc"))
+    case_of(encoder="nvenc")
+    assert plan(media()).encoder == "libx264"
     monkeypatch.setattr(codecs, "encoder_works", lambda name: False)
-    with pytest.raises(EncoderMissing) as caught:
-        plan(media(), codec="av1")
-    assert caught.value.case == "none-at-all"
+    assert case_of(codec="av1") == "none-at-all"
 
 
 def test_predicted_size_falls_with_crf_and_rises_with_chroma() -> None:

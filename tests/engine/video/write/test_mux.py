@@ -1,23 +1,16 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    ContainerMismatch,
-    DiskFull,
-    OutputError,
-    OutputUnwritable,
-)
+from engine.core.errors import Cancelled, ContainerMismatch, DiskFull, OutputError, OutputUnwritable
 from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
@@ -111,54 +104,39 @@ def test_every_codec_comes_out_whole_with_sound_tags_and_pixel_shape(tmp_path: P
             assert [film[tag] for tag in tags] == list(HDR.values()), output
 
 
-def test_everything_in_mkv_is_copied_to_mkv(tmp_path: Path) -> None:
-    path = make_clip(
-        tmp_path / "a.mkv",
-        audio_tracks=2,
-        subtitles=["subrip", "ass", "hdmv_pgs_subtitle"],
-        chapters=2,
-        attachments={"font.ttf": b"\0\1 glyphs", "note.txt": b"words"},
-        metadata={"title": "A film", "PROMPT": "two words"},
-    )
-    output = identity(path, "out.mkv")
+def assert_everything_is_copied(path: Path, texts: int, key: str) -> Path:
+    output = identity(path, f"out{path.suffix}")
     ours, theirs = Ffprobed(output), Ffprobed(path)
-    for mine, other in zip(ours.streams, theirs.streams, strict=True):
+    for kind, number in (("audio", 0), ("audio", 1), *(("subtitle", n) for n in range(texts))):
+        assert_same_packets(theirs, ours, kind, number)
+    assert len(ours.chapters) == 2
+    for mine, other in zip(ours.chapters, theirs.chapters, strict=True):
+        assert float(mine["start_time"]) == pytest.approx(float(other["start_time"]), abs=5e-4)
+        assert mine["tags"] == other["tags"]
+    for mine, other in zip(ours.streams, theirs.streams, strict=path.suffix == ".mkv"):
         assert mine.get("codec_name") == other.get("codec_name")
         assert mine["disposition"] == other["disposition"]
         for tag in ("language", "title", "filename", "mimetype"):
             assert mine.get("tags", {}).get(tag) == other.get("tags", {}).get(tag)
-    for kind, number in (("audio", 0), ("audio", 1), *(("subtitle", n) for n in range(3))):
-        assert_same_packets(theirs, ours, kind, number)
-    assert ours.chapters == theirs.chapters
-    assert len(ours.chapters) == 2
-    assert ours.format["tags"]["title"] == "A film"
-    assert ours.format["tags"]["PROMPT"] == "two words"
+    for tag in ("title", key):
+        assert ours.format["tags"][tag] == theirs.format["tags"][tag] != ""
     assert_same_times(theirs, ours)
-    with av.open(str(output)) as file:
-        files = {s.name: s.data for s in file.streams.attachments}
-    assert files == {"font.ttf": b"\0\1 glyphs", "note.txt": b"words"}
+    return output
 
 
-def test_everything_in_mp4_is_copied_to_mp4(tmp_path: Path) -> None:
-    path = make_clip(
-        tmp_path / "a.mp4",
-        audio_tracks=2,
-        subtitles=["mov_text"],
-        chapters=2,
-        metadata={"title": "A film", "workflow": "of nodes"},
-        container_options={"movflags": "use_metadata_tags"},
+def test_everything_is_copied(tmp_path: Path) -> None:
+    files = {"font.ttf": b"\0\1 glyphs", "note.txt": b"words"}
+    common = {"audio_tracks": 2, "chapters": 2}
+    metadata = {"title": "A film", "PROMPT": "two words"}
+    texts = ["subrip", "ass", "hdmv_pgs_subtitle"]
+    mkv = make_clip(
+        tmp_path / "a.mkv", **common, subtitles=texts, attachments=files, metadata=metadata
     )
-    output = identity(path, "out.mp4")
-    ours, theirs = Ffprobed(output), Ffprobed(path)
-    for kind, number in (("audio", 0), ("audio", 1), ("subtitle", 0)):
-        assert_same_packets(theirs, ours, kind, number)
-    for mine, other in zip(ours.chapters, theirs.chapters, strict=True):
-        assert float(mine["start_time"]) == pytest.approx(float(other["start_time"]), abs=5e-4)
-        assert mine["tags"] == other["tags"]
-    assert ours.format["tags"]["title"] == "A film"
-    assert ours.format["tags"]["workflow"] == "of nodes"
-    assert_same_times(theirs, ours)
-    data = output.read_bytes()
+    with av.open(str(assert_everything_is_copied(mkv, 3, "PROMPT"))) as file:
+        assert {s.name: s.data for s in file.streams.attachments} == files
+    tags = {"container_options": {"movflags": "use_metadata_tags"}, "metadata": metadata}
+    mp4 = make_clip(tmp_path / "a.mp4", **common, subtitles=["mov_text"], **tags)
+    data = assert_everything_is_copied(mp4, 1, "PROMPT").read_bytes()
     assert 0 < data.index(b"moov") < data.index(b"mdat")  # the index comes first
 
 
@@ -185,67 +163,44 @@ def test_a_transport_stream_is_moved_to_0_as_a_whole(tmp_path: Path) -> None:
             assert old - new == pytest.approx(float(moved), abs=0.001)
 
 
-@pytest.mark.parametrize(("suffix", "text"), [(".mp4", "mov_text"), (".mkv", "subrip")])
-def test_a_trimmed_job_starts_at_0_with_everything_cut(
-    tmp_path: Path, suffix: str, text: str
-) -> None:
-    source = make_clip(
-        tmp_path / f"a{suffix}", frames=25, audio_tracks=1, chapters=2, subtitles=[text]
-    )
-    output = tmp_path / f"out{suffix}"
-    make_identity(source, output, FAST, start=Fraction(1, 5), stop=Fraction(3, 5))
-    result = Ffprobed(output)
-    assert result.frame_times == [Fraction(n, 25) for n in range(10)]
-    whole, part = Ffprobed(source).packets("audio"), result.packets("audio")
-    contents = [content for _, content in whole]
-    at = contents.index(part[0][1])
-    assert contents[at : at + len(part)] == [content for _, content in part]
-    assert whole[at][0] - 0.2 == pytest.approx(part[0][0], abs=0.001)
-    assert 0 <= part[0][0] < 0.03
-    assert 0.37 < part[-1][0] < 0.4
-    starts = [float(chapter["start_time"]) for chapter in result.chapters]
-    assert starts == pytest.approx([0, 0.3], abs=0.001)
-    assert float(result.chapters[-1]["end_time"]) == pytest.approx(0.4, abs=0.001)
-    texts = [time for time, _ in result.packets("subtitle") if time < 0.4]
-    assert texts[0] == pytest.approx(0.0, abs=0.001)
+def test_a_trimmed_job_starts_at_0_with_everything_cut(tmp_path: Path) -> None:
+    for suffix, text in ((".mp4", "mov_text"), (".mkv", "subrip")):
+        source, output = tmp_path / f"a{suffix}", tmp_path / f"out{suffix}"
+        make_clip(source, frames=25, audio_tracks=1, chapters=2, subtitles=[text])
+        make_identity(source, output, FAST, start=Fraction(1, 5), stop=Fraction(3, 5))
+        result = Ffprobed(output)
+        assert result.frame_times == [Fraction(n, 25) for n in range(10)]
+        whole, part = Ffprobed(source).packets("audio"), result.packets("audio")
+        contents = [content for _, content in whole]
+        at = contents.index(part[0][1])
+        assert contents[at : at + len(part)] == [content for _, content in part]
+        assert whole[at][0] - 0.2 == pytest.approx(part[0][0], abs=0.001)
+        assert 0 <= part[0][0] < 0.03
+        assert 0.37 < part[-1][0] < 0.4
+        starts = [float(chapter["start_time"]) for chapter in result.chapters]
+        assert starts == pytest.approx([0, 0.3], abs=0.001)
+        assert float(result.chapters[-1]["end_time"]) == pytest.approx(0.4, abs=0.001)
+        texts = [time for time, _ in result.packets("subtitle") if time < 0.4]
+        assert texts[0] == pytest.approx(0.0, abs=0.001)
 
 
-def test_a_job_with_only_an_end_keeps_its_beginning(tmp_path: Path) -> None:
-    source = make_clip(tmp_path / "a.mp4", frames=25, audio_tracks=1)
-    make_identity(source, tmp_path / "out.mp4", FAST, stop=Fraction(2, 5))
-    ours, theirs = Ffprobed(tmp_path / "out.mp4"), Ffprobed(source)
-    assert ours.frame_times == theirs.frame_times[:10]
-    assert ours.packets("audio")[:5] == theirs.packets("audio")[:5]
-
-
-class ThreeChapters:
-    """An opened file with three chapters of two seconds."""
-
-    def chapters(self) -> list[dict[str, Any]]:
-        base = Fraction(1, 1000)
-        return [
-            {"id": n, "start": 2000 * n, "end": 2000 * (n + 1), "time_base": base, "metadata": {}}
-            for n in range(3)
-        ]
-
-
-@pytest.mark.parametrize(
-    ("shift", "end", "expected"),
-    [
+def test_chapters_of_a_part_are_cut_at_its_edges() -> None:
+    three = [
+        {"id": n, "start": 2000 * n, "end": 2000 * (n + 1), "time_base": MS, "metadata": {}}
+        for n in range(3)
+    ]
+    for shift, end, expected in (
         ("0", None, [(0, 2000), (2000, 4000), (4000, 6000)]),
         ("3/4", None, [(0, 1250), (1250, 3250), (3250, 5250)]),  # MKV refuses one before 0
         ("5/2", None, [(0, 1500), (1500, 3500)]),
-        ("5/2", "1", [(0, 1000)]),
-        ("0", "3", [(0, 2000), (2000, 3000)]),
+        ("5/2", 1, [(0, 1000)]),
+        ("0", 3, [(0, 2000), (2000, 3000)]),
         ("7", None, []),
         ("-1", None, [(1000, 3000), (3000, 5000), (5000, 7000)]),
-    ],
-)
-def test_chapters_of_a_part_are_cut_at_its_edges(
-    shift: str, end: str | None, expected: list[tuple[int, int]]
-) -> None:
-    found = shifted_chapters(ThreeChapters(), Fraction(shift), Fraction(end) if end else None)
-    assert [(chapter["start"], chapter["end"]) for chapter in found] == expected
+    ):
+        file = SimpleNamespace(chapters=lambda: [dict(each) for each in three])
+        found = shifted_chapters(file, Fraction(shift), Fraction(end) if end else None)
+        assert [(chapter["start"], chapter["end"]) for chapter in found] == expected, (shift, end)
 
 
 def test_rotation_and_mirror_are_kept(tmp_path: Path) -> None:
@@ -299,20 +254,19 @@ def test_a_time_code_track_is_written_again(tmp_path: Path) -> None:
         assert found["timecode"] == "01:02:03:04"
 
 
-@pytest.mark.parametrize("name", ["out.mp4", "out.mkv"])
-def test_cancelling_leaves_nothing(tmp_path: Path, name: str) -> None:
-    media, plan, segments = job(
-        make_clip(tmp_path / "a.mp4", frames=12, audio_tracks=1), tmp_path / name
-    )
-    control = Control()
+def test_cancelling_leaves_nothing(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "a.mp4", frames=12, audio_tracks=1)
+    for name in ("out.mp4", "out.mkv"):
+        media, plan, segments = job(source, tmp_path / name)
+        control = Control()
 
-    def progress(done: int, total: int) -> None:
-        if done:
-            control.cancel()
+        def progress(done: int, total: int, control: Control = control) -> None:
+            if done:
+                control.cancel()
 
-    with pytest.raises(Cancelled):
-        mux_all(media, plan, segments, plan.output, control=control, progress=progress)
-    assert not plan.output.exists()
+        with pytest.raises(Cancelled):
+            mux_all(media, plan, segments, plan.output, control=control, progress=progress)
+        assert not plan.output.exists()
 
 
 def test_progress_counts_bytes_up_to_the_end(tmp_path: Path) -> None:
@@ -325,7 +279,7 @@ def test_progress_counts_bytes_up_to_the_end(tmp_path: Path) -> None:
     assert probe(target).container == "matroska,webm"
 
 
-def test_a_missing_or_short_segment_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_or_short_segment_and_a_missing_folder_are_errors(tmp_path: Path) -> None:
     media, plan, segments = job(make_clip(tmp_path / "a.mkv", frames=8), tmp_path / "out.mkv")
     first, second = segments
     long = replace(second, pts=(*second.pts, 999), durations=(*second.durations, 1))
@@ -334,6 +288,8 @@ def test_a_missing_or_short_segment_is_an_error(tmp_path: Path) -> None:
             mux_all(media, plan, [first, damaged], plan.output)
         assert caught.value.hint
         assert not plan.output.exists()
+    with pytest.raises(OutputUnwritable):
+        mux_all(media, plan, segments, tmp_path / "no" / "out.mkv")
 
 
 def test_a_stream_that_only_the_plan_thinks_possible_is_refused(tmp_path: Path) -> None:
@@ -343,12 +299,6 @@ def test_a_stream_that_only_the_plan_thinks_possible_is_refused(tmp_path: Path) 
     with pytest.raises(ContainerMismatch) as caught:
         mux_all(media, replace(plan, streams=copied), segments, plan.output)
     assert caught.value.case == "stream-refused"
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    media, plan, segments = job(make_clip(tmp_path / "a.mkv"), tmp_path / "out.mkv")
-    with pytest.raises(OutputUnwritable):
-        mux_all(media, plan, segments, tmp_path / "no" / "out.mkv")
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_left(small_disk: Path) -> None:

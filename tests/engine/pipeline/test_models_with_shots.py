@@ -1,0 +1,246 @@
+"""Models of shots from file to file, very small ones: shots, resumed jobs, choices, tiles."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import Cancelled, NumericOverflow
+from engine.core.geometry import Size
+from engine.jobs.checkpoint import Checkpoint
+from engine.models.seedvr2.upscaler import SeedVr2
+from engine.models.wan.upscaler import WanUpscaler
+from engine.models.wan.vae.fast import FastWanVae
+from engine.protocol.events import PlanDowngraded, TileDone
+from engine.settings.schema import JobSettings
+from engine.video.read.probe import probe
+from tests.helpers.clips import make_picture
+from tests.helpers.jobs import plan_of, planes_of, run
+from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
+from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
+from tests.helpers.wan import tiny_wan_config, write_wan
+
+pytestmark = NEEDS_FFMPEG
+
+SHOTS = (11, 7, 22)
+LOSSLESS = {"codec": "ffv1", "segment_seconds": 0.5}
+JOINED = {"clip_frames": 13, "join_frames": 3}
+Lossless = Callable[..., JobSettings]  # settings of a model, with changes
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_three_shots(tmp_path_factory.mktemp("films") / "three shots.mkv", SHOTS, "60x44")
+
+
+@pytest.fixture(scope="module")
+def seedvr2(tmp_path_factory: pytest.TempPathFactory) -> Lossless:
+    return partial(write_seedvr2(tmp_path_factory.mktemp("models")).settings, **LOSSLESS)
+
+
+@pytest.fixture(scope="module")
+def wan(tmp_path_factory: pytest.TempPathFactory) -> Lossless:
+    path = tmp_path_factory.mktemp("models") / "tiny_2x.safetensors"
+    write_wan(path, tiny_wan_config("2x", dim=4, dec_dim=4))
+    return partial(JobSettings, model="wan-2x", vae=str(path), **LOSSLESS)
+
+
+@pytest.fixture(params=["seedvr2", "wan"])
+def lossless(request: pytest.FixtureRequest) -> Lossless:
+    return request.getfixturevalue(request.param)
+
+
+def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
+    pairs = zip(found, right, strict=True)
+    return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
+
+
+def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: Path) -> None:
+    settings = lossless(noise_order="reference")
+    alone = tmp_path / "second shot.mkv"
+    cut = "trim=start_frame=11:end_frame=18,setpts=PTS-STARTPTS"
+    ffmpeg(*("-i", film, "-vf", cut, "-c:v", "ffv1", alone))
+    found = []
+    for source in (film, alone):
+        plan = plan_of(source, tmp_path / f"{source.stem} out.mkv", settings)
+        events = run(plan, tmp_path / source.stem)
+        assert {e.canvas for e in events if isinstance(e, TileDone)} == {Size(120, 88)}
+        found.append(planes_of(plan.output))
+    assert len(found[0]) == sum(SHOTS)
+    assert {plane.shape for plane in found[0]} == {(88, 120)}
+    assert worst(found[0][11:18], found[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop_after", "changes"),
+    [
+        ("seedvr2", 1, {"join": "latents", **JOINED}),
+        ("seedvr2", 2, {"join": "frames", **JOINED}),
+        ("wan", 2, {}),
+    ],
+    ids=str,
+)
+def test_a_resumed_job_gives_the_same_pictures(
+    request: pytest.FixtureRequest,
+    film: Path,
+    tmp_path: Path,
+    kind: str,
+    stop_after: int,
+    changes: dict[str, Any],
+) -> None:
+    settings = request.getfixturevalue(kind)(**changes)
+    plan = plan_of(film, tmp_path / "whole.mkv", settings)
+    run(plan, tmp_path / "one")
+    again = replace(plan, output=tmp_path / "resumed.mkv")
+    with pytest.raises(Cancelled):
+        run(again, tmp_path / "two", stop_after=stop_after)
+    assert len(Checkpoint(tmp_path / "two").records) > 0
+    run(again, tmp_path / "two")
+    assert worst(planes_of(plan.output), planes_of(again.output)) == 0
+
+
+def test_a_picture_is_a_shot_of_one_frame(lossless: Lossless, tmp_path: Path) -> None:
+    picture = make_picture(tmp_path / "still.png")
+    plan = plan_of(picture, tmp_path / "large.png", lossless(codec="auto"))
+    run(plan, tmp_path / "job")
+    assert probe(plan.output).video.size == probe(picture).video.size.scaled(2)
+
+
+def test_clips_end_at_cuts(
+    seedvr2: Lossless, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    real = SeedVr2.shot
+
+    def shot(self: SeedVr2, start: int, wanted: int, watch: Any) -> Any:
+        begun.append(start)
+        return real(self, start, wanted, watch)
+
+    monkeypatch.setattr(SeedVr2, "shot", shot)
+    run(plan_of(film, tmp_path / "out.mkv", seedvr2()), tmp_path / "job")
+    assert begun == [0, 11, 18]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"colour": "lab"},
+        {"colour": "none", "padding": "black", "noise_order": "reference"},
+        {"strength": 40, "shots": "off", "clip_frames": 5},
+        {"join": "none", "clip_frames": 9},
+        {"input_noise": 30, "latent_noise": 40, "seed": 7},
+        {"encode_tile": 192, "decode_tile": 192, "height": 240},
+        {"blocks_on_device": 1},
+        {"matmul": "int8"},
+    ],
+    ids=str,
+)
+def test_every_choice_changes_the_pictures(
+    seedvr2: Lossless, film: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    small = {"height": changes.get("height", 64), "stop": "0.4"}
+    found = []
+    for name, settings in (("usual", seedvr2(**small)), ("other", seedvr2(**{**small, **changes}))):
+        plan = plan_of(film, tmp_path / f"{name}.mkv", settings)
+        run(plan, tmp_path / name)
+        found.append(planes_of(plan.output))
+        assert len(found[-1]) == 10
+    assert (worst(*found) > 0) == (changes.keys() != {"blocks_on_device"})
+
+
+def test_no_strength_is_the_resized_source(seedvr2: Lossless, film: Path, tmp_path: Path) -> None:
+    nothing = plan_of(film, tmp_path / "a.mkv", seedvr2(strength=0, scale=1))
+    run(nothing, tmp_path / "a")
+    assert worst(planes_of(film), planes_of(nothing.output)) <= 1
+
+
+def test_a_job_can_be_cancelled_inside_a_clip(
+    seedvr2: Lossless, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, asked = Control(), list[Control]()
+    check, whole = Control.check, SeedVr2.restored
+
+    def checked(self: Control) -> None:
+        check(self)
+        if threading.current_thread() is threading.main_thread():
+            asked.append(self)
+
+    def restored(self: SeedVr2, latents: Any, shot: int, first: int) -> Any:
+        control.cancel()
+        before = len(asked)
+        try:
+            return whole(self, latents, shot, first)
+        finally:
+            assert len(asked) == before, "it went on to the next layer"
+
+    monkeypatch.setattr(Control, "check", checked)
+    monkeypatch.setattr(SeedVr2, "restored", restored)
+    plan = plan_of(film, tmp_path / "out.mkv", seedvr2())
+    with pytest.raises(Cancelled):
+        run(plan, tmp_path / "job", control=control)
+    assert not plan.output.exists()
+
+
+def test_a_job_can_be_cancelled_between_slices(
+    wan: Lossless, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, slices = Control(), list[int]()
+    real = WanUpscaler.placed
+
+    def placed(self: WanUpscaler, *args: Any) -> Any:
+        slices.append(0)
+        if len(slices) == 2:
+            control.cancel()
+        return real(self, *args)
+
+    monkeypatch.setattr(WanUpscaler, "placed", placed)
+    plan = plan_of(film, tmp_path / "out.mkv", wan())
+    with pytest.raises(Cancelled):
+        run(plan, tmp_path / "job", control=control)
+    assert len(slices) == 2
+    assert not plan.output.exists()
+
+
+def test_tiles_and_longer_slices_give_the_same_pictures(wan: Lossless, tmp_path: Path) -> None:
+    film = make_three_shots(tmp_path / "wide.mkv", (9, 2, 1), "180x40")
+    found = []
+    for name, how, tiles in (
+        ("whole", {"decode_tile": None}, 1),
+        ("tiles", {"decode_tile": Size(208, 208)}, 3),
+        ("longer", {"decode_tile": None, "clip_frames": 8}, 1),
+    ):
+        plan = plan_of(film, tmp_path / f"{name}.mkv", wan())
+        work = replace(plan.work, encode_tile=None, **how)
+        events = run(replace(plan, work=work), tmp_path / name)
+        assert {event.tiles for event in events if isinstance(event, TileDone)} == {tiles}
+        found.append(planes_of(plan.output))
+    assert worst(found[0], found[1]) <= 1
+    assert worst(found[0], found[2]) <= 1
+
+
+def test_overflow_makes_the_plan_wider(
+    wan: Lossless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = make_three_shots(tmp_path / "wide.mkv", (6, 1, 1), "60x40")
+    real, calls = FastWanVae.decode_slice, []
+
+    def decode_slice(self: FastWanVae, *args: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 2:
+            raise NumericOverflow("decoder", dtype="float16")
+        return real(self, *args)
+
+    monkeypatch.setattr(FastWanVae, "decode_slice", decode_slice)
+    plan = plan_of(film, tmp_path / "out.mkv", wan(vae_precision="bfloat16"))
+    assert plan.work.dtype == "bfloat16"
+    events = run(plan, tmp_path / "job")
+    (less,) = [event for event in events if isinstance(event, PlanDowngraded)]
+    assert less.why == "overflow"
+    assert (less.plan.work.dtype, less.plan.work.decode_tile) == ("float32", None)
+    assert len(planes_of(plan.output)) == 8
