@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.program import (
-    NEEDS_FFMPEG,
-    film_stream,
-    frame_times,
-    tags_of,
-    upscale,
-)
+from tests.helpers.program import NEEDS_FFMPEG, film_stream, frame_times, tags_of, upscale
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 

@@ -11,17 +11,10 @@ from typing import Any
 import torch
 
 from engine.model_files.catalogue import catalogue
-from engine.models.identify import (
-    WAN2X_VAE,
-    WAN21_VAE,
-    WAN22_VAE,
-    recognise,
-)
+from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
 from engine.models.wan.latents.file import LatentFile
 from engine.models.wan.latents.spaces import MODELS, LatentSpace, normalised
-from engine.models.wan.vae.config import (
-    WanConfig,
-)
+from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_keys
 from engine.models.wan.vae.load import FORMS, load_wan
 from engine.models.wan.vae.plain import WanVae

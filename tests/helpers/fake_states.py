@@ -212,9 +212,7 @@ FIGURES = (
     ),
     MeasuredRate(
         title=message(
-            "bench.cost.on-gpu",
-            cost=message("bench.cost.vae", dtype="float16"),
-            gpu="RTX 5070 Ti",
+            "bench.cost.on-gpu", cost=message("bench.cost.vae", dtype="float16"), gpu="RTX 5070 Ti"
         ),
         value=message("bench.value.gflops", value="41200"),
     ),

@@ -11,19 +11,8 @@ from engine.core.messages import message
 from engine.models.lite.plan import LitePlan
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
-from engine.protocol.media import (
-    ColourTags,
-    MediaInfo,
-    StreamInfo,
-    VideoInfo,
-)
-from engine.protocol.plan import (
-    Notice,
-    PassPlan,
-    PicturePlan,
-    Plan,
-    StagePlan,
-)
+from engine.protocol.media import ColourTags, MediaInfo, StreamInfo, VideoInfo
+from engine.protocol.plan import Notice, PassPlan, PicturePlan, Plan, StagePlan
 from engine.protocol.report import Check, Report
 from engine.settings.schema import JobSettings
 from tests.helpers.fake_states import as_latent

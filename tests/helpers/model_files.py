@@ -82,11 +82,7 @@ def write_gguf(
 
 
 def write_safetensors(
-    path: Path,
-    tensors: Tensors,
-    kind: Format = "F16",
-    *,
-    metadata: Mapping[str, str] | None = None,
+    path: Path, tensors: Tensors, kind: Format = "F16", *, metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a safetensors file: `kind` is the format of all tensors, or gives it for each."""
     pool = _Pool()

@@ -11,12 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.models.wan.vae.config import (
-    WAN2X,
-    WAN21,
-    WAN22,
-    WanConfig,
-)
+from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.plain import WanVae
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wan"
