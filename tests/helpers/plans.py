@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -107,13 +106,7 @@ REASONS = Reasons(
 
 
 def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
-    """The same plan for a GPU.
-
-    Args:
-        plan: Any.
-        needed: Most that is needed on the GPU, GiB.
-        limit: Of it, GiB.
-    """
+    """The same plan for a GPU: the most that is needed on it, and its limit, GiB."""
     shares = {"encode": 0.8, "transformer": 0.9, "decode": 1.0}
     on_device = tuple(
         StagePlan(
@@ -122,7 +115,7 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
         for stage, share in shares.items()
     )
     around = tuple(stage for stage in plan.stages if stage.stage in ("read", "write"))
-    return dataclasses.replace(
+    return replace(
         plan,
         stages=(*around[:1], *on_device, *around[1:]),
         card=CARD,
@@ -139,4 +132,4 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
 
 def pretended(plan: Plan) -> Plan:
     """A plan for a GPU that is not here: it fits, and cannot start."""
-    return dataclasses.replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))
+    return replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))

@@ -24,17 +24,10 @@ _LEAST_WEIGHT = 1e-6
 
 
 def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> Tensor:
-    """Encode tile by tile: the mean, blended over the overlaps.
+    """Encode [B, 3, T, H, W] tile by tile: the unscaled mean, blended over the overlaps.
 
-    Args:
-        vae: Its slicing setting holds for every tile.
-        frames: [B, 3, T, H, W] in [-1, 1].
-        tile: Height and width of a tile in pixels.
-        overlap: Pixels shared with the tile above and with the one to the left. Both are rounded
-            down to whole latent positions.
-
-    Returns:
-        Unscaled latent [B, L, t, h, w].
+    Sizes of a tile and of what it shares with the tile above and the one to the left are in
+    pixels, and are rounded down to whole latent positions.
     """
     factor = vae.config.spatial_factor
     whole = (frames.shape[3] // factor, frames.shape[4] // factor)
@@ -49,20 +42,11 @@ def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> T
 
 
 def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> Tensor:
-    """Decode tile by tile, the frames blended over the overlaps.
+    """Decode an unscaled latent tile by tile, the frames [B, 3, T, H, W] blended over the overlaps.
 
     The ramps are as long as `overlap`, even where the tiles share fewer pixels because that
     number was rounded down: the published values were made so. Take whole latent positions, less
     than a tile: otherwise pixels next to a border may get no weight at all and stay 0.
-
-    Args:
-        vae: Its slicing setting holds for every tile.
-        latent: [B, L, t, h, w], unscaled.
-        tile: Height and width of a tile in pixels of the result.
-        overlap: As for `tiled_encode`.
-
-    Returns:
-        Frames [B, 3, T, H, W], not clipped.
     """
     factor = vae.config.spatial_factor
     sides = zip(latent.shape[3:], tile, overlap, overlap, strict=True)
@@ -110,11 +94,7 @@ def _blended(
 ) -> Tensor:
     """Weighted mean of all tiles, summed in float32 at least; a single one is returned as it is.
 
-    Args:
-        rows: Cuts of the height.
-        columns: Cuts of the width.
-        factor: Result pixels per latent position.
-        run: Gives the result of some rows and columns of latent positions.
+    A latent position gives `factor` result pixels; `run` takes rows and columns of positions.
     """
     tiles = list(product(rows.spans, columns.spans))
     if len(tiles) == 1:
