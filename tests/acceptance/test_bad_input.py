@@ -98,47 +98,56 @@ def digest(path: Path) -> str:
 def refused(user: Stranger, source: Path, output: Path, *words: str) -> str:
     """Run it, insist on manners, return the error's code."""
     before = digest(source) if source.is_file() else ""
-    there = output.exists() and digest(output) if not output.is_dir() else ""
+    there = digest(output) if output.is_file() else ""
     ended = user.run("upscale", source, "-o", output, *words)
-    error = ended.err
-    assert ended.status == 1, f"status {ended.status}: {error}"
-    assert ended.code, error
-    assert ended.has_hint, error
-    assert "Traceback" not in error + ended.out
-    assert ended.code != "internal-error", error
+    assert ended.status == 1, f"status {ended.status}: {ended.err}"
+    assert ended.code not in ("", "internal-error"), ended.err
+    assert ended.has_hint, ended.err
+    assert "Traceback" not in ended.err + ended.out
     assert not before or digest(source) == before
-    assert (output.exists() and digest(output) if not output.is_dir() else "") == there
-    left = (
-        [p.name for p in output.parent.iterdir() if ".part" in p.name]
-        if output.parent.is_dir()
-        else []
-    )
-    assert not left
-    print(f"\n{ended.code}: {error.strip().splitlines()[-2:]}")
+    assert (digest(output) if output.is_file() else "") == there
+    assert not list(output.parent.glob("*.part*"))
     return ended.code
 
 
-def test_not_a_video(stranger: Stranger) -> None:
-    source = stranger.home / "notes.mp4"
-    source.write_text("These are notes, not a film.\n" * 400)
-    assert refused(stranger, source, stranger.home / "out.mp4") == "unreadable-media"
+def test_what_is_no_whole_film_is_refused(stranger: Stranger) -> None:
+    home = stranger.home
+    (home / "notes.mp4").write_text("These are notes, not a film.\n" * 400)
+    (home / "empty.mp4").touch()
+    film = clip(stranger).read_bytes()
+    (home / "strange.mp4").write_bytes(film.replace(b"avc1", b"zzz9").replace(b"avcC", b"zzzC"))
+    cut_short(clip(stranger, "whole.mp4", frames=60), home / "cut.mp4", 0.5)
+    _sound_only(home / "song.m4a")
+    clip(stranger, "secret.mp4").chmod(0o000)
+    for name, code in {
+        "notes.mp4": "unreadable-media",
+        "empty.mp4": "unreadable-media",
+        "cut.mp4": "truncated-media",  # without its index at the end nothing can be read
+        "song.m4a": "unsupported-media",
+        "strange.mp4": "unsupported-media",
+        "nothing.mp4": "source-missing",
+        "secret.mp4": "source-unreadable",
+    }.items():
+        assert refused(stranger, home / name, home / "out.mp4") == code, name
 
 
-def test_zero_bytes(stranger: Stranger) -> None:
-    source = stranger.home / "empty.mp4"
-    source.touch()
-    assert refused(stranger, source, stranger.home / "out.mp4") == "unreadable-media"
+def _sound_only(path: Path) -> None:
+    import av
+    import numpy as np
+
+    with av.open(str(path), "w", format="ipod") as output:
+        stream = output.add_stream("aac", rate=48000, layout="mono")
+        for number in range(20):
+            silence = np.zeros((1, 1024), np.int16)
+            frame = av.AudioFrame.from_ndarray(silence, format="s16", layout="mono")
+            frame.sample_rate, frame.pts = 48000, number * 1024
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
-def test_truncated(stranger: Stranger, suffix: str) -> None:
-    whole = clip(stranger, f"whole{suffix}", frames=60)
-    source = cut_short(whole, stranger.home / f"cut{suffix}", 0.5)
-    output = stranger.home / f"out{suffix}"
-    if suffix == ".mp4":  # without its index at the end nothing can be read
-        assert refused(stranger, source, output) == "truncated-media"
-        return
-    before = digest(source)
+def test_a_truncated_mkv_is_upscaled_as_far_as_it_goes_or_refused(stranger: Stranger) -> None:
+    source = cut_short(clip(stranger, "whole.mkv", frames=60), stranger.home / "cut.mkv", 0.5)
+    before, output = digest(source), stranger.home / "out.mkv"
     ended = stranger.run("upscale", source, "-o", output)
     assert "Traceback" not in ended.err
     assert digest(source) == before
@@ -146,69 +155,27 @@ def test_truncated(stranger: Stranger, suffix: str) -> None:
         assert ended.code == "truncated-media"
         assert not output.exists()
     else:  # what there is was upscaled, and that something is missing is reported
-        assert "incomplete" in ended.err or "truncated" in ended.err or "cut" in ended.err, (
-            ended.err
-        )
+        words = ("incomplete", "truncated", "cut")
+        assert any(word in ended.err for word in words), ended.err
 
 
-def test_audio_only(stranger: Stranger) -> None:
-    source = _sound_only(stranger.home / "song.m4a")
-    assert refused(stranger, source, stranger.home / "out.mp4") == "unsupported-media"
-
-
-def _sound_only(path: Path) -> Path:
-    import av
-    import numpy as np
-
-    with av.open(str(path), "w", format="ipod") as output:
-        stream = output.add_stream("aac", rate=48000, layout="mono")
-        for number in range(20):
-            frame = av.AudioFrame.from_ndarray(
-                np.zeros((1, 1024), np.int16), format="s16", layout="mono"
-            )
-            frame.sample_rate, frame.pts = 48000, number * 1024
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    return path
-
-
-def test_missing(stranger: Stranger) -> None:
-    source = stranger.home / "nothing.mp4"
-    assert refused(stranger, source, stranger.home / "out.mp4") == "source-missing"
-
-
-def test_unreadable(stranger: Stranger) -> None:
-    source = clip(stranger)
-    source.chmod(0o000)
-    assert refused(stranger, source, stranger.home / "out.mp4") == "source-unreadable"
-
-
-def test_output_folder_unwritable(stranger: Stranger) -> None:
-    source = clip(stranger)
-    folder = stranger.home / "locked"
-    folder.mkdir()
-    folder.chmod(0o555)
-    assert refused(stranger, source, folder / "out.mp4") == "output-unwritable"
-
-
-def test_output_folder_missing(stranger: Stranger) -> None:
-    source = clip(stranger)
-    assert refused(stranger, source, stranger.home / "no" / "out.mp4") == "output-unwritable"
-
-
-def test_output_equals_input(stranger: Stranger) -> None:
-    source = clip(stranger)
-    assert refused(stranger, source, source, "--overwrite") == "output-is-input"
-    link = stranger.home / "link.mp4"
-    link.symlink_to(source)
-    assert refused(stranger, source, link, "--overwrite") == "output-is-input"
-
-
-def test_output_exists(stranger: Stranger) -> None:
-    source = clip(stranger)
-    output = stranger.home / "out.mp4"
-    output.write_bytes(b"another work")
-    assert refused(stranger, source, output) == "output-exists"
+def test_a_result_that_cannot_be_made_is_refused(stranger: Stranger) -> None:
+    source, home = clip(stranger), stranger.home
+    wide = clip(stranger, "wide.mkv", frames=1, size=(8192, 64), codec="ffv1", audio_tracks=0)
+    (home / "locked").mkdir(mode=0o555)
+    (home / "link.mp4").symlink_to(source)
+    (home / "there.mp4").write_bytes(b"another work")
+    cases: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("locked/out.mp4", "output-unwritable", ()),
+        ("no/out.mp4", "output-unwritable", ()),
+        ("source.mp4", "output-is-input", ("--overwrite",)),
+        ("link.mp4", "output-is-input", ("--overwrite",)),
+        ("there.mp4", "output-exists", ()),
+        ("out.mp4", "settings-error", ("--set", "codec=quicktune")),
+    )
+    for name, code, words in cases:
+        assert refused(stranger, source, home / name, *words) == code, name
+    assert refused(stranger, wide, home / "out.mp4", "--scale", "4")
 
 
 @contextlib.contextmanager
@@ -242,25 +209,12 @@ def test_disk_full_at_the_jobs(stranger: Stranger) -> None:
         assert refused(stranger, source, output, "--set", "crf=1") == "disk-full"
 
 
-def test_unknown_codec_of_the_source(stranger: Stranger) -> None:
-    whole = clip(stranger)
-    source = stranger.home / "strange.mp4"
-    source.write_bytes(whole.read_bytes().replace(b"avc1", b"zzz9").replace(b"avcC", b"zzzC"))
-    assert refused(stranger, source, stranger.home / "out.mp4") == "unsupported-media"
-
-
-def test_unknown_codec_of_the_result(stranger: Stranger) -> None:
-    source = clip(stranger)
-    output = stranger.home / "out.mp4"
-    assert refused(stranger, source, output, "--set", "codec=quicktune") == "settings-error"
-
-
-@pytest.mark.parametrize(("width", "height"), [(0, 0), (0, 40), (60000, 60000), (70000, 2)])
-def test_pictures_of_impossible_size(stranger: Stranger, width: int, height: int) -> None:
+def test_pictures_of_impossible_size(stranger: Stranger) -> None:
     source = stranger.home / "picture.png"
-    source.write_bytes(_png(width, height))
-    code = refused(stranger, source, stranger.home / "out.png")
-    assert code in ("unsupported-media", "unreadable-media", "truncated-media")
+    for size in ((0, 0), (0, 40), (60000, 60000), (70000, 2)):
+        source.write_bytes(_png(*size))
+        code = refused(stranger, source, stranger.home / "out.png")
+        assert code in ("unsupported-media", "unreadable-media", "truncated-media"), size
 
 
 def _png(width: int, height: int) -> bytes:
@@ -270,44 +224,25 @@ def _png(width: int, height: int) -> bytes:
 
     head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((8, 2, 0, 0, 0))
     pixels = zlib.compress(bytes(min(1 << 16, (width * 3 + 1) * max(1, height))))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-    )
+    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
-@pytest.mark.parametrize(
-    "words", [("--size", "99999x99999"), ("--height", "99999"), ("--scale", "99")]
-)
-def test_absurd_results(stranger: Stranger, words: tuple[str, str]) -> None:
-    source = clip(stranger)
-    output = stranger.home / "out.mp4"
-    ended = stranger.run("upscale", source, "-o", output, *words)
-    assert ended.status in (1, 2), ended.err
-    assert "Traceback" not in ended.err
-    assert not output.exists()
+def test_absurd_sizes_are_wrong_usage_or_an_error(stranger: Stranger) -> None:
+    source, output = clip(stranger), stranger.home / "out.mp4"
+    sizes = ("99999x99999", "0x0", "0x100", "-5x7", "axb")
+    for word in (*(f"--size={size}" for size in sizes), "--height=99999", "--scale=99"):
+        ended = stranger.run("upscale", source, "-o", output, word)
+        assert ended.status in (1, 2), f"{word}: {ended.err}"
+        assert "Traceback" not in ended.err
+        assert not output.exists()
 
 
-def test_absurd_enlargement_of_a_large_source_is_refused_or_planned(stranger: Stranger) -> None:
-    source = clip(stranger, "wide.mkv", frames=1, size=(8192, 64), codec="ffv1", audio_tracks=0)
-    assert refused(stranger, source, stranger.home / "out.mp4", "--scale", "4")
-
-
-@pytest.mark.parametrize("size", ["0x0", "0x100", "-5x7", "axb"])
-def test_size_zero_is_wrong_usage_or_an_error(stranger: Stranger, size: str) -> None:
-    source = clip(stranger)
-    output = stranger.home / "out.mp4"
-    ended = stranger.run("upscale", source, "-o", output, f"--size={size}")
-    assert ended.status in (1, 2), ended.err
-    assert "Traceback" not in ended.err
-    assert not output.exists()
-
-
-@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
-def test_one_frame_works(stranger: Stranger, suffix: str) -> None:
-    source = clip(stranger, f"one{suffix}", frames=1)
-    before = digest(source)
-    output = stranger.home / f"out{suffix}"
-    ended = stranger.run("upscale", source, "-o", output)
-    assert ended.status == 0, ended.err
-    assert stranger.run("verify", source, output).status == 0
-    assert digest(source) == before
+def test_one_frame_works(stranger: Stranger) -> None:
+    for suffix in (".mp4", ".mkv"):
+        source = clip(stranger, f"one{suffix}", frames=1)
+        before, output = digest(source), stranger.home / f"out{suffix}"
+        ended = stranger.run("upscale", source, "-o", output)
+        assert ended.status == 0, ended.err
+        assert stranger.run("verify", source, output).status == 0
+        assert digest(source) == before

@@ -10,19 +10,36 @@ import pytest
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, run, upscale
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
-_AGAIN = ("-c:v", "libx264", "-preset", "fast", "-crf", "14", "-c:a", "copy")
 _ALL = ("-map", "0", "-map_chapters", "0")
 _TAGGED = ("-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709")
-_KEPT = (
-    *_ALL,
-    *_AGAIN,
-    *_TAGGED,
-    "-color_range",
-    "tv",
-    "-fps_mode",
-    "passthrough",
-    "-enc_time_base",
-    "-1",
+_AGAIN = "-c:v libx264 -preset fast -crf 14 -c:a copy -color_range tv"
+_TIMES = "-fps_mode passthrough -enc_time_base -1"
+_KEPT = (*_ALL, *_AGAIN.split(), *_TAGGED, *_TIMES.split())
+_MATRIX = ("-bsf:v", "h264_metadata=matrix_coefficients=6", "-colorspace", "smpte170m")
+_ORDER = {"frame-count", "frame-order", "time-stamps"}
+
+# options of FFmpeg, the check whose message states it, a part of that message, failed checks
+DAMAGES: tuple[tuple[tuple[str, ...], str, str, set[str]], ...] = (
+    (
+        ("-vf", r"select='not(eq(n\,40))',setpts=N/25/TB+STARTPTS", *_KEPT),
+        "frame-order",
+        "Frame 40 at 00:00:01.600 is missing",
+        _ORDER,
+    ),
+    (
+        ("-vf", r"loop=loop=1:size=1:start=41,setpts=N/25/TB+STARTPTS", *_KEPT),
+        "frame-order",
+        "Frame 40 at 00:00:01.600 is shown twice",
+        _ORDER,
+    ),
+    (("-c", "copy", *_ALL, *_MATRIX), "tags", "matrix is smpte170m instead of bt709", {"tags"}),
+    (("-map", "0:v", "-map", "0:a:0", "-c", "copy"), "streams", "sound track 2", {"streams"}),
+    (
+        ("-vf", r"drawbox=color=black:t=fill:enable='between(n\,50\,74)'", *_KEPT),
+        "black",
+        "00:00:02.000 to 00:00:02.960 (frames 50 to 74) is black",
+        {"black"},
+    ),
 )
 
 
@@ -49,56 +66,22 @@ def verdict(source: Path, result: Path) -> tuple[int, dict[str, str]]:
     return ended.status, dict(failed)
 
 
-def damaged(pair: list[Path], *words: str | Path) -> tuple[int, dict[str, str]]:
+def test_each_damage_is_named(pair: list[Path]) -> None:
     source, result = pair
     target = result.with_name(f"damaged{result.suffix}")
-    ffmpeg("-i", result, *words, target)
-    return verdict(source, target)
+    for words, check, text, wanted in DAMAGES:
+        ffmpeg("-i", result, *words, target)
+        status, failed = verdict(source, target)
+        assert (status, set(failed)) == (1, wanted), text
+        assert text in failed[check]
 
 
-def test_dropped_frame(pair: list[Path]) -> None:
-    words = ("-vf", r"select='not(eq(n\,40))',setpts=N/25/TB+STARTPTS", *_KEPT)
-    status, failed = damaged(pair, *words)
-    assert status == 1
-    assert "Frame 40 at 00:00:01.600 is missing" in failed["frame-order"]
-    assert set(failed) == {"frame-count", "frame-order", "time-stamps"}
-
-
-def test_doubled_frame(pair: list[Path]) -> None:
-    words = ("-vf", r"loop=loop=1:size=1:start=41,setpts=N/25/TB+STARTPTS", *_KEPT)
-    status, failed = damaged(pair, *words)
-    assert status == 1
-    assert "Frame 40 at 00:00:01.600 is shown twice" in failed["frame-order"]
-    assert set(failed) == {"frame-count", "frame-order", "time-stamps"}
-
-
-def test_wrong_tags(pair: list[Path]) -> None:
-    words = ("-c", "copy", *_ALL, "-bsf:v", "h264_metadata=matrix_coefficients=6")
-    status, failed = damaged(pair, *words, "-colorspace", "smpte170m")
-    assert status == 1
-    assert "matrix is smpte170m instead of bt709" in failed["tags"]
-    assert set(failed) == {"tags"}
-
-
-def test_missing_track(pair: list[Path]) -> None:
-    status, failed = damaged(pair, "-map", "0:v", "-map", "0:a:0", "-c", "copy")
-    assert status == 1
-    assert "sound track 2" in failed["streams"]
-    assert set(failed) == {"streams"}
-
-
-@pytest.mark.parametrize(("shift", "way"), [("0.08", "80 ms late"), ("-0.08", "80 ms early")])
-def test_shifted_sound(pair: list[Path], shift: str, way: str) -> None:
-    words = ("-itsoffset", shift, "-i", pair[1], "-map", "0:v", "-map", "1:a", "-c", "copy")
-    status, failed = damaged(pair, *words)
-    assert status == 1
-    assert way in failed["sound-timing"] or way.replace("80", "79") in failed["sound-timing"]
-    assert set(failed) == {"sound-timing"}
-
-
-def test_black_second(pair: list[Path]) -> None:
-    words = ("-vf", r"drawbox=color=black:t=fill:enable='between(n\,50\,74)'", *_KEPT)
-    status, failed = damaged(pair, *words)
-    assert status == 1
-    assert "00:00:02.000 to 00:00:02.960 (frames 50 to 74) is black" in failed["black"]
-    assert set(failed) == {"black"}
+def test_shifted_sound_is_named(pair: list[Path]) -> None:
+    source, result = pair
+    target = result.with_name(f"shifted{result.suffix}")
+    for shift, direction in (("0.08", "late"), ("-0.08", "early")):
+        words = ("-itsoffset", shift, "-i", result, "-map", "0:v", "-map", "1:a", "-c", "copy")
+        ffmpeg("-i", result, *words, target)
+        status, failed = verdict(source, target)
+        assert (status, set(failed)) == (1, {"sound-timing"})
+        assert any(f"{ms} ms {direction}" in failed["sound-timing"] for ms in (79, 80))

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
@@ -57,29 +57,11 @@ found["held_bytes"] = sum(value.nbytes for value in dit.state_dict().values())
 if latent:
     x = torch.randn(*latent, dit.config.in_channels).to(dtype)
     text = torch.randn(58, dit.config.text_in_dim).to(dtype)
-    start = time.perf_counter()
     result = dit(x, text, 1000.0)
-    found["forward_s"] = time.perf_counter() - start
-    found["forward_bytes"] = peak() - before
     found["finite"] = bool(result.isfinite().all())
     found["rms"] = result.float().square().mean().sqrt().item()
 print(json.dumps(found))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Figures of a process of its own."""
-
-    load_s: float
-    load_bytes: int
-    layers: int
-    parameters: int
-    held_bytes: int
-    forward_s: float = 0.0
-    forward_bytes: int = 0
-    finite: bool = True
-    rms: float = 0.0
 
 
 def measured(
@@ -88,13 +70,14 @@ def measured(
     *,
     dtype: str = "float32",
     latent: tuple[int, int, int] | None = None,
-) -> Found:
+) -> SimpleNamespace:
+    """Figures of a process of its own."""
     given = json.dumps([str(path), options, dtype, latent])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return Found(**json.loads(done.stdout))
+    return SimpleNamespace(**json.loads(done.stdout))
 
 
 @cache
@@ -103,14 +86,12 @@ def shapes(size: str) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in manifest.items()}
 
 
-def last_block(name: str) -> bool:
-    return name.startswith("blocks.31.")
-
-
 WRITERS: dict[str, Callable[[Path, Shapes], None]] = {
     "fp16": lambda path, tensors: write_safetensors(path, tensors, "F16"),
-    "fp8": lambda path, tensors: write_fp8(path, tensors),
-    "fp8 mixed": lambda path, tensors: write_fp8(path, tensors, last_block),
+    "fp8": write_fp8,
+    "fp8 mixed": lambda path, tensors: write_fp8(
+        path, tensors, lambda name: name.startswith("blocks.31.")
+    ),
     "Q4_K_M": lambda path, tensors: write_gguf(path, tensors, q4_k_m),
     "Q8_0": lambda path, tensors: write_gguf(path, tensors, "Q8_0"),
 }

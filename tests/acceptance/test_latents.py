@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.program import NEEDS_FFMPEG, film_stream, frame_hashes, make_film, run, start
+from tests.helpers.program import (
+    NEEDS_FFMPEG,
+    film_stream,
+    frame_hashes,
+    is_killed_at,
+    make_film,
+    run,
+    start,
+)
 from tests.helpers.seedvr2 import write_seedvr2
 from tests.helpers.wan import a_latent, write_latent, write_wan
 
@@ -38,22 +46,15 @@ def test_a_job_killed_while_decoding_and_later_goes_on(tmp_path: Path, vae: Path
     whole, killed = tmp_path / "whole.mkv", tmp_path / "killed.mkv"
     assert run("decode-latent", source, "-o", whole, *words).status == 0
     env = {**os.environ, "UPREEL_DATA": str(tmp_path / "data")}
-    command: tuple[str | Path, ...] = ("decode-latent", source, "-o", killed, *words, "--json")
+    command: tuple[str | Path, ...] = ("decode-latent", source, "-o", killed, *words)
     for wanted in (
         {"event": "StageProgress", "stage": "decode"},
         {"event": "StageProgress", "stage": "decode"},
         {"event": "SegmentDone"},
     ):
-        with start(*command, env=env, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                events = json.loads(line)
-                if all(events.get(key) == value for key, value in wanted.items()):
-                    break
-            assert process.poll() is None, "it had ended before it could be killed"
-            process.kill()
+        assert is_killed_at(wanted, *command, env=env), "it had ended before"
         assert not killed.exists()
-        command = ("resume", "--all", "--json")
+        command = ("resume", "--all")
     ended = run("resume", "--all", "--json", env=env)
     assert ended.status == 0, ended.err
     events = map(json.loads, ended.out.splitlines())
@@ -72,9 +73,7 @@ def test_ten_times_the_latents_take_at_most_50_mb_more(tmp_path: Path, vae: Path
         out = tmp_path / f"{length}.mkv"
         ended = run("decode-latent", source, "-o", out, "--vae", vae, "--json")
         assert ended.status == 0, ended.err
-        report = json.loads(ended.out.splitlines()[-1])
-        peaks.append(report["peak_bytes"])
-        print(f"\n{length} latents: peak {peaks[-1] / MB:.0f} MB")
+        peaks.append(json.loads(ended.out.splitlines()[-1])["peak_bytes"])
     assert peaks[1] <= peaks[0] + 50 * MB
 
 
@@ -105,33 +104,27 @@ def test_encoding_that_is_interrupted_leaves_nothing(tmp_path: Path, vae: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 
-@pytest.mark.parametrize("kind", ["nan", "channels", "empty", "cut", "none", "vae"])
-def test_a_wrong_file_ends_with_its_own_error(tmp_path: Path, vae: Path, kind: str) -> None:
-    path = tmp_path / "a.latent"
-    latent = torch.zeros(1, 4, 8, 8) if kind == "channels" else a_latent()
-    if kind == "nan":
-        latent[0, 0, 0, 0, 0] = torch.nan
-    write_latent(path, latent)
-    match kind:
-        case "empty":
-            path.write_bytes(b"")
-        case "cut":
-            path.write_bytes(path.read_bytes()[:-100])
-        case "none":
-            path.unlink()
-        case "vae":
-            vae = tmp_path / "vae.safetensors"
-            write_latent(vae)
-    codes = {
-        "nan": "unreadable-media",
-        "channels": "unsupported-media",
-        "empty": "unreadable-media",
-        "cut": "truncated-media",
-        "none": "source-missing",
-        "vae": "wrong-model",
-    }
-    ended = run("decode-latent", path, "-o", tmp_path / "out.mp4", "--vae", vae)
-    assert ended.status == 1
-    assert f"error[{codes[kind]}]" in ended.err
-    assert "Traceback" not in ended.err
-    assert not (tmp_path / "out.mp4").exists()
+def test_a_wrong_file_ends_with_its_own_error(tmp_path: Path, vae: Path) -> None:
+    spoilt = a_latent()
+    spoilt[0, 0, 0, 0, 0] = torch.nan
+    good = tmp_path / "good.latent"
+    write_latent(good)
+    write_latent(tmp_path / "nan.latent", spoilt)
+    write_latent(tmp_path / "channels.latent", torch.zeros(1, 4, 8, 8))
+    (tmp_path / "empty.latent").touch()
+    (tmp_path / "cut.latent").write_bytes(good.read_bytes()[:-100])
+    other_vae = tmp_path / "vae.safetensors"
+    write_latent(other_vae)
+    for name, model, code in (
+        ("nan", vae, "unreadable-media"),
+        ("channels", vae, "unsupported-media"),
+        ("empty", vae, "unreadable-media"),
+        ("cut", vae, "truncated-media"),
+        ("none", vae, "source-missing"),
+        ("good", other_vae, "wrong-model"),
+    ):
+        source, output = tmp_path / f"{name}.latent", tmp_path / "out.mp4"
+        ended = run("decode-latent", source, "-o", output, "--vae", model)
+        assert (ended.status, ended.code) == (1, code), name
+        assert "Traceback" not in ended.err
+        assert not output.exists()

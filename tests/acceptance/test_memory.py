@@ -16,12 +16,7 @@ MB = 1_000_000
 def peak(folder: Path, size: str, frames: int, *words: str) -> int:
     """Bytes that a film of one shot takes."""
     source = make_film(folder / f"{frames}.mp4", size, frames / 25, sound=not words)
-    ended = upscale(source, folder / f"{frames}_x2.mp4", *words)
-    print(
-        f"\n{frames} frames: peak {ended.peak_bytes / MB:.0f} MB, {ended.wall_s:.0f} s, "
-        f"{frames / ended.wall_s:.1f} frames/s"
-    )
-    return ended.peak_bytes
+    return upscale(source, folder / f"{frames}_x2.mp4", *words).peak_bytes
 
 
 def test_ten_times_the_frames_take_at_most_50_mb_more(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -68,11 +67,8 @@ def run_all(folder: Path, jobs: dict[str, JobSettings]) -> Iterator[tuple[int, i
         engine.send(c.StartQueue())
         for number, (kind, settings) in enumerate(islice(cycle(jobs.items()), JOBS)):
             output = folder / f"{number} {kind}.mkv"
-            done = ended(
-                engine,
-                heard,
-                c.AddJob(job_id=f"j{number}", source=film, settings=settings, output=output),
-            )
+            job = c.AddJob(job_id=f"j{number}", source=film, settings=settings, output=output)
+            done = ended(engine, heard, job)
             assert done.report.frames_out == sum(SHOTS)
             output.unlink()
             yield held()
@@ -80,16 +76,11 @@ def run_all(folder: Path, jobs: dict[str, JobSettings]) -> Iterator[tuple[int, i
 
 
 def test_fifty_jobs_leave_memory_as_it_was(tmp_path: Path) -> None:
-    jobs, begin = kinds(tmp_path), time.monotonic()
+    jobs = kinds(tmp_path)
     found = list(run_all(tmp_path, jobs))[WARM_UP - 1 :]
     rss, tensors = [r for r, _ in found], [t for _, t in found]
     third = len(rss) // 3
     middle, early, late = median(rss), median(rss[:third]), median(rss[-third:])
-    print(
-        f"{JOBS} jobs, {time.monotonic() - begin:.0f} s; after the first {WARM_UP}: process "
-        f"{min(rss) / 1e6:.1f} to {max(rss) / 1e6:.1f} MB, in the middle {middle / 1e6:.1f}; early "
-        f"{early / 1e6:.1f}, late {late / 1e6:.1f}; tensors {min(tensors)} to {max(tensors)} bytes"
-    )
     assert max(abs(each - middle) for each in rss) <= ALLOWED
     assert late - early <= ALLOWED / 4, "it grows"
     for job in range(len(jobs)):  # what each kind leaves is always the same

@@ -42,7 +42,5 @@ def test_memory_beyond_the_result_is_flat(
     short, long = (memory_of(replace(run, frames=frames)) for frames in (SHORT, LONG))
     assert long.result_bytes > 6 * short.result_bytes
     beyond = [found.peak_bytes - found.result_bytes for found in (short, long)]
-    shown = [f"{size / 2**20:.1f} MiB" for size in beyond]
-    print(f"\n{model}, {form}, {side}: {shown}")
     assert beyond[0] > LEAST
-    assert beyond[1] <= 1.02 * beyond[0], shown
+    assert beyond[1] <= 1.02 * beyond[0], beyond

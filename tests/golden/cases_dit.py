@@ -14,22 +14,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.models.load import check_keys, shapes_of
 from engine.models.seedvr2.dit.blocks import sinusoids
-from engine.models.seedvr2.dit.config import (
-    DIT_3B,
-    DIT_7B,
-    DIT_KEYS,
-    DitConfig,
-    infer_dit_config,
-)
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.load import FORMS, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
 from engine.models.seedvr2.sampler import condition, shifted_timestep
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate
 from engine.ops.attention.windows import windows
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared, traced_blocks
+from tests.golden.outcome import Outcome, compared, compared_names, right, traced_blocks
 from tests.reference.sampler import Guidance, sample_in_steps, timesteps
 
 LIMIT = 1e-4  # largest absolute difference in float32; the README of the golden files suggests it
@@ -51,11 +44,7 @@ def check_manifest(path: Path) -> Iterator[Outcome]:
     wanted = {ours: shapes[name] for ours, name in DIT_KEYS.published(shapes).items()}
     with torch.device("meta"):
         dit = SeedVr2Dit(infer_dit_config(shapes, {"config": json.dumps(manifest["config"])}))
-    check_keys(shapes_of(dit), wanted, path)
-    yield Outcome(case=f"{path.name} names and shapes")
-    count = sum(parameter.numel() for parameter in dit.parameters())
-    problem = "" if count == manifest["total_parameters"] else f"we have {count}"
-    yield Outcome(case=f"{path.name} number of parameters", problem=problem)
+    yield from compared_names(path, dit, wanted, manifest["total_parameters"])
 
 
 def check_weights(path: Path) -> Iterator[Outcome]:
@@ -93,8 +82,7 @@ def check_blocks(path: Path) -> Iterator[Outcome]:
     """The result of every block; a form that shows some of them only must be right in these."""
     tensors = files.tensors(path)
     match = _NOTE.search(files.metadata(path)["note"])
-    if match is None:
-        raise ValueError("the note does not state which shape the latent has")
+    assert match is not None, "the note states no shape of the latent"
     shape = [int(side) for side in match.groups()[:3]]
     latent = tensors.pop("input.vid").view(*shape, -1)
     text = tensors.pop("input.txt")
@@ -124,8 +112,7 @@ def check_windows(path: Path) -> Iterator[Outcome]:
         grid, counts, method = row["size_thw_tokens"], row["num_windows"], row["method"]
         found = windows(tuple(grid), tuple(counts), shifted="swin" in method)
         edges = [[w.t0, w.t1, w.h0, w.h1, w.w0, w.w1] for w in found]
-        problem = "" if edges == row["windows_t0_t1_h0_h1_w0_w1"] else f"we have {edges}"
-        yield Outcome(case=f"{path.name} {grid} {method}", problem=problem)
+        yield right(f"{path.name} {grid} {method}", edges == row["windows_t0_t1_h0_h1_w0_w1"])
 
 
 def check_embeddings(path: Path) -> Iterator[Outcome]:
@@ -159,10 +146,7 @@ def check_embeddings(path: Path) -> Iterator[Outcome]:
         key=lambda row: (not row.passed, row.error),
     )
     for name, wanted in tensors.items():
-        if name in found:
-            yield compared(f"{path.name} {name}", found[name], wanted, ANGLE_LIMIT)
-        else:
-            yield Outcome(case=f"{path.name} {name}", problem="unknown tensor")
+        yield compared(f"{path.name} {name}", found[name], wanted, ANGLE_LIMIT)
 
 
 def _paired(angles: Tensor) -> Tensor:
@@ -180,7 +164,7 @@ def check_samples(path: Path) -> Iterator[Outcome]:
     source = tensors["lr_latent"]
     yield compared(f"{path.name} condition", condition(source), tensors["condition"], LATENT_LIMIT)
     kind = path.stem.partition("_")[2]
-    weights = next(iter(sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))))
+    weights = files.weights_of(path, kind)
     settings = {m[0]: m for name in tensors if (m := _SETTING.match(name))}
     for name, match in settings.items():
         wanted = tensors[f"{name}.timesteps"]
@@ -190,17 +174,11 @@ def check_samples(path: Path) -> Iterator[Outcome]:
         dit = load_dit(weights, form=form)
         for name, match in settings.items():
             guidance = Guidance(tensors["text_neg"], float(match[2]), float(match[3]))
-            result = sample_in_steps(
-                dit,
-                tensors["noise"],
-                tensors["condition"],
-                tensors["text_pos"],
-                steps=int(match[1]),
-                guidance=guidance if guidance.scale != 1 else None,
-            )
-            yield compared(
-                f"{path.name} {name} [{form}]", result, tensors[f"{name}.out"], LATENT_LIMIT
-            )
+            inputs = (tensors[kind] for kind in ("noise", "condition", "text_pos"))
+            guidance = guidance if guidance.scale != 1 else None
+            result = sample_in_steps(dit, *inputs, steps=int(match[1]), guidance=guidance)
+            case = f"{path.name} {name} [{form}]"
+            yield compared(case, result, tensors[f"{name}.out"], LATENT_LIMIT)
 
 
 def check_shift(path: Path) -> Iterator[Outcome]:

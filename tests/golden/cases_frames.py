@@ -22,7 +22,7 @@ from engine.ops.colour.correction import (
 )
 from engine.tiling.latent_clips import mirrored_indices
 from tests.golden import files
-from tests.golden.outcome import Outcome, compared
+from tests.golden.outcome import Outcome, compared, right
 from tests.reference.frames import (
     clip_length,
     mirrored_indices_before,
@@ -59,12 +59,14 @@ def check_resize(path: Path) -> Iterator[Outcome]:
 def check_padding(path: Path) -> Iterator[Outcome]:
     """Numbers of the frames of clips made longer."""
     for case in json.loads(path.read_text("utf-8")):
-        name = (
-            f"{path.name} {case['frames']} frames {case['mode']} {case.get('count', '')}".rstrip()
-        )
-        found = _padded(case)
-        wrong = "" if found == case["index_list"] else f"{found} instead of {case['index_list']}"
-        yield Outcome(case=name, problem=wrong)
+        frames, mode, count = case["frames"], case["mode"], case.get("count", "")
+        if mode == "append_to_4n+1":
+            found = mirrored_indices(frames, clip_length(frames) - frames)
+        else:
+            make = {"append": mirrored_indices, "prepend": mirrored_indices_before}[mode]
+            found = make(frames, count)
+        name = f"{path.name} {frames} frames {mode} {count}".rstrip()
+        yield right(name, found == case["index_list"])
 
 
 def check_blend(path: Path) -> Iterator[Outcome]:
@@ -88,22 +90,12 @@ def _check_resize_case(case: dict, tensors: dict[str, Tensor], file: str) -> Ite
     layout = reference_layout(size)
     sizes = [_hw(size), _hw(reference_result(size)), _hw(layout.padded)]
     stated = [case["resized_hw"], case["true_hw_even"], case["padded_hw"]]
-    yield Outcome(
-        case=f"{name} sizes", problem="" if sizes == stated else f"{sizes} instead of {stated}"
-    )
+    yield right(f"{name} sizes", sizes == stated)
     resized = resize_as_reference(frames, *wanted)
     yield compared(f"{name} resized", resized, tensors[f"{case['name']}.resized_tchw"], LIMIT)
     placed = place(resized, layout).transpose(0, 1)
     made = tensors[f"{case['name']}.transformed_cthw"]
     yield compared(f"{name} transformed", placed, made, LIMIT)
-
-
-def _padded(case: dict) -> list[int] | None:
-    frames = case["frames"]
-    if case["mode"] == "append_to_4n+1":
-        return mirrored_indices(frames, clip_length(frames) - frames)
-    make = {"append": mirrored_indices, "prepend": mirrored_indices_before}.get(case["mode"])
-    return make(frames, case["count"]) if make else None
 
 
 def _hw(size: Size) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,6 +45,10 @@ _STAGES: dict[str, tuple[str, float]] = {
     "decoded_cthw": ("decoded", FRAME_LIMIT),
     "assembled_thwc_before_postprocess": ("assembled", FRAME_LIMIT),
 }
+# an option in the metadata -> ours
+_OPTIONS = {"res": "short_side", "maxres": "longest", "bs": "batch", "ov": "overlap"}
+_OPTIONS |= {"uni": "uniform", "prep": "prepend", "color": "colour", "seed": "seed"}
+_OPTIONS |= {"lns": "latent_noise", "ins": "input_noise"}
 _GIVEN = ("input.", "input_noise_randn_cthw", "aug_randn_thwc")
 
 
@@ -53,21 +57,21 @@ def check_pipeline(path: Path) -> Iterator[Outcome]:
     """Every stage of every batch, with every form of the models."""
     tensors, case = files.tensors(path), files.entry(path, "meta")["case"]
     frames = tensors["input.frames_thwc_0_1"].movedim(-1, 1)
-    options = _options(case)
+    options = ReferenceOptions(**{ours: case[name] for name, ours in _OPTIONS.items()})
     if "input.frames_after_prepend_thwc" in tensors:
         longer = frames[mirrored_indices_before(len(frames), options.prepend)].movedim(1, -1)
         wanted = tensors["input.frames_after_prepend_thwc"]
         yield compared(f"{path.name} frames after prepending", longer, wanted, EXACT_LIMIT)
     for form in FORMS:
         models = Models(
-            vae=load_vae(_weights(path, "vae"), form=form),
-            dit=load_dit(_weights(path, case["kind"]), form=form),
+            vae=load_vae(files.weights_of(path, "vae"), form=form),
+            dit=load_dit(files.weights_of(path, case["kind"]), form=form),
             text=tensors["input.text_embedding"],
         )
         models.vae.enable_slicing()
         found: dict[str, Tensor] = {}
         final = upscale_as_reference(
-            frames, models, options, draw=_Draws(tensors).of_batch, trace=partial(_keep, found)
+            frames, models, options, draw=_draws(tensors), trace=partial(_keep, found)
         )
         for name, wanted in tensors.items():
             if any(part in name for part in _GIVEN):
@@ -114,17 +118,13 @@ def _compared_stage(name: str, found: Mapping[str, Tensor], wanted: Tensor) -> I
     yield compared(name, value, wanted, limit)
 
 
-class _Draws:
+def _draws(tensors: Mapping[str, Tensor]) -> Callable[[int], Draw]:
     """Our noise in the published order; that for frames comes from the file, where it has some."""
+    batches = count()
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = tensors
-        self._batch = -1
-
-    def of_batch(self, seed: int) -> Draw:
-        self._batch += 1
+    def of_batch(seed: int) -> Draw:
         usual = reference_draw(seed)
-        given = self._tensors.get(f"batch{self._batch}.input_noise_randn_cthw")
+        given = tensors.get(f"batch{next(batches)}.input_noise_randn_cthw")
 
         def draw(kind: str, shape: tuple[int, ...]) -> Tensor:
             if kind == "frames" and given is not None:
@@ -132,6 +132,8 @@ class _Draws:
             return usual(kind, shape)
 
         return draw
+
+    return of_batch
 
 
 def _keep(found: dict[str, Tensor], name: str, value: Tensor) -> None:
@@ -142,26 +144,3 @@ def _keep(found: dict[str, Tensor], name: str, value: Tensor) -> None:
         found[f"{batch}.input"] = torch.cat((found[f"{batch}.noise"], value), dim=-1)
     elif stage == "result":
         found[f"{batch}.prediction"] = found[f"{batch}.noise"] - value
-
-
-def _options(case: Mapping[str, Any]) -> ReferenceOptions:
-    return ReferenceOptions(
-        short_side=case["res"],
-        longest=case["maxres"],
-        batch=case["bs"],
-        overlap=case["ov"],
-        uniform=case["uni"],
-        prepend=case["prep"],
-        colour=case["color"],
-        seed=case["seed"],
-        latent_noise=case["lns"],
-        input_noise=case["ins"],
-    )
-
-
-def _weights(path: Path, kind: str) -> Path:
-    """Of the model that the names of all its files begin with."""
-    found = sorted(path.parent.glob(f"{kind}*_{files.WEIGHTS}"))
-    if not found:
-        raise FileNotFoundError(f"there are no weights of {kind} next to {path.name}")
-    return found[0]

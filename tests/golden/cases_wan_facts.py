@@ -11,23 +11,16 @@ from typing import Any
 import torch
 
 from engine.model_files.catalogue import catalogue
-from engine.models.identify import (
-    WAN2X_VAE,
-    WAN21_VAE,
-    WAN22_VAE,
-    recognise,
-)
+from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
 from engine.models.wan.latents.file import LatentFile
 from engine.models.wan.latents.spaces import MODELS, LatentSpace, normalised
-from engine.models.wan.vae.config import (
-    WanConfig,
-)
+from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_keys
 from engine.models.wan.vae.load import FORMS, load_wan
 from engine.models.wan.vae.plain import WanVae
 from tests.golden import files
-from tests.golden.cases_wan import LIMITS, PUBLISHED, RECIPES, right
-from tests.golden.outcome import Outcome, compared
+from tests.golden.cases_wan import LIMITS, PUBLISHED, RECIPES
+from tests.golden.outcome import Outcome, compared, right
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -126,11 +119,8 @@ def _check_rules(file: str, detection: Mapping[str, str]) -> Iterator[Outcome]:
     nested = _quoted(detection["wan22 vs wan21"])
     having = [model for model, names in shapes.items() if nested in names]
     yield right(f"{file} 2.2 or 2.1", having == ["wan22"])
-    for what, value in (
-        ("z_dim", "latent_channels"),
-        ("encoder dim", "dim"),
-        ("decoder dim", "dec_dim"),
-    ):
+    values = {"z_dim": "latent_channels", "encoder dim": "dim", "decoder dim": "dec_dim"}
+    for what, value in values.items():
         match = re.fullmatch(r"(\S+)\.shape\[(\d)\]", detection[what])
         is_right = match is not None and all(
             shapes[model][match[1]][int(match[2])] == getattr(config, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +34,13 @@ def weights_beside(path: Path, beginning: str) -> Path:
     found = [
         weights
         for weights in path.parent.glob(f"{beginning}*_{WEIGHTS}")
-        if path.name.startswith(model_of(weights))
+        if path.name.startswith(weights.name.removesuffix(WEIGHTS))
     ]
     if not found:
         raise FileNotFoundError(f"there are no weights for {path.name} next to it")
     return max(found, key=lambda weights: len(weights.name))
 
 
-def model_of(weights: Path) -> str:
-    """What the names of all files of one model begin with: "vae_tiny_"."""
-    return weights.name.removesuffix(WEIGHTS)
-
-
-def metadata_of_model(weights: Path) -> Mapping[str, str]:
-    """Of the weights, or of the first file next to them that records how the model was made."""
-    beside = sorted(weights.parent.glob(model_of(weights) + "*.safetensors"))
-    found = (metadata(file) for file in (weights, *beside))  # lazily: others may be damaged
-    return next((one for one in found if "config" in one), {})
+def weights_of(path: Path, kind: str) -> Path:
+    """The weights next to a file of the model that the names of all its files begin with."""
+    return min(path.parent.glob(f"{kind}*_{WEIGHTS}"))

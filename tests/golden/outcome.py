@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+
+from engine.models.load import check_keys, shapes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,21 @@ def compared(case: str, found: Tensor, wanted: Tensor, limit: float) -> Outcome:
         return Outcome(case=case, problem="there are no values to compare")
     error = float((found.double() - wanted.double()).abs().max())
     return Outcome(case=case, error=error if math.isfinite(error) else math.inf, limit=limit)
+
+
+def right(case: str, is_right: bool) -> Outcome:
+    """The outcome of a comparison without a limit."""
+    return Outcome(case=case, problem="" if is_right else "it differs from the file")
+
+
+def compared_names(
+    path: Path, model: nn.Module, wanted: dict[str, tuple[int, ...]], count: int
+) -> Iterator[Outcome]:
+    """Names and shapes of a model, and its number of parameters, equal those of a file."""
+    check_keys(shapes_of(model), wanted, path)
+    yield Outcome(case=f"{path.name} names and shapes")
+    found = sum(parameter.numel() for parameter in model.parameters())
+    yield right(f"{path.name} number of parameters", found == count)
 
 
 Keep = Callable[[str, Tensor], None]

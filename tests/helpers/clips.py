@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -273,19 +274,18 @@ def _subtitle_packets(stream: Any, codec: str, clip: Clip) -> list[Any]:
 def _set_chapters(output: Any, clip: Clip) -> None:
     end = int(clip.frames / clip.rate * 1000)
     edges = [end * number // max(1, clip.chapters) for number in range(clip.chapters + 1)]
-    if clip.chapters:
-        output.set_chapters(
-            [
-                {
-                    "id": number + 1,
-                    "start": edges[number],
-                    "end": edges[number + 1],
-                    "time_base": Fraction(1, 1000),
-                    "metadata": {"title": f"Chapter {number + 1}"},
-                }
-                for number in range(clip.chapters)
-            ]
-        )
+    chapters = [
+        {
+            "id": number,
+            "start": start,
+            "end": stop,
+            "time_base": Fraction(1, 1000),
+            "metadata": {"title": f"Chapter {number}"},
+        }
+        for number, (start, stop) in enumerate(pairwise(edges), start=1)
+    ]
+    if chapters:
+        output.set_chapters(chapters)
 
 
 def _mux_video(output: Any, video: Any, clip: Clip, frame: av.VideoFrame | None) -> None:

@@ -158,66 +158,37 @@ def _claim(name: str) -> Message:
     return message("bench.claim", title=title(code), promise=message(code))
 
 
+def _switch(
+    name: str, exactness: Any, *, is_default: bool = True, **measured: Any
+) -> MeasuredSwitch:
+    about = title(f"switch.{name}")
+    return MeasuredSwitch(
+        name=name, title=about, exactness=exactness, is_default=is_default, **measured
+    )
+
+
+_FOLD = {"time": 0.71, "scatter": 0.02, "memory": 0.64, "error": 2e-7, "error_without": 3e-7}
+_FUSED = {"time": 1.03, "memory": 1.0, "error": 0.0, "claim": _claim("fused-activation")}
+_CUDNN = {"claim": _claim("cudnn-benchmark"), "note": message("bench.needs-gpu")}
 SWITCHES = (
-    MeasuredSwitch(
-        name="vae.upsampler_fold",
-        title=title("switch.vae.upsampler_fold"),
-        exactness="exact",
-        is_default=True,
-        time=0.71,
-        scatter=0.02,
-        memory=0.64,
-        error=2e-7,
-        error_without=3e-7,
-    ),
-    MeasuredSwitch(
-        name="run.cudnn_benchmark",
-        title=title("switch.run.cudnn_benchmark"),
-        exactness="exact",
-        is_default=False,
-        claim=_claim("cudnn-benchmark"),
-        note=message("bench.needs-gpu"),
-    ),
-    MeasuredSwitch(
-        name="dit.fused_steps",
-        title=title("switch.dit.fused_steps"),
-        exactness="rounding",
-        is_default=True,
-        time=1.03,
-        memory=1.0,
-        error=0.0,
-        claim=_claim("fused-activation"),
-    ),
-    MeasuredSwitch(
-        name="vae.all",
-        title=title("switch.vae.all"),
-        exactness="rounding",
-        is_default=True,
-        time=0.62,
-        memory=0.58,
-        error=4e-7,
-    ),
+    _switch("vae.upsampler_fold", "exact", **_FOLD),
+    _switch("run.cudnn_benchmark", "exact", is_default=False, **_CUDNN),
+    _switch("dit.fused_steps", "rounding", **_FUSED),
+    _switch("vae.all", "rounding", time=0.62, memory=0.58, error=4e-7),
 )
+
+
+def _figure(name: str, kind: str, value: str, **params: Any) -> MeasuredRate:
+    shown = message(f"bench.value.{kind}", value=value)
+    return MeasuredRate(title=message(f"bench.cost.{name}", **params), value=shown)
+
+
+_VAE_COST = message("bench.cost.vae", dtype="float16")
 FIGURES = (
-    MeasuredRate(
-        title=message("bench.cost.read"), value=message("bench.value.megapixels", value="65.2")
-    ),
-    MeasuredRate(
-        title=message("bench.cost.lite-at-scale", scale=2, dtype="bfloat16"),
-        value=message("bench.value.megapixels", value="0.71"),
-    ),
-    MeasuredRate(
-        title=message("bench.cost.open", codec="HEVC"),
-        value=message("bench.value.seconds", value="0.283"),
-    ),
-    MeasuredRate(
-        title=message(
-            "bench.cost.on-gpu",
-            cost=message("bench.cost.vae", dtype="float16"),
-            gpu="RTX 5070 Ti",
-        ),
-        value=message("bench.value.gflops", value="41200"),
-    ),
+    _figure("read", "megapixels", "65.2"),
+    _figure("lite-at-scale", "megapixels", "0.71", scale=2, dtype="bfloat16"),
+    _figure("open", "seconds", "0.283", codec="HEVC"),
+    _figure("on-gpu", "gflops", "41200", cost=_VAE_COST, gpu="RTX 5070 Ti"),
 )
 
 

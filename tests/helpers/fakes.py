@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,49 +12,29 @@ from engine.core.messages import message
 from engine.models.lite.plan import LitePlan
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
-from engine.protocol.media import (
-    ColourTags,
-    MediaInfo,
-    StreamInfo,
-    VideoInfo,
-)
-from engine.protocol.plan import (
-    Notice,
-    PassPlan,
-    PicturePlan,
-    Plan,
-    StagePlan,
-)
+from engine.protocol.media import ColourTags, MediaInfo, StreamInfo
+from engine.protocol.plan import Notice, PassPlan, Plan, StagePlan
 from engine.protocol.report import Check, Report
 from engine.settings.schema import JobSettings
 from tests.helpers.fake_states import as_latent
 from tests.helpers.fake_tasks import FakeTasks
-
-GIB = 2**30
+from tests.helpers.plans import GIB, a_media, a_plan
 
 
 def make_media(path: Path, *, size: Size = Size(480, 270), frames: int = 240) -> MediaInfo:
     """A film of 24 frames a second with one sound track."""
-    return MediaInfo(
-        path=path,
-        kind="video",
-        container="mov,mp4,m4a,3gp,3g2,mj2",
-        bytes=4_200_000,
-        video=VideoInfo(
-            index=0,
-            codec="h264",
-            size=size,
-            pixel_format="yuv420p",
-            chroma="420",
-            bit_depth=8,
-            frame_rate=Fraction(24),
-            time_base=Fraction(1, 12288),
-            frame_count=frames,
-            duration=Fraction(frames, 24),
-            tags=ColourTags(matrix="bt709", range="tv", primaries="bt709", transfer="bt709"),
-        ),
-        streams=(StreamInfo(index=1, kind="audio", codec="aac", channels=2, sample_rate=48000),),
+    media = a_media(
+        size=size,
+        frame_rate=Fraction(24),
+        time_base=Fraction(1, 12288),
+        frame_count=frames,
+        duration=Fraction(frames, 24),
+        bit_rate=0,
+        tags=ColourTags(matrix="bt709", range="tv", primaries="bt709", transfer="bt709"),
     )
+    sound = StreamInfo(index=1, kind="audio", codec="aac", channels=2, sample_rate=48000)
+    container = "mov,mp4,m4a,3gp,3g2,mj2"
+    return replace(media, path=path, container=container, bytes=4_200_000, streams=(sound,))
 
 
 def result_size(source: Size, settings: JobSettings) -> Size:
@@ -85,31 +66,25 @@ def make_plan(
     treatment = treatment if settings.model in ("auto", "lite") else ""
     tag = f"{settings.height}p" if settings.height else f"x{settings.scale}"
     target = output or media.path.with_name(f"{media.path.stem}_{tag}.{container}")
-    return Plan(
+    work = LitePlan(
+        model="lite" if settings.model == "auto" else settings.model,
+        treatment=treatment,
+        factor=2,
+        frame=media.video.size,
+        tile=Size(256, 256),
+        overlap=settings.overlap,
+        clip_frames=4,
+        threads=2,
+    )
+    codec = "h264" if settings.codec == "auto" else settings.codec
+    return a_plan(
         source=media.path,
         output=target,
         container=container,
         source_size=media.video.size,
         span=FrameSpan(0, frames),
-        work=LitePlan(
-            model="lite" if settings.model == "auto" else settings.model,
-            treatment=treatment,
-            factor=2,
-            frame=media.video.size,
-            tile=Size(256, 256),
-            overlap=settings.overlap,
-            clip_frames=4,
-            threads=2,
-        ),
-        picture=PicturePlan(
-            size=size,
-            codec="h264" if settings.codec == "auto" else settings.codec,
-            encoder="libx264",
-            pixel_format="yuv420p",
-            chroma="420",
-            bit_depth=8,
-            frame_rate=Fraction(24),
-        ),
+        work=work,
+        picture=replace(a_plan().picture, size=size, codec=codec, frame_rate=Fraction(24)),
         streams=(PassPlan(index=1, kind="audio", codec="aac", copied=True),),
         segment_frames=120,
         stages=(

@@ -126,14 +126,18 @@ def run(
     plan: Plan, jobs: Path, *, stop_after: int = 0, control: Control | None = None
 ) -> list[Event]:
     """Do what is left of a job, or its first segments; the events meanwhile."""
-    control = control or Control()
-    events = Events(control, stop_after)
-    context = Context(
-        job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
-    )
+    context = _context(plan, stop_after, control)
     jobs.mkdir(exist_ok=True)
     run_job(context, Checkpoint(jobs), overwrite=True)
-    return events.all
+    return context.events.all
+
+
+def _context(
+    plan: Plan, stop_after: int = 0, control: Control | None = None, **changes: Throttle
+) -> Context:
+    control, media = control or Control(), probe(plan.source)
+    events = Events(control, stop_after)
+    return Context(job_id="job", media=media, plan=plan, control=control, events=events, **changes)
 
 
 def planes_of(path: Path) -> list[np.ndarray]:
@@ -179,21 +183,12 @@ class SmallJob:
         place = self.folder / str(self.runs)
         place.mkdir(parents=True)
         plan = replace(self.plan, output=place / "out.mkv")
-        control = Control()
-        events = Events(control)
-        context = Context(
-            job_id="job",
-            media=probe(plan.source),
-            plan=plan,
-            control=control,
-            events=events,
-            picture_due=Throttle(0),  # every picture, or their number would depend on the time
-            preview_due=Throttle(0),
-        )
+        # every picture, or their number would depend on the time
+        context = _context(plan, picture_due=Throttle(0), preview_due=Throttle(0))
         change(context)
         with inside or nullcontext():
             report = run_job(context, Checkpoint(place), overwrite=True)
-        return Outcome(report, events.all, planes_of(plan.output))
+        return Outcome(report, context.events.all, planes_of(plan.output))
 
     def right(self, work: WorkPlan) -> list[np.ndarray]:
         """The pictures of an uninterrupted job whose model runs like that."""

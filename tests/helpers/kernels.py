@@ -93,16 +93,7 @@ _KERNEL = re.compile(r'extern "C" __global__ void(?: __launch_bounds__\(\w+\))? 
 
 
 class HostModule:
-    """Stands in for driver.Module: the same launches, on the processor.
-
-    Args:
-        folder: Where it is compiled.
-        text: The source, as NVRTC gets it.
-        options: Likewise.
-
-    Attributes:
-        launched: Names of the launches so far.
-    """
+    """Stands in for driver.Module: the same launches, on the processor; `launched` names them."""
 
     def __init__(self, folder: Path, text: str, options: tuple[str, ...]) -> None:
         kernels = _KERNEL.findall(text)
@@ -224,7 +215,8 @@ def moments(frame: NDArray[np.float32], grid: GroupNormGrid, block: int) -> list
     rows = [_row(frame, grid, block, row, sub) for row in range(grid.rows)]
     half = grid.rows // 2
     while half:
-        rows = [[merge(a, b) for a, b in zip(*pair, strict=True)] for pair in _pairs(rows, half)]
+        pairs = zip(rows[:half], rows[half:], strict=True)
+        rows = [[merge(a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
         half //= 2
     pieces = grid.group // sub
     groups = []
@@ -244,10 +236,6 @@ def merge(one: Part, other: Part) -> Part:
     away = other[1] - one[1]
     m2 = one[2] + other[2] + away * away * np.float32(one[0]) * share
     return float(count), one[1] + away * share, m2
-
-
-def _pairs(rows: list[list[Part]], half: int) -> Iterator[tuple[list[Part], list[Part]]]:
-    return zip(rows[:half], rows[half:], strict=True)
 
 
 def _row(

@@ -141,35 +141,19 @@ _OFF = ("ring_buffers", "planned_buffers", "in_place", "fused_norm", "first_fram
 
 
 @cache
-def _folder() -> Path:
-    return Path(mkdtemp(prefix="upreel-memory-"))
-
-
-@cache
-def _dit(kind: str) -> WeightsPlan:
-    path = _folder() / f"{kind}.safetensors"
-    write_dit(path, tiny_dit_config(kind, dim=256, heads=4, head_dim=64, layers=3, **_DITS[kind]))
-    return planned_file(path)
-
-
-@cache
-def _seedvr2_vae() -> WeightsPlan:
-    path = _folder() / "vae.safetensors"
-    write_vae(path, SEEDVR2_VAE)
-    return planned_file(path)
-
-
-@cache
-def _text() -> WeightsPlan:
-    path = _folder() / "text.pt"
-    torch.save(torch.zeros(TEXT_TOKENS, 24).bfloat16(), path)
-    return planned_file(path)
-
-
-@cache
-def _wan() -> WeightsPlan:
-    path = _folder() / "wan.safetensors"
-    write_wan(path, tiny_wan_config("2x", dim=8, dec_dim=8))
+def _file(kind: str) -> WeightsPlan:
+    """A small file of "3b", "7b", "vae", "text" or "wan", made once."""
+    path = Path(mkdtemp(prefix="upreel-memory-")) / f"{kind}.safetensors"
+    if kind in _DITS:
+        sizes = {"dim": 256, "heads": 4, "head_dim": 64, "layers": 3, **_DITS[kind]}
+        write_dit(path, tiny_dit_config(kind, **sizes))
+    elif kind == "vae":
+        write_vae(path, SEEDVR2_VAE)
+    elif kind == "text":
+        path = path.with_suffix(".pt")
+        torch.save(torch.zeros(TEXT_TOKENS, 24).bfloat16(), path)
+    else:
+        write_wan(path, tiny_wan_config("2x", dim=8, dec_dim=8))
     return planned_file(path)
 
 
@@ -183,9 +167,9 @@ def seedvr2_plan(kind: str = "3b", size: Size = Size(112, 96), **changes: Any) -
     """A SeedVR2 plan with some fields changed."""
     layout = layout_of(size)
     parts: dict[str, Any] = {
-        "dit": _dit(kind),
-        "vae": _seedvr2_vae(),
-        "text": _text(),
+        "dit": _file(kind),
+        "vae": _file("vae"),
+        "text": _file("text"),
         "size": size,
         "padded": layout.padded,
         "reflected": layout.reflected,
@@ -198,7 +182,7 @@ def seedvr2_plan(kind: str = "3b", size: Size = Size(112, 96), **changes: Any) -
 def wan_plan(size: Size = Size(96, 80), **changes: Any) -> WanPlan:
     """A plan of Wan 2x with some fields changed."""
     padded = Size(-(-size.width // 8) * 8, -(-size.height // 8) * 8)
-    return WanPlan(**{"vae": _wan(), "size": size, "padded": padded, **changes})
+    return WanPlan(**{"vae": _file("wan"), "size": size, "padded": padded, **changes})
 
 
 def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:

@@ -82,11 +82,7 @@ def write_gguf(
 
 
 def write_safetensors(
-    path: Path,
-    tensors: Tensors,
-    kind: Format = "F16",
-    *,
-    metadata: Mapping[str, str] | None = None,
+    path: Path, tensors: Tensors, kind: Format = "F16", *, metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a safetensors file: `kind` is the format of all tensors, or gives it for each."""
     pool = _Pool()
@@ -133,13 +129,8 @@ class _Pool:
         self._bits = torch.from_numpy(generator.integers(0, 256, _POOL, np.uint8))
         self._places = np.random.default_rng(1)
 
-    def numbers(self, count: int) -> Tensor:
-        return self._some(self._numbers, count)
-
-    def bits(self, count: int) -> Tensor:
-        return self._some(self._bits, count)
-
-    def _some(self, pool: Tensor, count: int) -> Tensor:
+    def some(self, count: int, *, bits: bool = False) -> Tensor:
+        pool = self._bits if bits else self._numbers
         begin = int(self._places.integers(0, _POOL))
         times = -(-(begin + count) // _POOL)
         return torch.cat([pool[begin:], *[pool] * (times - 1)])[:count].clone()
@@ -174,7 +165,7 @@ def _numbers(name: str, tensor: Tensor | Shape, pool: _Pool) -> Tensor:
     """Numbers of a tensor; random ones keep the size of what goes through."""
     if isinstance(tensor, Tensor):
         return tensor
-    noise = pool.numbers(math.prod(tensor)).view(tensor)
+    noise = pool.some(math.prod(tensor)).view(tensor)
     if len(tensor) > 1:
         return noise.mul_(tensor[-1] ** -0.5)
     return noise.mul_(0.3).add_(1.0 if "norm" in name or name.endswith("scale") else 0.0)
@@ -198,7 +189,7 @@ def _random_blocks(shape: Shape, kind: str, pool: _Pool) -> np.ndarray[Any, Any]
     values, size = _sizes(kind)
     spread, lowest, place = _RANDOM_BLOCKS[kind]
     count = math.prod(shape) // values
-    raw = pool.bits(count * size).view(count, size)
+    raw = pool.some(count * size, bits=True).view(count, size)
     scale = shape[-1] ** -0.5 / spread
     factors = [scale] if lowest is None else [scale, scale * lowest]
     written = torch.tensor(factors, dtype=torch.float16).view(torch.uint8)

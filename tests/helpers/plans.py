@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,14 +12,7 @@ from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import (
-    Alternative,
-    Notice,
-    PicturePlan,
-    Plan,
-    Reasons,
-    StagePlan,
-)
+from engine.protocol.plan import Alternative, Notice, PicturePlan, Plan, Reasons, StagePlan
 
 
 def a_media(**video: Any) -> MediaInfo:
@@ -70,10 +62,7 @@ def a_plan(**changes: Any) -> Plan:
 def a_budget(**changes: Any) -> Budget:
     """A machine with 16 GB to give, four cores, no GPU and an empty disk."""
     budget = Budget(
-        ram_bytes=16 * 10**9,
-        threads=4,
-        free_output_bytes=10**12,
-        free_jobs_bytes=10**12,
+        ram_bytes=16 * 10**9, threads=4, free_output_bytes=10**12, free_jobs_bytes=10**12
     )
     return replace(budget, **changes)
 
@@ -81,11 +70,7 @@ def a_budget(**changes: Any) -> Budget:
 GIB = 2**30
 CARD = "RTX 5070 Ti, 16 GB"
 
-PRETENDED = Notice(
-    code="pretended-card",
-    severity="refusal",
-    params={"gpu": CARD},
-)
+PRETENDED = Notice(code="pretended-card", severity="refusal", params={"gpu": CARD})
 
 REASONS = Reasons(
     limited_by="video-memory",
@@ -121,25 +106,16 @@ REASONS = Reasons(
 
 
 def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
-    """The same plan for a GPU.
-
-    Args:
-        plan: Any.
-        needed: Most that is needed on the GPU, GiB.
-        limit: Of it, GiB.
-    """
+    """The same plan for a GPU: the most that is needed on it, and its limit, GiB."""
     shares = {"encode": 0.8, "transformer": 0.9, "decode": 1.0}
     on_device = tuple(
         StagePlan(
-            stage=stage,
-            peak_bytes=5 * GIB,
-            seconds=900.0,
-            device_bytes=round(share * needed * GIB),
+            stage=stage, peak_bytes=5 * GIB, seconds=900.0, device_bytes=round(share * needed * GIB)
         )
         for stage, share in shares.items()
     )
     around = tuple(stage for stage in plan.stages if stage.stage in ("read", "write"))
-    return dataclasses.replace(
+    return replace(
         plan,
         stages=(*around[:1], *on_device, *around[1:]),
         card=CARD,
@@ -156,4 +132,4 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
 
 def pretended(plan: Plan) -> Plan:
     """A plan for a GPU that is not here: it fits, and cannot start."""
-    return dataclasses.replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))
+    return replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))

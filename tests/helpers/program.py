@@ -120,6 +120,24 @@ def _ended(process: int) -> tuple[int, Any, int]:
         time.sleep(0.01)
 
 
+def is_killed_at(
+    wanted: Mapping[str, str],
+    *words: str | Path,
+    delay_s: float = 0.0,
+    env: Mapping[str, str] | None = None,
+) -> bool:
+    """Run and kill it `delay_s` after an event with these entries; False when it ended before."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with start(*words, "--json", env=env, **streams) as process:
+        for line in process.stdout or ():
+            if wanted.items() <= json.loads(line).items():
+                break
+        time.sleep(delay_s)
+        is_running = process.poll() is None
+        process.kill()
+    return is_running
+
+
 def upscale(source: Path, output: Path, *words: str) -> Ended:
     """Make `output` and insist on success."""
     ended = run("upscale", source, "-o", output, *words)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,6 +27,7 @@ from engine.video.write.mux import mux
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import _colour_numbers
+from tests.helpers.program import ffprobe
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
 
@@ -126,9 +125,7 @@ class Ffprobed:
 
     def __init__(self, path: Path) -> None:
         options = "-show_streams -show_format -show_chapters -show_frames -show_packets"
-        command = ["ffprobe", "-v", "error", "-of", "json", *options.split()]
-        command += ["-show_data_hash", "md5", f"file:{path}"]
-        found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        found = ffprobe(path, *options.split(), "-show_data_hash", "md5")
         self.streams: list[dict[str, Any]] = found["streams"]
         self.format: dict[str, Any] = found["format"]
         self.chapters: list[dict[str, Any]] = found["chapters"]
@@ -212,19 +209,15 @@ def _begin(how: Damage) -> Fraction:
 
 
 def _add_picture(new: Any, old: Any, first: Any, how: Damage) -> Any:
-    stream = new.add_stream("libx264", rate=old.average_rate, options=_options(how))
+    options = {"preset": "ultrafast", "crf": str(how.crf)}
+    stream = new.add_stream("libx264", rate=old.average_rate, options=options)
     context = stream.codec_context
     context.width = int(first.width * how.scale * how.stretch)
     context.height = int(first.height * how.scale)
     context.pix_fmt, context.time_base, context.thread_count = "yuv420p", old.time_base, 1
-    tags = _numbers(how, first)
-    for key, value in tags.items():
+    for key, value in _numbers(how, first).items():
         setattr(context, key, value)
     return stream
-
-
-def _options(how: Damage) -> dict[str, str]:
-    return {"preset": "ultrafast", "crf": str(how.crf)}
 
 
 def _numbers(how: Damage, first: Any) -> dict[str, int]:
@@ -296,15 +289,16 @@ def _write_pictures(new: Any, stream: Any, frames: list[Any], how: Damage) -> No
 
 
 def _flat(frame: Any, luma: int) -> Any:
-    planes = np.full((frame.height * 3 // 2, frame.width), 128, np.uint8)
-    planes[: frame.height] = luma
-    return av.VideoFrame.from_ndarray(planes, format="yuv420p")
+    return _grey(np.full((frame.height, frame.width), luma, np.uint8))
+
+
+def _grey(luma: np.ndarray) -> Any:
+    chroma = np.full((luma.shape[0] // 2, luma.shape[1]), 128, np.uint8)
+    return av.VideoFrame.from_ndarray(np.concatenate([luma, chroma]), format="yuv420p")
 
 
 def _noise(frame: Any) -> Any:
     blocks = np.random.default_rng(1).integers(30, 220, (6, 8), dtype=np.uint8)
-    planes = np.full((frame.height * 3 // 2, frame.width), 128, np.uint8)
     rows = np.arange(frame.height) * 6 // frame.height
     columns = np.arange(frame.width) * 8 // frame.width
-    planes[: frame.height] = blocks[rows][:, columns]
-    return av.VideoFrame.from_ndarray(planes, format="yuv420p")
+    return _grey(blocks[rows][:, columns])

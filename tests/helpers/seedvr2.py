@@ -109,14 +109,9 @@ def write_dit(
     dtype: torch.dtype = torch.float32,
     frequencies: bool = True,
 ) -> SeedVr2Dit:
-    """Write such a transformer as it would be published; the model in float64 is returned.
+    """Write such a transformer as it would be published; the model, rounded so, is returned.
 
-    Args:
-        path: Of the safetensors file.
-        config: None: a tiny 3B.
-        seed: Of its numbers.
-        dtype: Of the tensors in the file; the model has them as they are there.
-        frequencies: Add the buffers of the rotary embedding, as the published files do.
+    `frequencies` adds the buffers of the rotary embedding, as the published files have them.
     """
     dit = random_dit(config, seed)
     dit.load_state_dict({n: value.to(dtype).double() for n, value in dit.state_dict().items()})
@@ -153,10 +148,8 @@ class SeedVr2Files:
 
     def options(self) -> list[str]:
         """For the command line."""
-        return [
-            *("--dit", str(self.dit), "--vae", str(self.vae)),
-            *("--text-embedding", str(self.text)),
-        ]
+        files = {"--dit": self.dit, "--vae": self.vae, "--text-embedding": self.text}
+        return [word for option, path in files.items() for word in (option, str(path))]
 
     def settings(self, **changes: object) -> JobSettings:
         """A job that takes them."""
@@ -188,13 +181,9 @@ def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:
 def make_three_shots(path: Path, frames: tuple[int, int, int], size: str) -> Path:
     """A lossless film of three scenes of so many frames, hard cuts between them."""
     scenes = ("testsrc2", "mandelbrot", "smptebars")
-    inputs = [
-        word
-        for scene, count in zip(scenes, frames, strict=True)
-        for word in (
-            *("-f", "lavfi", "-i"),
-            f"{scene}=size={size}:rate=25,trim=end_frame={count},format=yuv420p",
-        )
-    ]
+    inputs: list[str] = []
+    for scene, count in zip(scenes, frames, strict=True):
+        source = f"{scene}=size={size}:rate=25,trim=end_frame={count},format=yuv420p"
+        inputs += ["-f", "lavfi", "-i", source]
     ffmpeg(*inputs, "-filter_complex", "concat=n=3", "-c:v", "ffv1", path)
     return path

@@ -115,17 +115,15 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 self._answer(server.next_fault())
 
         def _answer(self, fault: Fault) -> None:
+            whole = server.files.get(self.path)
             if fault.redirect:
                 self._head(302, {"Location": fault.redirect, "Content-Length": "0"} | fault.headers)
-                return
-            if fault.status:
+            elif fault.status:
                 self._head(fault.status, {"Content-Length": "0"} | fault.headers)
-                return
-            whole = server.files.get(self.path)
-            if whole is None:
+            elif whole is None:
                 self._head(404, {"Content-Length": "0"})
-                return
-            self._file(whole if fault.content is None else fault.content, fault)
+            else:
+                self._file(whole if fault.content is None else fault.content, fault)
 
         def _file(self, whole: bytes, fault: Fault) -> None:
             begin, status, headers = 0, 200, dict(fault.headers)

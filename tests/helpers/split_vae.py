@@ -11,6 +11,7 @@ from engine.models.seedvr2.vae.norm_statistics import Statistics
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.group_norm import scale_and_shift
+from tests.helpers import seedvr2
 
 TINY = VaeConfig(
     latent_channels=3, block_out_channels=(4, 4, 4, 4), layers_per_block=0, norm_groups=2
@@ -73,10 +74,4 @@ class PlainSplit:
 
 def tiny_vae(config: VaeConfig = TINY, seed: int = 0) -> SeedVr2Vae:
     """Random weights in float64, no norm at its default of 1 and 0."""
-    torch.manual_seed(seed)
-    vae = SeedVr2Vae(config).double().requires_grad_(False).eval()
-    for module in vae.modules():
-        if isinstance(module, FrameNorm):
-            module.weight.uniform_(0.5, 1.5)
-            module.bias.uniform_(-0.5, 0.5)
-    return vae
+    return seedvr2.tiny_vae(config, seed=seed)

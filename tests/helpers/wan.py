@@ -11,12 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.models.wan.vae.config import (
-    WAN2X,
-    WAN21,
-    WAN22,
-    WanConfig,
-)
+from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.plain import WanVae
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wan"
@@ -53,13 +48,9 @@ def write_wan(
     layout: Literal["wan", "diffusers"] = "wan",
     dtype: torch.dtype = torch.float16,
 ) -> WanVae:
-    """Write such a VAE as it would be published; the model in float64 is returned.
+    """Write such a VAE as it would be published; the model in float64, rounded so, is returned.
 
-    Args:
-        path: Of the file: a ".pth" is written as torch does it, others as safetensors.
-        config: None: a tiny Wan 2.1.
-        layout: Whose names the tensors have.
-        dtype: Of the tensors in the file; the model has them as they are there.
+    A ".pth" is written as torch does it, others as safetensors; `layout` is whose names it has.
     """
     vae = tiny_wan(config)
     vae.load_state_dict({name: v.to(dtype).double() for name, v in vae.state_dict().items()})

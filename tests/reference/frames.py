@@ -14,12 +14,13 @@ from engine.ops.resize import resize
 def reference_sizes(source: Size, short_side: int, longest: int = 0) -> tuple[Size, ...]:
     """The sizes that the reference resizes to, one after the other.
 
-    Args:
-        source: Size of the source.
-        short_side: Wanted shorter side, px; the longer one follows, rounded down.
-        longest: Most px of a side; what is larger is resized once more. 0: no such limit.
+    The longer side follows the shorter one, rounded down. What has a side longer than `longest` px
+    is resized once more; 0 is no such limit.
     """
-    first = _with_short_side(source, short_side)
+    if source.width <= source.height:
+        first = Size(short_side, int(short_side * source.height / source.width))
+    else:
+        first = Size(int(short_side * source.width / source.height), short_side)
     if not 0 < longest < max(first.width, first.height):
         return (first,)
     factor = longest / max(first.width, first.height)
@@ -37,16 +38,7 @@ def clip_length(frames: int) -> int:
 
 
 def resize_as_reference(frames: Tensor, short_side: int, longest: int = 0) -> Tensor:
-    """Resize once or twice, to `reference_sizes`.
-
-    Args:
-        frames: [T, 3, H, W] float32.
-        short_side: Wanted shorter side, px.
-        longest: Most px of a side; 0: no such limit.
-
-    Returns:
-        [T, 3, h, w] float32; may overshoot the range of the input slightly.
-    """
+    """Frames [T, 3, H, W] resized once or twice, to `reference_sizes`."""
     source = Size(frames.shape[-1], frames.shape[-2])
     for size in reference_sizes(source, short_side, longest):
         frames = resize(frames, size)
@@ -66,9 +58,3 @@ def mirrored_indices_before(count: int, extra: int) -> list[int]:
     """Indices 0 to `count` - 1 and `extra` mirrored before them; if short, the last index first."""
     mirrored = [*range(1, count), *[count - 1] * extra][:extra]
     return [*reversed(mirrored), *range(count)]
-
-
-def _with_short_side(source: Size, short_side: int) -> Size:
-    if source.width <= source.height:
-        return Size(short_side, int(short_side * source.height / source.width))
-    return Size(int(short_side * source.width / source.height), short_side)

@@ -16,17 +16,11 @@ from engine.models.seedvr2.sampler import START, Predict
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guidance:
-    """Away from a second text.
+    """Away from a second text."""
 
-    Attributes:
-        negative: [L, D], the text to move away from.
-        scale: How far; 1 stays at the first text.
-        rescale: 0 to 1, how much of the first prediction's deviation is restored.
-    """
-
-    negative: Tensor
-    scale: float
-    rescale: float = 0.0
+    negative: Tensor  # [L, D], the text to move away from
+    scale: float  # how far; 1 stays at the first text
+    rescale: float = 0.0  # 0 to 1, how much of the first prediction's deviation is restored
 
 
 def timesteps(steps: int) -> list[float]:
@@ -43,16 +37,7 @@ def sample_in_steps(
     steps: int = 1,
     guidance: Guidance | None = None,
 ) -> Tensor:
-    """The latent [T, H, W, 16] that fits a condition.
-
-    Args:
-        dit: Predicts the velocity.
-        noise: [T, H, W, 16].
-        condition: [T, H, W, 17].
-        text: [L, D].
-        steps: Predictions.
-        guidance: None: none, and half the work.
-    """
+    """The latent that fits a condition [T, H, W, 17]; noise and result are [T, H, W, 16]."""
     latent = noise
     for now, then in pairwise((*timesteps(steps), 0.0)):
         seen = torch.cat((latent, condition), dim=-1)

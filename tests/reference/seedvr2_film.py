@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -43,58 +41,31 @@ Trace = Callable[[str, Tensor], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceOptions:
-    """Options of the published program.
+    """Options of the published program."""
 
-    Attributes:
-        short_side: Shorter side of the result, px, rounded down to even.
-        longest: Most px of a side; 0: no such limit.
-        batch: Frames of a batch; best 1 + 4 n.
-        overlap: Frames that two batches share.
-        uniform: Mirror the last batch at its end until it is as long as the others.
-        prepend: Frames mirrored in front of the first one, and taken away in the end.
-        colour: Method of `correct_colour`.
-        seed: Of the noise; each batch starts from it again.
-        latent_noise: 0 to 1, noise in what the transformer sees of the source.
-        input_noise: 0 to 1, noise in the frames before they are encoded.
-    """
-
-    short_side: int
-    longest: int = 0
-    batch: int = 5
-    overlap: int = 0
-    uniform: bool = False
-    prepend: int = 0
-    colour: str = "lab"
-    seed: int = 42
-    latent_noise: float = 0.0
-    input_noise: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.overlap < self.batch:
-            raise ValueError(f"batches of {self.batch} frames cannot share {self.overlap}")
+    short_side: int  # of the result, px, rounded down to even
+    longest: int = 0  # most px of a side; 0: no such limit
+    batch: int = 5  # frames; best 1 + 4 n
+    overlap: int = 0  # frames that two batches share, fewer than they have
+    uniform: bool = False  # mirror the last batch at its end until it is as long as the others
+    prepend: int = 0  # frames mirrored in front of the first one, and removed in the end
+    colour: str = "lab"  # method of `correct_colour`
+    seed: int = 42  # of the noise; each batch starts from it again
+    latent_noise: float = 0.0  # 0 to 1, in what the transformer sees of the source
+    input_noise: float = 0.0  # 0 to 1, in the frames before they are encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """What restores a batch: all of one device and type.
-
-    Attributes:
-        vae: Encodes and decodes.
-        dit: Predicts the velocity.
-        text: [L, D], the text embedding.
-    """
+    """What restores a batch: all of one device and type."""
 
     vae: Vae
     dit: Predict
-    text: Tensor
+    text: Tensor  # the embedding, [L, D]
 
 
-class Draw(Protocol):
-    """Where the noise of a batch comes from."""
-
-    def __call__(self, kind: str, shape: tuple[int, ...]) -> Tensor:
-        """Normally distributed numbers: for the "frames", for the "start", for the "latent"."""
-        ...
+Draw = Callable[[str, tuple[int, ...]], Tensor]
+"""Noise of a batch of some shape: for the "frames", the "start", the "latent"."""
 
 
 def reference_draw(seed: int) -> Draw:
@@ -116,19 +87,10 @@ def upscale_as_reference(
     draw: Callable[[int], Draw] = reference_draw,
     trace: Trace = lambda name, value: None,
 ) -> Tensor:
-    """Restore all frames of a film.
+    """Restore all frames of a film [T, 3, H, W] float32, 0 to 1; new sides are even.
 
-    Args:
-        frames: [T, 3, H, W] float32, 0 to 1.
-        models: What restores them.
-        options: Options of the published program.
-        draw: Makes the noise of a batch from the seed.
-        trace: Told what each stage gave: "batch0.noise" and so on, "assembled" at the end.
-
-    Returns:
-        [T, 3, h, w] float32, 0 to 1; h and w are even.
-
-    Memory: all frames, six times at the new size, and what one batch takes.
+    `draw` makes the noise of a batch from the seed; `trace` gets what each stage gave:
+    "batch0.noise" and so on, "assembled" at the end.
     """
     frames = frames[mirrored_indices_before(len(frames), options.prepend)]
     resized = resize_as_reference(frames, options.short_side, options.longest)
@@ -139,8 +101,11 @@ def upscale_as_reference(
     spans = batches(len(frames), options)
     for number, (start, stop) in enumerate(spans):
         clip = source[start:stop][lengthened(stop - start, options)]
-        tell = partial(_tell, trace, f"batch{number}")
-        restored = restore_batch(clip, models, options, draw(options.seed), tell)
+
+        def traced(name: str, value: Tensor, batch: int = number) -> None:
+            trace(f"batch{batch}.{name}", value)
+
+        restored = restore_batch(clip, models, options, draw(options.seed), traced)
         done = spans[number - 1][1] if number else 0
         _put(result, cut_out(restored[: stop - start], picture), start, done)
     source = cut_out(source, picture)
@@ -168,18 +133,7 @@ def lengthened(frames: int, options: ReferenceOptions) -> list[int]:
 def restore_batch(
     clip: Tensor, models: Models, options: ReferenceOptions, draw: Draw, trace: Trace
 ) -> Tensor:
-    """Restore one batch by itself.
-
-    Args:
-        clip: [T, 3, H, W] in [-1, 1], padded, T = 1 + 4 n.
-        models: What restores it.
-        options: Noise.
-        draw: Makes it.
-        trace: Told what each stage gave.
-
-    Returns:
-        [T, 3, H, W], nominally in [-1, 1].
-    """
+    """Restore one batch by itself: [T, 3, H, W] in [-1, 1], padded, T = 1 + 4 n."""
     if options.input_noise:
         clip = noisy_frames(clip, options.input_noise, draw("frames", clip.shape).to(clip))
     trace("clip", clip)
@@ -202,17 +156,7 @@ def restore_batch(
 def coloured(
     result: Tensor, source: Tensor, spans: Sequence[tuple[int, int]], method: str
 ) -> Tensor:
-    """Hold what each batch brought to the colours of its source: methods look at it as a whole.
-
-    Args:
-        result: [T, 3, H, W], nominally in [-1, 1].
-        source: The same shape.
-        spans: Of the batches.
-        method: Of `correct_colour`.
-
-    Returns:
-        [T, 3, H, W], 0 to 1.
-    """
+    """Hold each batch to the colours of its source: from [-1, 1] to [T, 3, H, W], 0 to 1."""
     result, source = result * 0.5 + 0.5, source * 0.5 + 0.5
     slices = pairwise((0, *(stop for _, stop in spans)))
     parts = [correct_colour(method, result[a:b], source[a:b]) for a, b in slices]
@@ -237,7 +181,3 @@ def _put(result: Tensor, part: Tensor, start: int, done: int) -> None:
         weights = reference_overlap_weights(shared)
         result[start:done] = join(result[start:done], part[:shared], weights)
     result[done : start + len(part)] = part[shared:]
-
-
-def _tell(trace: Trace, batch: str, name: str, value: Tensor) -> None:
-    trace(f"{batch}.{name}", value)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from math import pi
 
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Box
 from engine.models.video_vae.slicing import SlicedVae
 
 Pair = tuple[int, int]
@@ -24,56 +24,36 @@ _LEAST_WEIGHT = 1e-6
 
 
 def tiled_encode(vae: SlicedVae, frames: Tensor, tile: Pair, overlap: Pair) -> Tensor:
-    """Encode tile by tile: the mean, blended over the overlaps.
+    """Encode [B, 3, T, H, W] tile by tile: the unscaled mean, blended over the overlaps.
 
-    Args:
-        vae: Its slicing setting holds for every tile.
-        frames: [B, 3, T, H, W] in [-1, 1].
-        tile: Height and width of a tile in pixels.
-        overlap: Pixels shared with the tile above and with the one to the left. Both are rounded
-            down to whole latent positions.
-
-    Returns:
-        Unscaled latent [B, L, t, h, w].
-
-    Memory: the latent and its weights beside what one tile takes.
+    Sizes of a tile and of what it shares with the tile above and the one to the left are in
+    pixels, and are rounded down to whole latent positions.
     """
     factor = vae.config.spatial_factor
     whole = (frames.shape[3] // factor, frames.shape[4] // factor)
-    rows, columns = _spans(whole, tile, overlap, factor)
+    rows, columns = (_axis(*side, factor) for side in zip(whole, tile, overlap, strict=True))
 
-    def encoded(box: Box) -> Tensor:
-        bottom = box.bottom * factor if box.bottom < whole[0] else None
-        right = box.right * factor if box.right < whole[1] else None
-        return vae.encode(frames[..., box.y * factor : bottom, box.x * factor : right])
+    def encoded(down: Pair, across: Pair) -> Tensor:
+        bottom = down[1] * factor if down[1] < whole[0] else None
+        right = across[1] * factor if across[1] < whole[1] else None
+        return vae.encode(frames[..., down[0] * factor : bottom, across[0] * factor : right])
 
     return _blended(rows, columns, 1, encoded)
 
 
 def tiled_decode(vae: SlicedVae, latent: Tensor, tile: Pair, overlap: Pair) -> Tensor:
-    """Decode tile by tile, the frames blended over the overlaps.
+    """Decode an unscaled latent tile by tile, the frames [B, 3, T, H, W] blended over the overlaps.
 
     The ramps are as long as `overlap`, even where the tiles share fewer pixels because that
     number was rounded down: the published values were made so. Take whole latent positions, less
     than a tile: otherwise pixels next to a border may get no weight at all and stay 0.
-
-    Args:
-        vae: Its slicing setting holds for every tile.
-        latent: [B, L, t, h, w], unscaled.
-        tile: Height and width of a tile in pixels of the result.
-        overlap: As for `tiled_encode`.
-
-    Returns:
-        Frames [B, 3, T, H, W], not clipped.
-
-    Memory: the frames and their weights beside what one tile takes.
     """
     factor = vae.config.spatial_factor
-    rows, columns = _spans((latent.shape[3], latent.shape[4]), tile, overlap, factor)
-    rows, columns = rows.with_ramp(overlap[0]), columns.with_ramp(overlap[1])
+    sides = zip(latent.shape[3:], tile, overlap, overlap, strict=True)
+    rows, columns = (_axis(*side, factor, ramp) for *side, ramp in sides)
 
-    def decoded(box: Box) -> Tensor:
-        return vae.decode(latent[..., box.y : box.bottom, box.x : box.right])
+    def decoded(down: Pair, across: Pair) -> Tensor:
+        return vae.decode(latent[..., slice(*down), slice(*across)])
 
     return _blended(rows, columns, factor, decoded)
 
@@ -86,12 +66,9 @@ class _Axis:
     spans: tuple[Pair, ...]
     ramp: int
 
-    def with_ramp(self, ramp: int) -> _Axis:
-        return _Axis(self.length, self.spans, ramp)
-
     def weight(self, span: Pair, factor: int, like: Tensor) -> Tensor:
         """Weights of a tile along this side: ramps where a neighbour is, ones elsewhere."""
-        weight = torch.ones((span[1] - span[0]) * factor, dtype=like.dtype, device=like.device)
+        weight = like.new_ones((span[1] - span[0]) * factor)
         count = min(self.ramp, len(weight))
         ramp = torch.linspace(0, 1, count, dtype=like.dtype, device=like.device)
         rising = 0.5 - 0.5 * torch.cos(pi * ramp)
@@ -102,70 +79,36 @@ class _Axis:
         return weight
 
 
-def _spans(whole: Pair, tile: Pair, overlap: Pair, factor: int) -> tuple[_Axis, _Axis]:
-    """Cuts of both sides in latent positions; everything else is in pixels."""
-    rows, columns = (_axis(*side, factor) for side in zip(whole, tile, overlap, strict=True))
-    return rows, columns
-
-
-def _axis(length: int, tile: int, overlap: int, factor: int) -> _Axis:
+def _axis(length: int, tile: int, overlap: int, factor: int, ramp: int | None = None) -> _Axis:
     """The last tile is cut at the border; one that only repeats the overlap is left out."""
-    if tile < 1 or overlap < 0:
-        raise ValueError(f"a tile of {tile} pixels with an overlap of {overlap}")
     size = max(1, tile // factor)
     shared = min(overlap // factor, size - 1)
     starts = range(0, length, size - shared)
     kept = [start for start in starts if start == 0 or length - start > shared]
-    return _Axis(length, tuple((start, min(start + size, length)) for start in kept), shared)
+    spans = tuple((start, min(start + size, length)) for start in kept)
+    return _Axis(length, spans, shared if ramp is None else ramp)
 
 
-def _blended(rows: _Axis, columns: _Axis, factor: int, run: Callable[[Box], Tensor]) -> Tensor:
-    """Weighted mean of all tiles; a single one is passed on as it is.
+def _blended(
+    rows: _Axis, columns: _Axis, factor: int, run: Callable[[Pair, Pair], Tensor]
+) -> Tensor:
+    """Weighted mean of all tiles, summed in float32 at least; a single one is returned as it is.
 
-    Args:
-        rows: Cuts of the height.
-        columns: Cuts of the width.
-        factor: Result pixels per latent position.
-        run: Gives the result of one box of latent positions.
+    A latent position gives `factor` result pixels; `run` takes rows and columns of positions.
     """
-    if len(rows.spans) == len(columns.spans) == 1:
-        return run(Box(0, 0, columns.length, rows.length))
-    canvas = _Canvas(rows, columns, factor)
-    for top, bottom in rows.spans:
-        for left, right in columns.spans:
-            box = Box(left, top, right - left, bottom - top)
-            canvas.add(run(box), box)
-    return canvas.result()
-
-
-class _Canvas:
-    """Sum of weighted tiles, in float32 at least."""
-
-    def __init__(self, rows: _Axis, columns: _Axis, factor: int) -> None:
-        self._rows, self._columns, self._factor = rows, columns, factor
-        self._dtype = torch.float32
-        self._sum = self._weights = torch.zeros(0)
-
-    def add(self, tile: Tensor, box: Box) -> None:
-        """Add [B, C, T, y, x], the result of a box of latent positions."""
-        factor = self._factor
-        if not self._sum.numel():
-            self._start(tile)
-        down = self._rows.weight((box.y, box.bottom), factor, self._sum)
-        across = self._columns.weight((box.x, box.right), factor, self._sum)
-        weight = down[:, None] * across
-        rows = slice(box.y * factor, box.bottom * factor)
-        columns = slice(box.x * factor, box.right * factor)
-        self._sum[..., rows, columns] += tile * weight
-        self._weights[rows, columns] += weight
-
-    def result(self) -> Tensor:
-        """The weighted mean, in the type of the tiles."""
-        return self._sum.div_(self._weights.clamp_(min=_LEAST_WEIGHT)).to(self._dtype)
-
-    def _start(self, tile: Tensor) -> None:
-        sides = (self._rows.length * self._factor, self._columns.length * self._factor)
-        wide = torch.promote_types(tile.dtype, torch.float32)
-        self._dtype = tile.dtype
-        self._sum = tile.new_zeros((*tile.shape[:3], *sides), dtype=wide)
-        self._weights = tile.new_zeros(sides, dtype=wide)
+    tiles = list(product(rows.spans, columns.spans))
+    if len(tiles) == 1:
+        return run(*tiles[0])
+    total = weights = dtype = None
+    for down, across in tiles:
+        tile = run(down, across)
+        if total is None:
+            dtype, wide = tile.dtype, torch.promote_types(tile.dtype, torch.float32)
+            sides = (rows.length * factor, columns.length * factor)
+            total = tile.new_zeros((*tile.shape[:3], *sides), dtype=wide)
+            weights = tile.new_zeros(sides, dtype=wide)
+        weight = rows.weight(down, factor, total)[:, None] * columns.weight(across, factor, total)
+        inside = tuple(slice(start * factor, stop * factor) for start, stop in (down, across))
+        total[(..., *inside)] += tile * weight
+        weights[inside] += weight
+    return total.div_(weights.clamp_(min=_LEAST_WEIGHT)).to(dtype)
