@@ -109,6 +109,7 @@ def test_nan_and_infinity_are_an_error_that_the_planner_understands():
             sink.check()
         assert isinstance(caught.value, CapacityError)
         assert caught.value.hint
+        sink.add(part, Box(0, 0, 4, 4), 0)
         with pytest.raises(NumericOverflow):
             sink.result()
 
