@@ -1,4 +1,4 @@
-"""CUDA kernels on the processor: the source compiled with g++, and GroupNorm's grid in Python."""
+"""CUDA kernels on the processor: the source compiled with g++, and the pixels of a grid."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from engine.ops.kernels import build, channel_norm, heads, token_rows
 from engine.ops.kernels.channel_norm import ChannelNormKernel
@@ -93,7 +91,16 @@ _KERNEL = re.compile(r'extern "C" __global__ void(?: __launch_bounds__\(\w+\))? 
 
 
 class HostModule:
-    """Stands in for driver.Module: the same launches, on the processor; `launched` names them."""
+    """Stands in for driver.Module: the same launches, on the processor.
+
+    Args:
+        folder: Where it is compiled.
+        text: The source, as NVRTC gets it.
+        options: Likewise.
+
+    Attributes:
+        launched: Names of the launches so far.
+    """
 
     def __init__(self, folder: Path, text: str, options: tuple[str, ...]) -> None:
         kernels = _KERNEL.findall(text)
@@ -178,7 +185,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
 
 
 INT_MAX = 2**31 - 1
-Part = tuple[float, np.float32, np.float32]  # count, mean, m2
 
 
 def traversal(grid: GroupNormGrid, block: int, row: int) -> Iterator[tuple[int, int]]:
@@ -195,62 +201,3 @@ def traversal(grid: GroupNormGrid, block: int, row: int) -> Iterator[tuple[int, 
         x, y = x + step_x, y + step_y
         if x >= grid.width:
             x, y = x - grid.width, y + 1
-
-
-def addresses(grid: GroupNormGrid, strides: tuple[int, int, int]) -> Iterator[int]:
-    """Offset of every number that the threads of a whole grid touch, in elements."""
-    for frame in range(grid.frames):
-        for block in range(grid.blocks):
-            for row in range(grid.rows):
-                for y, x in traversal(grid, block, row):
-                    base = frame * strides[0] + y * strides[1] + x * strides[2]
-                    for lane in range(grid.lanes):
-                        start = base + lane * grid.vector
-                        yield from range(start, start + grid.vector)
-
-
-def moments(frame: NDArray[np.float32], grid: GroupNormGrid, block: int) -> list[Part]:
-    """Mean and m2 of each group of a block of a frame [H, W, C], in the kernel's order."""
-    sub = min(grid.vector, grid.group)
-    rows = [_row(frame, grid, block, row, sub) for row in range(grid.rows)]
-    half = grid.rows // 2
-    while half:
-        pairs = zip(rows[:half], rows[half:], strict=True)
-        rows = [[merge(a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
-        half //= 2
-    pieces = grid.group // sub
-    groups = []
-    for start in range(0, len(rows[0]), pieces):
-        whole = rows[0][start]
-        for piece in rows[0][start + 1 : start + pieces]:
-            whole = merge(whole, piece)
-        groups.append(whole)
-    return groups
-
-
-def merge(one: Part, other: Part) -> Part:
-    count = np.float32(one[0] + other[0])
-    if count == 0:
-        return one
-    share = np.float32(other[0]) / count
-    away = other[1] - one[1]
-    m2 = one[2] + other[2] + away * away * np.float32(one[0]) * share
-    return float(count), one[1] + away * share, m2
-
-
-def _row(
-    frame: NDArray[np.float32], grid: GroupNormGrid, block: int, row: int, sub: int
-) -> list[Part]:
-    """What the threads of a row have seen: a part for each lane and segment."""
-    segments = grid.channels // sub
-    mean, m2 = np.zeros(segments, np.float32), np.zeros(segments, np.float32)
-    seen = np.float32(0)
-    for y, x in traversal(grid, block, row):
-        values = frame[y, x].reshape(segments, sub)
-        share = np.float32(1) / (seen + 1)
-        middle = values.mean(1)
-        away = middle - mean
-        mean = mean + away * share
-        m2 = m2 + ((values - middle[:, None]) ** 2).sum(1) + away * away * (seen * share * sub)
-        seen += np.float32(1)
-    return [(float(seen * sub), mean[i], m2[i]) for i in range(segments)]

@@ -18,26 +18,24 @@ GPU = named("RTX 5070 Ti")
 ROOT = Path(__file__).parents[3]
 
 
+def device(free_bytes: int) -> devices.Gpu:
+    """That GPU in this machine."""
+    options = {"total_bytes": 16303 * 2**20, "driver": "580.1", "capability": (12, 0)}
+    return devices.Gpu(name=GPU.name, free_bytes=free_bytes, **options)
+
+
 def test_a_pretended_gpu_has_the_memory_that_a_desktop_leaves(tmp_path: Path) -> None:
     plain = measure_budget(EngineSettings(), tmp_path, tmp_path)
     found = measure_budget(EngineSettings(), tmp_path, tmp_path, GPU)
     assert found.cuda
     assert found.is_pretended
-    assert found.gpu == GPU
-    assert found.capability == (12, 0)
+    assert (found.gpu, found.capability) == (GPU, (12, 0))
     assert found.vram_bytes == 14 * GIB
     assert (found.threads, found.same_disk) == (plain.threads, plain.same_disk)
 
 
 def test_the_own_gpu_is_not_pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = devices.Gpu(
-        name=GPU.name,
-        total_bytes=16303 * 2**20,
-        free_bytes=15 * GIB,
-        driver="580.1",
-        capability=(12, 0),
-    )
-    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
+    monkeypatch.setattr(devices, "gpus", lambda: (device(15 * GIB),))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
     narrow = PcieLink(generation=4, width=8, gpu_generation=5, gpu_width=16)
     monkeypatch.setattr(budgets, "link_of", lambda _: narrow)
@@ -48,13 +46,10 @@ def test_the_own_gpu_is_not_pretended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 14 * GIB < found.vram_bytes < 15 * GIB
 
 
-def test_every_gpu_leaves_all_but_two_gib() -> None:
+def test_pretended_gpus_leave_all_but_two_gib_and_none_can_be_pretended_too() -> None:
     for gpu in gpu_specs():
         found = pretended_budget(gpu, ram_bytes=16 * GIB)
         assert found.vram_bytes == gpu.memory_bytes - 2 * GIB
-
-
-def test_a_machine_without_a_gpu_can_be_pretended_too() -> None:
     found = pretended_budget(None, ram_bytes=16 * GIB, threads=4)
     assert not found.cuda
     assert not found.is_pretended
@@ -72,14 +67,7 @@ def test_memory_of_a_running_job_is_free_for_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A film that was added while another ran was planned into the rest of the memory."""
-    gpu = devices.Gpu(
-        name=GPU.name,
-        total_bytes=16 * GIB,
-        free_bytes=2 * GIB,
-        driver="580.1",
-        capability=(12, 0),
-    )
-    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
+    monkeypatch.setattr(devices, "gpus", lambda: (device(2 * GIB),))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
     monkeypatch.setattr(budgets.torch_memory, "gpu_bytes", lambda: 12 * GIB)
     monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
@@ -95,7 +83,5 @@ def test_own_memory_grows_by_an_allocation() -> None:
         "import os; from engine.hardware import devices; before = devices.own_ram();"
         "held = os.urandom(64 * 2**20); print(devices.own_ram() - before)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
-    )
-    assert 48 * 2**20 < int(done.stdout) < 96 * 2**20
+    grown = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT)
+    assert 48 * 2**20 < int(grown) < 96 * 2**20

@@ -7,12 +7,9 @@ from engine.hardware import devices
 from engine.ops.linear.formats import PRODUCTS
 
 
-def test_the_processor_has_a_name_and_threads() -> None:
+def test_the_processor_has_a_name_threads_and_memory() -> None:
     assert devices.cpu_name()
     assert 1 <= devices.cpu_threads() <= (os.cpu_count() or 1)
-
-
-def test_free_memory_is_part_of_all_memory() -> None:
     total, available = devices.ram()
     assert 0 < available <= total
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -15,6 +16,8 @@ from engine.protocol.gpu_reading import GpuProcess, GpuReading
 MIB = 2**20
 ME = os.getpid()
 NAMES = {ME: "python.exe", 10: "chrome.exe", 11: "chrome.exe", 12: "game.exe", 13: "dwm.exe"}
+COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
 
 
 def process(pid: int, mib: int | None) -> Any:
@@ -34,8 +37,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "nvmlDeviceGetMaxPcieLinkWidth": 16,
         "nvmlDeviceGetMaxPcieLinkGeneration": 4,
         "nvmlDeviceGetGpuMaxPcieLinkGeneration": 5,
-        "nvmlDeviceGetComputeRunningProcesses": [process(ME, 6000), process(12, 900)],
-        "nvmlDeviceGetGraphicsRunningProcesses": [process(10, 1200), process(11, 900)],
+        COMPUTE: [process(ME, 6000), process(12, 900)],
+        GRAPHICS: [process(10, 1200), process(11, 900)],
     }
     monkeypatch.setattr(nvml, "handles", lambda: ("gpu",))
     monkeypatch.setattr(nvml, "query", lambda name, *_: answers.get(name))
@@ -46,12 +49,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def on_windows(monkeypatch: pytest.MonkeyPatch, shared_mib: int | None) -> None:
-    uses = {
-        ME: MemoryUse(6000 * MIB, 0),
-        10: MemoryUse(2100 * MIB, 0),
-        13: MemoryUse(3 * MIB, 0),
-        12: MemoryUse(0, 0),
-    }
+    dedicated = {ME: 6000 * MIB, 10: 2100 * MIB, 13: 3 * MIB, 12: 0}
+    uses = {pid: MemoryUse(size, 0) for pid, size in dedicated.items()}
     monkeypatch.setattr(shared_memory, "adapter", lambda _: Adapter(processes=uses))
     shared = None if shared_mib is None else shared_mib * MIB
     monkeypatch.setattr(shared_memory, "own_bytes", lambda: shared)
@@ -70,30 +69,23 @@ def test_a_reading_has_everything_that_the_driver_reports(driver: dict[str, Any]
     assert (found.load_percent, found.temperature_c, found.power_w) == (97, 66, 255)
     assert found.link == "PCIe 4.0 x8"
     assert found.spilled_mb == 0
-
-
-def test_programs_are_named_and_their_processes_added_up(driver: dict[str, Any]) -> None:
-    assert reading().processes == (
+    assert found.processes == gpu_reading.other_programs()
+    assert found.processes == (
         GpuProcess(name="chrome.exe", mb=2100),
         GpuProcess(name="game.exe", mb=900),
     )
 
 
 def test_a_driver_without_bytes_by_process_still_names_programs(driver: dict[str, Any]) -> None:
-    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(ME, None), process(12, None)]
-    driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
+    driver[COMPUTE] = [process(ME, None), process(12, None)]
+    driver[GRAPHICS] = [process(10, None)]
     found = reading(OwnMemory(gpu_bytes=lambda: 5000 * MIB))
     assert (found.ours_mb, found.others_mb) == (5000, 4216)
-    assert found.processes == (
-        GpuProcess(name="chrome.exe", mb=None),
-        GpuProcess(name="game.exe", mb=None),
-    )
-
-
-def test_in_a_container_with_other_process_ids_torch_knows_our_bytes(
-    driver: dict[str, Any],
-) -> None:
-    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(987_654, 6000)]
+    assert {program.name: program.mb for program in found.processes} == {
+        "chrome.exe": None,
+        "game.exe": None,
+    }
+    driver[COMPUTE] = [process(987_654, 6000)]  # a container has other process ids
     assert reading(OwnMemory(gpu_bytes=lambda: 5800 * MIB)).ours_mb == 5800
 
 
@@ -101,27 +93,21 @@ def test_windows_counts_what_its_driver_does_not_report(
     driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_windows(monkeypatch, shared_mib=20)
-    driver["nvmlDeviceGetComputeRunningProcesses"] = [process(ME, None)]
-    driver["nvmlDeviceGetGraphicsRunningProcesses"] = [process(10, None)]
+    driver[COMPUTE], driver[GRAPHICS] = [process(ME, None)], [process(10, None)]
     found = reading()
     assert found.ours_mb == 6000
     assert found.processes == (GpuProcess(name="chrome.exe", mb=2100),)
     assert found.spilled_mb == 0
 
 
-@pytest.mark.parametrize(
-    ("shared", "pinned", "spilled"),
-    [(None, 0, 0), (0, 0, 0), (150, 0, 0), (700, 0, 700), (4700, 4000, 700), (4100, 4000, 0)],
-)
 def test_pinned_memory_is_not_spilled(
-    driver: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    shared: int | None,
-    pinned: int,
-    spilled: int,
+    driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_windows(monkeypatch, shared)
-    assert reading(OwnMemory(pinned_bytes=lambda: pinned * MIB)).spilled_mb == spilled
+    cases = [(None, 0, 0), (0, 0, 0), (150, 0, 0), (700, 0, 700), (4700, 4000, 700)]
+    for shared, pinned, spilled in (*cases, (4100, 4000, 0)):
+        on_windows(monkeypatch, shared)
+        own = OwnMemory(pinned_bytes=lambda pinned=pinned: pinned * MIB)
+        assert reading(own).spilled_mb == spilled
 
 
 def test_an_old_driver_leaves_values_empty(driver: dict[str, Any]) -> None:
@@ -131,36 +117,23 @@ def test_an_old_driver_leaves_values_empty(driver: dict[str, Any]) -> None:
     assert (found.load_percent, found.temperature_c) == (0, 0)
 
 
-def test_without_a_gpu_there_is_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_there_is_no_reading(
+    driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([("gpu",)])
+    monkeypatch.setattr(nvml, "handles", lambda: next(found, ()))  # the driver just lost it
+    assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
     monkeypatch.setattr(nvml, "handles", tuple)
     assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
     assert gpu_reading.other_programs() == ()
 
 
-def test_a_gpu_that_the_driver_just_lost_has_no_reading(
-    driver: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = iter([("gpu",)])
-    monkeypatch.setattr(nvml, "handles", lambda: next(found, ()))
-    assert gpu_reading.read(frozenset({ME}), OwnMemory()) is None
-
-
-def test_other_programs_are_known_without_a_reading(driver: dict[str, Any]) -> None:
-    assert gpu_reading.other_programs()[0] == GpuProcess(name="chrome.exe", mb=2100)
-
-
-def test_only_the_largest_programs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_largest_programs_that_run_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "Process", Mock(side_effect=psutil.NoSuchProcess(5)))
+    assert gpu_reading.programs({5: 100 * MIB}, ()) == ()
     monkeypatch.setattr(gpu_reading, "_name", lambda pid: f"p{pid}")
     found = gpu_reading.programs({pid: pid * 10 * MIB for pid in range(40)} | {99: None}, {39})
     assert [program.mb for program in found] == [380, 370, 360, 350, 340, 330, 320, 310]
-
-
-def test_a_process_that_has_ended_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(pid: int) -> None:
-        raise psutil.NoSuchProcess(pid)
-
-    monkeypatch.setattr(psutil, "Process", gone)
-    assert gpu_reading.programs({5: 100 * MIB}, ()) == ()
 
 
 def test_the_link_is_limited_by_slot_and_gpu(driver: dict[str, Any]) -> None:

@@ -5,10 +5,9 @@ from collections import Counter
 import pytest
 
 from engine.core.errors import SettingsError
-from engine.hardware.gpu_table import GIB, find, gpu_specs, named
+from engine.hardware import devices, gpu_table
+from engine.hardware.gpu_table import GIB, find, from_environment, gpu_specs, named, pretended
 
-# Operations of the matrix units for a byte of memory: a wrong figure leaves this range.
-FLOPS_PER_BYTE = (50, 450)
 PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, sums in float32
     "NVIDIA GeForce RTX 2080 Ti": 53.8,  # at the reference clock of 1545 MHz
     "NVIDIA GeForce RTX 3090": 71.0,
@@ -17,7 +16,7 @@ PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, s
 }
 
 
-def test_every_gpu_has_plausible_figures() -> None:
+def test_every_gpu_has_plausible_figures_and_is_found_by_what_the_driver_reports() -> None:
     for gpu in gpu_specs():
         assert gpu.generation in ("turing", "ampere", "ada", "blackwell")
         assert (7, 5) <= gpu.capability <= (12, 0)
@@ -27,23 +26,15 @@ def test_every_gpu_has_plausible_figures() -> None:
         assert 10e12 <= gpu.half_flops <= 250e12
         assert 4e12 <= gpu.single_flops <= 120e12
         assert 7e9 <= gpu.link_bandwidth <= 64e9
-        assert FLOPS_PER_BYTE[0] <= gpu.half_flops / gpu.bandwidth <= FLOPS_PER_BYTE[1], gpu.title
-
-
-def test_every_gpu_is_found_by_the_name_and_memory_that_the_driver_reports() -> None:
-    for gpu in gpu_specs():
+        assert 50 <= gpu.half_flops / gpu.bandwidth <= 450, gpu.title  # a wrong figure leaves it
         assert find(gpu.name, gpu.memory_bytes) == gpu
         assert find(gpu.name, gpu.memory_bytes - 300 * 2**20) == gpu  # the driver keeps a little
 
 
-def test_names_differ_or_memory_does() -> None:
+def test_gpus_differ_and_every_generation_has_desktop_and_laptop_ones() -> None:
     seen = Counter((gpu.name, gpu.memory_bytes) for gpu in gpu_specs())
     assert set(seen.values()) == {1}
-
-
-def test_every_generation_has_desktop_and_laptop_gpus() -> None:
-    kinds = {(gpu.generation, gpu.form_factor) for gpu in gpu_specs()}
-    assert len(kinds) == 8
+    assert len({(gpu.generation, gpu.form_factor) for gpu in gpu_specs()}) == 8
 
 
 def test_matrix_rates_are_those_of_the_white_papers() -> None:
@@ -63,20 +54,43 @@ def test_a_laptop_gpu_is_not_faster_than_the_desktop_gpu_of_its_name() -> None:
     assert pairs > 10
 
 
-def test_names_may_be_short() -> None:
+def test_names_may_be_short_and_memory_of_another_size() -> None:
     for name in ("NVIDIA GeForce RTX 5070 Ti", "GeForce RTX 5070 Ti", "rtx 5070 ti", "5070 Ti"):
         assert named(name).title == "RTX 5070 Ti, 16 GB"
-
-
-def test_another_size_of_memory() -> None:
     assert named("RTX 3060", 8 * GIB).bandwidth == 240e9  # there is such a GPU
     assert named("RTX 5070 Ti", 12 * GIB).title == "RTX 5070 Ti, 12 GB"
 
 
 def test_an_unknown_gpu_names_the_nearest() -> None:
-    with pytest.raises(SettingsError) as caught:
-        named("NVIDIA GeForce RTX 5075 Ti")
-    assert "RTX 5070 Ti" in caught.value.hint
-    with pytest.raises(SettingsError) as caught:
-        named("?")
-    assert "The first is NVIDIA" in caught.value.hint
+    nearest = {"NVIDIA GeForce RTX 5075 Ti": "RTX 5070 Ti", "?": "The first is NVIDIA"}
+    for name, hint in nearest.items():
+        with pytest.raises(SettingsError) as caught:
+            named(name)
+        assert hint in caught.value.hint
+
+
+def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(gpu_table.GPU_VARIABLE, raising=False)
+    monkeypatch.delenv(gpu_table.VRAM_VARIABLE, raising=False)
+    assert pretended("") is from_environment() is None
+    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 4060 Ti")
+    monkeypatch.setenv(gpu_table.VRAM_VARIABLE, "16GiB")
+    found = from_environment()
+    assert found is not None
+    assert found.title == "RTX 4060 Ti, 16 GB"
+    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 9999")
+    with pytest.raises(SettingsError, match="RTX 9999") as caught:
+        from_environment()
+    assert gpu_table.GPU_VARIABLE in caught.value.hint
+
+
+def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"total_bytes": 12 * GIB, "free_bytes": 11 * GIB}
+    own = devices.Gpu(name="NVIDIA GeForce RTX 4070", driver="580.1", capability=(8, 9), **sizes)
+    monkeypatch.setattr(devices, "gpus", lambda: (own,))
+    found = pretended("", "8GiB")
+    assert found is not None
+    assert found.title == "RTX 4070, 8 GB"
+    monkeypatch.setattr(devices, "gpus", tuple)
+    with pytest.raises(SettingsError, match="no NVIDIA GPU"):
+        pretended("", "8GiB")

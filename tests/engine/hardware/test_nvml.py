@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -17,8 +18,9 @@ def fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_failure", "")
 
 
-def fake_gpu(monkeypatch: pytest.MonkeyPatch, processes: list[Any]) -> None:
-    """A driver with one GPU of 16 GiB of which 5 GiB are used."""
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, sizes: dict[int, int | None]) -> None:
+    """A driver with one GPU of 16 GiB of which 5 GiB are used; bytes by process."""
+    processes = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in sizes.items()]
     answers = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetCount": lambda: 1,
@@ -29,101 +31,63 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch, processes: list[Any]) -> None:
         "nvmlDeviceGetName": lambda _: b"NVIDIA Test",
         "nvmlSystemGetDriverVersion": lambda: "580.1",
         "nvmlDeviceGetCudaComputeCapability": lambda _: [12, 0],
-        "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=87, memory=40),
-        "nvmlDeviceGetTemperature": lambda _, __: 63,
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
 
 
-def process(pid: int, amount: int | None) -> Any:
-    return SimpleNamespace(pid=pid, usedGpuMemory=amount)
-
-
 def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", missing)
+    missing = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    monkeypatch.setattr(pynvml, "nvmlInit", Mock(side_effect=missing))
     assert devices.gpus() == ()
     assert "Not Found" in nvml.failure()
 
 
 def test_a_gpu_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_gpu(monkeypatch, [])
-    assert devices.gpus() == (
-        devices.Gpu(
-            name="NVIDIA Test",
-            total_bytes=16 * GIB,
-            free_bytes=11 * GIB,
-            driver="580.1",
-            capability=(12, 0),
-        ),
-    )
-
-
-def test_an_old_driver_without_capability_still_has_its_gpu(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake_gpu(monkeypatch, [])
-
-    def unknown(_: object) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCudaComputeCapability", unknown)
+    fake_gpu(monkeypatch, {})
     (gpu,) = devices.gpus()
-    assert gpu.capability is None
+    sizes = {"total_bytes": 16 * GIB, "free_bytes": 11 * GIB}
+    expected = devices.Gpu(name="NVIDIA Test", driver="580.1", capability=(12, 0), **sizes)
+    assert gpu == expected
+    unknown = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)  # an old driver
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCudaComputeCapability", Mock(side_effect=unknown))
+    assert devices.gpus() == (replace(expected, capability=None),)
 
 
-def test_a_process_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_gpu(monkeypatch, [process(7, 3 * GIB), process(8, GIB)])
+def test_a_process_counts_once_and_unknown_bytes_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {7: 3 * GIB, 8: GIB, 9: None}
+    fake_gpu(monkeypatch, sizes)
     assert nvml.memory("gpu 0") == nvml.GpuMemory(total=16 * GIB, used=5 * GIB)
-    assert nvml.processes("gpu 0") == {7: 3 * GIB, 8: GIB}
+    assert nvml.processes("gpu 0") == sizes
 
 
-def test_unknown_bytes_of_a_process_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_gpu(monkeypatch, [process(7, None)])
-    assert nvml.processes("gpu 0") == {7: None}
-
-
-@pytest.fixture
-def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_those_that_cuda_shows_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large slow GPU, one that is not in the table, and the fastest one in the last slot."""
-    fake_gpu(monkeypatch, [])
+    fake_gpu(monkeypatch, {})
     names = ["NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 4090"]
-    sizes = [12 * GIB, 2 * GIB, 24 * GIB]
     answers = {
         "nvmlDeviceGetCount": lambda: 3,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetName": lambda handle: names[handle],
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}ab",
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=sizes[handle], used=0),
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
-
-
-@pytest.mark.usefixtures("three_gpus")
-@pytest.mark.parametrize(
-    ("order", "visible", "indices"),
-    [
-        (None, None, [2, 0, 1]),
-        ("PCI_BUS_ID", None, [0, 1, 2]),
-        (None, "1", [0]),
-        ("PCI_BUS_ID", "1", [1]),
-        (None, "2, 0", [1, 2]),
-        (None, "GPU-1", [1]),
-        (None, "0,7,1", [2]),
-        (None, "", []),
-        (None, "-1", []),
-        (None, "GPU-9", []),
-    ],
-)
-def test_gpus_are_those_that_cuda_shows_in_its_order(
-    monkeypatch: pytest.MonkeyPatch, order: str | None, visible: str | None, indices: list[int]
-) -> None:
-    for name, value in (("CUDA_DEVICE_ORDER", order), ("CUDA_VISIBLE_DEVICES", visible)):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    assert [gpu.index for gpu in devices.gpus()] == indices
+    shown = {
+        (None, None): [2, 0, 1],
+        ("PCI_BUS_ID", None): [0, 1, 2],
+        (None, "1"): [0],
+        ("PCI_BUS_ID", "1"): [1],
+        (None, "2, 0"): [1, 2],
+        (None, "GPU-1"): [1],
+        (None, "0,7,1"): [2],
+        (None, ""): [],
+        (None, "-1"): [],
+        (None, "GPU-9"): [],
+    }
+    for values, indices in shown.items():
+        for name, value in zip(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), values, strict=True):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
+        assert [gpu.index for gpu in devices.gpus()] == indices, values

@@ -4,6 +4,8 @@ import ast
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -31,44 +33,25 @@ class Priority:
 
 
 def test_the_priority_is_lower_inside_and_restored_after_an_error() -> None:
-    own = Priority(NORMAL)
-    with pytest.raises(KeyError), below_normal_priority(own):
-        assert own.value == BELOW
-        raise KeyError
-    assert own.value == NORMAL
-
-
-def test_a_priority_chosen_by_the_user_stays() -> None:
-    own = Priority(HIGH)
-    with below_normal_priority(own):
-        assert own.value == HIGH
-    assert own.value == HIGH
-
-
-def test_a_system_that_refuses_does_not_stop_the_job() -> None:
-    own = Priority(NORMAL, refuses=True)
-    with below_normal_priority(own):
-        assert own.value == NORMAL
-
-
-class Kernel:
-    """kernel32 with the one call; keeps its arguments."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int, int, int]] = []
-
-    def SetProcessInformation(self, _own: object, kind: int, state: object, size: int) -> int:
-        given = state._obj
-        assert (given.version, size) == (1, 12)
-        self.calls.append((kind, given.control, given.state, size))
-        return 1
+    cases = [(NORMAL, False, BELOW), (HIGH, False, HIGH), (NORMAL, True, NORMAL)]
+    for priority, refuses, inside in cases:
+        own = Priority(priority, refuses=refuses)
+        with pytest.raises(KeyError), below_normal_priority(own):
+            assert own.value == inside
+            raise KeyError
+        assert own.value == priority
 
 
 def test_power_throttling_is_off_inside_and_restored_after() -> None:
-    kernel = Kernel()
-    with process._full_speed(kernel):
-        assert kernel.calls == [(4, 1, 0, 12)]
-    assert kernel.calls[1:] == [(4, 0, 0, 12)]
+    calls = []
+
+    def set_information(_own: object, kind: int, state: Any, size: int) -> int:
+        calls.append((kind, state._obj.version, state._obj.control, state._obj.state, size))
+        return 1
+
+    with process._full_speed(SimpleNamespace(SetProcessInformation=set_information)):
+        assert calls == [(4, 1, 1, 0, 12)]
+    assert calls[1:] == [(4, 1, 0, 0, 12)]
     with process._full_speed(object()):  # an old Windows
         pass
 
@@ -108,13 +91,6 @@ linux_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has a c
 
 
 @linux_only
-def test_without_systemd_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with keep_awake():
-        pass
-
-
-@linux_only
 def test_the_system_stays_awake_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "systemd-inhibit"
     tool.write_text(
@@ -129,9 +105,10 @@ def test_the_system_stays_awake_inside(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @linux_only
-def test_a_tool_that_does_not_start_is_ignored(
+def test_a_tool_that_is_missing_or_does_not_start_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: str(tmp_path / "missing"))
-    with keep_awake():
-        pass
+    for tool in (None, str(tmp_path / "missing")):
+        monkeypatch.setattr(shutil, "which", lambda _, tool=tool: tool)
+        with keep_awake():
+            pass

@@ -71,20 +71,15 @@ class FakePdh:
 def machine() -> FakePdh:
     """Our process and a browser on a GPU, and a little on the graphics of the processor."""
     mine, browser = f"pid_{ME}_{GPU}_phys_0", f"pid_4000_{GPU.upper()}_phys_0"
+    gone, inside = f"pid_999_{GPU}_phys_0", f"pid_{ME}_{INSIDE}_phys_0"
+    whole, other = f"{GPU}_phys_0", f"{INSIDE}_phys_0"
+    shared = [(mine, 500 * MIB), (browser, 10 * MIB), (inside, 80 * MIB), (gone, -5)]
     return FakePdh(
         {
             rf"{PROCESS}\Dedicated Usage": [(mine, 6000 * MIB), (browser, 2100 * MIB)],
-            rf"{PROCESS}\Shared Usage": [
-                (mine, 500 * MIB),
-                (browser, 10 * MIB),
-                (f"pid_{ME}_{INSIDE}_phys_0", 80 * MIB),
-                (f"pid_999_{GPU}_phys_0", -5),
-            ],
-            rf"{ADAPTER}\Dedicated Usage": [
-                (f"{GPU}_phys_0", 8200 * MIB),
-                (f"{INSIDE}_phys_0", 300 * MIB),
-            ],
-            rf"{ADAPTER}\Shared Usage": [(f"{GPU}_phys_0", 520 * MIB)],
+            rf"{PROCESS}\Shared Usage": shared,
+            rf"{ADAPTER}\Dedicated Usage": [(whole, 8200 * MIB), (other, 300 * MIB)],
+            rf"{ADAPTER}\Shared Usage": [(whole, 520 * MIB)],
         }
     )
 
@@ -98,19 +93,16 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> FakePdh:
     return fake
 
 
-def test_own_bytes_are_those_on_the_gpu_in_use(on_windows: FakePdh) -> None:
-    assert shared_memory.own_bytes() == 500 * MIB
-    assert on_windows.open == 1
-
-
-def test_before_cuda_is_used_own_bytes_are_zero(
+def test_own_bytes_are_those_on_the_gpu_in_use(
     on_windows: FakePdh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_memory, "_luid", lambda: None)
+    assert shared_memory.own_bytes() == 500 * MIB
+    assert on_windows.open == 1
+    monkeypatch.setattr(shared_memory, "_luid", lambda: None)  # before CUDA is used
     assert shared_memory.own_bytes() == 0
 
 
-def test_every_program_has_its_share(on_windows: FakePdh) -> None:
+def test_every_program_has_its_share(on_windows: FakePdh, monkeypatch: pytest.MonkeyPatch) -> None:
     found = shared_memory.adapter(used_bytes=0)
     assert found is not None
     assert found.all == MemoryUse(8200 * MIB, 520 * MIB)
@@ -118,66 +110,45 @@ def test_every_program_has_its_share(on_windows: FakePdh) -> None:
         ME: MemoryUse(6000 * MIB, 500 * MIB),
         4000: MemoryUse(2100 * MIB, 10 * MIB),
     }
-
-
-@pytest.mark.parametrize(("used", "dedicated"), [(8000 * MIB, 8200 * MIB), (0, 300 * MIB)])
-def test_a_gpu_that_cuda_does_not_name_is_found_by_its_used_memory(
-    on_windows: FakePdh, monkeypatch: pytest.MonkeyPatch, used: int, dedicated: int
-) -> None:
-    monkeypatch.setattr(shared_memory, "_luid", lambda: "")
-    found = shared_memory.adapter(used)
-    assert found is not None
-    assert found.all.dedicated == dedicated
+    monkeypatch.setattr(shared_memory, "_luid", lambda: "")  # not named by CUDA: by used memory
+    for used, dedicated in ((8000 * MIB, 8200 * MIB), (0, 300 * MIB)):
+        found = shared_memory.adapter(used)
+        assert found is not None
+        assert found.all.dedicated == dedicated
 
 
 def test_the_query_is_opened_once_and_read_a_few_times_per_second() -> None:
     fake, now = machine(), [0.0]
     reader = CounterReader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
     for now[0] in (0.0, 0.1, 0.19, 0.3):
-        assert GPU in reader.adapters()
+        assert 4000 in reader.adapters()[GPU].processes
     assert (fake.open, fake.collected) == (1, 2)
-
-
-def test_programs_come_and_go_between_readings() -> None:
-    fake, now = machine(), [0.0]
-    reader = CounterReader(Counters(fake, shared_memory._PATHS), clock=lambda: now[0])
-    assert 4000 in reader.adapters()[GPU].processes
-    fake.values = {}
-    now[0] = 1.0
+    fake.values, now[0] = {}, 1.0  # all programs have ended
     assert reader.adapters() == {}
 
 
-def test_a_failed_reading_is_none(on_windows: FakePdh) -> None:
-    on_windows.fails["PdhCollectQueryData"] = 0x800007D5 - 2**32
+@pytest.mark.parametrize("failing", ["Collect", "Open", "Add"])
+def test_a_failed_reading_is_none(on_windows: FakePdh, failing: str) -> None:
+    names = {"Collect": "QueryData", "Open": "QueryW", "Add": "EnglishCounterW"}
+    on_windows.fails[f"Pdh{failing}{names[failing]}"] = 0xC0000BB8 - 2**32
     assert shared_memory.own_bytes() is None
     assert shared_memory.adapter(0) is None
-
-
-@pytest.mark.parametrize("function", ["PdhOpenQueryW", "PdhAddEnglishCounterW"])
-def test_broken_counters_are_no_error(on_windows: FakePdh, function: str) -> None:
-    on_windows.fails[function] = 0xC0000BB8 - 2**32
-    assert shared_memory.own_bytes() is None
-    assert shared_memory.own_bytes() is None
     assert on_windows.open <= 1  # not tried again
 
 
-def test_a_counter_that_is_missing_leaves_no_query_open() -> None:
+def test_no_query_stays_open() -> None:
     fake = machine()
+    counters = Counters(fake, ["x"])
+    counters.close()
+    counters.close()
+    assert fake.open == 0
     fake.fails["PdhAddEnglishCounterW"] = 1
     with pytest.raises(OSError, match="PdhAddEnglishCounterW"):
         Counters(fake, ["x"])
     assert fake.open == 0
 
 
-def test_a_query_is_closed_once() -> None:
-    fake = machine()
-    counters = Counters(fake, ["x"])
-    counters.close()
-    counters.close()
-    assert fake.open == 0
-
-
-def test_the_name_of_an_adapter() -> None:
+def test_an_adapter_has_the_name_that_windows_gives_it() -> None:
     assert luid_text(bytes.fromhex("b2d1000000000000")) == GPU
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.hardware.spill_guard import (
-    LIKELY_BYTES,
-    SURE_BYTES,
-    Spilled,
-    SpillGuard,
-)
+from engine.hardware.spill_guard import LIKELY_BYTES, SURE_BYTES, Spilled, SpillGuard
 
 MIB = 2**20
 
@@ -33,19 +28,35 @@ class FakeGpu:
             guard.check(kind)
 
 
-def test_steady_work_is_no_spill():
-    gpu = FakeGpu(300 * MIB)
-    gpu.works(gpu.guard(), 0.5, times=100)
+# Shared memory at the start; of some pieces of work: shared memory, seconds, number. Then the bytes
+# that are reported as spilled while the last piece runs; 0: none.
+CASES = {
+    "steady work": (300 * MIB, [(300 * MIB, 0.5, 100)], 0),
+    "slow work alone": (0, [(0, 0.5, 6), (0, 50.0, 6)], 0),
+    "much": (100 * MIB, [(100 * MIB, 0.5, 3), (100 * MIB + SURE_BYTES, 0.5, 1)], SURE_BYTES),
+    "much within one tile": (0, [(0, 5.0, 3), (SURE_BYTES, 5.0, 1)], SURE_BYTES),
+    "some, as fast as before": (0, [(0, 0.5, 6), (LIKELY_BYTES, 0.5, 6)], 0),
+    "some, slower": (0, [(0, 0.5, 6), (LIKELY_BYTES, 2.0, 1)], LIKELY_BYTES),
+    "freed before": (2 * SURE_BYTES, [(0, 0.5, 3), (SURE_BYTES, 0.5, 1)], SURE_BYTES),
+    "no counter": (None, [(None, 0.5, 9), (None, 500.0, 9)], 0),
+}
 
 
-def test_much_shared_memory_is_enough():
-    gpu = FakeGpu(100 * MIB)
+@pytest.mark.parametrize("case", CASES)
+def test_a_spill_is_much_shared_memory_or_some_and_slow_work(case):
+    start, steps, spilled = CASES[case]
+    gpu = FakeGpu(start)
     guard = gpu.guard()
-    gpu.works(guard, 0.5, times=3)
-    gpu.shared = 100 * MIB + SURE_BYTES
-    with pytest.raises(Spilled) as caught:
-        gpu.works(guard, 0.5)
-    assert caught.value.spilled_bytes == SURE_BYTES
+    *before, (gpu_shared, seconds, times) = steps
+    for gpu.shared, took, count in before:
+        gpu.works(guard, took, times=count)
+    gpu.shared = gpu_shared
+    if spilled:
+        with pytest.raises(Spilled) as caught:
+            gpu.works(guard, seconds, times=times)
+        assert caught.value.spilled_bytes == spilled
+    else:
+        gpu.works(guard, seconds, times=times)
 
 
 def test_pinned_memory_is_no_spill():
@@ -56,23 +67,6 @@ def test_pinned_memory_is_no_spill():
     gpu.shared += SURE_BYTES
     with pytest.raises(Spilled):
         gpu.works(guard, 0.5)
-
-
-def test_some_shared_memory_counts_where_work_is_slow():
-    gpu = FakeGpu()
-    guard = gpu.guard()
-    gpu.works(guard, 0.5, times=6)
-    gpu.shared = LIKELY_BYTES
-    gpu.works(guard, 0.5, times=6)  # as fast as before
-    with pytest.raises(Spilled):
-        gpu.works(guard, 2.0)
-
-
-def test_slow_work_alone_is_no_spill():
-    gpu = FakeGpu()
-    guard = gpu.guard()
-    gpu.works(guard, 0.5, times=6)
-    gpu.works(guard, 50.0, times=6)
 
 
 def test_the_first_pieces_are_compared_with_the_prediction():
@@ -95,56 +89,24 @@ def test_work_of_different_kinds_is_not_compared():
         gpu.works(guard, 9.0, "")  # other work in between
 
 
-def test_a_spill_within_one_tile_is_found():
-    gpu = FakeGpu()
-    guard = gpu.guard()
-    gpu.works(guard, 5.0, times=3)
-    gpu.shared = SURE_BYTES
-    with pytest.raises(Spilled):
-        gpu.works(guard, 5.0)
-
-
 def test_quick_work_does_not_read_the_counter_every_time():
     gpu = FakeGpu()
-    guard = gpu.guard()
-    gpu.works(guard, 0.001, times=1000)  # one second
+    gpu.works(gpu.guard(), 0.001, times=1000)  # one second
     assert gpu.reads <= 8
 
 
-def test_shared_memory_that_was_freed_does_not_hide_a_spill():
-    gpu = FakeGpu(2 * SURE_BYTES)
-    guard = gpu.guard()
-    gpu.shared = 0
-    gpu.works(guard, 0.5, times=3)
-    gpu.shared = SURE_BYTES
-    with pytest.raises(Spilled):
-        gpu.works(guard, 0.5)
-
-
-def test_without_a_counter_nothing_is_decided():
-    gpu = FakeGpu(None)
-    guard = gpu.guard(tile=0.01)
-    gpu.works(guard, 0.5, times=9)
-    gpu.works(guard, 500.0, times=9)
-
-
-def test_a_new_attempt_has_times_of_its_own():
+def test_a_new_attempt_has_times_and_memory_of_its_own():
     gpu = FakeGpu()
     guard = gpu.guard()
     gpu.works(guard, 0.1, times=9)
     guard.begin()
     gpu.shared = LIKELY_BYTES
     gpu.works(guard, 2.0, times=9)
-
-
-def test_memory_spilled_by_an_earlier_attempt_does_not_count():
-    gpu = FakeGpu()
-    guard = gpu.guard()
-    gpu.shared = 2 * SURE_BYTES
+    gpu.shared = 3 * SURE_BYTES
     with pytest.raises(Spilled):
-        gpu.works(guard, 0.5)
+        gpu.works(guard, 2.0)
     guard.begin()  # Windows does not fetch everything back at once
-    gpu.works(guard, 0.5, times=9)
+    gpu.works(guard, 2.0, times=9)
     gpu.shared += SURE_BYTES
     with pytest.raises(Spilled):
-        gpu.works(guard, 0.5)
+        gpu.works(guard, 2.0)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import os
 import queue
 import threading
+from itertools import chain, repeat
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -30,22 +30,6 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "handles", tuple)
 
 
-def with_gpu(monkeypatch: pytest.MonkeyPatch, ours: int | None) -> None:
-    mine = SimpleNamespace(pid=os.getpid(), usedGpuMemory=ours)
-    answers: dict[str, Any] = {
-        "nvmlDeviceGetName": "GPU",
-        "nvmlDeviceGetTemperature": 50,
-        "nvmlDeviceGetComputeRunningProcesses": [mine],
-    }
-    monkeypatch.setattr(nvml, "handles", lambda: ("small", "big"))
-    monkeypatch.setattr(nvml, "query", lambda name, *_: answers.get(name))
-    monkeypatch.setattr(
-        nvml,
-        "memory",
-        lambda handle: nvml.GpuMemory(total=(16 if handle == "big" else 2) * GIB, used=GIB),
-    )
-
-
 @pytest.mark.usefixtures("no_gpu")
 def test_readings_come_until_stopped_and_the_thread_ends() -> None:
     sink = Sink()
@@ -62,50 +46,32 @@ def test_readings_come_until_stopped_and_the_thread_ends() -> None:
         assert 0 < reading.ram_ours_mb < reading.ram_total_mb
 
 
-def test_memory_of_the_gpu_is_ours_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_gpu(monkeypatch, ours=GIB // 4)
-    gpu = Sampler(Sink()).read().gpu
-    assert gpu is not None
-    assert (gpu.total_mb, gpu.ours_mb, gpu.others_mb) == (16 * 1024, 256, 768)
-    assert (gpu.load_percent, gpu.temperature_c) == (0, 50)
-
-
-def test_without_bytes_of_the_driver_those_of_torch_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with_gpu(monkeypatch, ours=None)
+def test_a_reading_has_the_gpu_with_our_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"small": 2 * GIB, "big": 16 * GIB}
+    memory = {gpu: nvml.GpuMemory(total=size, used=GIB) for gpu, size in sizes.items()}
+    monkeypatch.setattr(nvml, "handles", lambda: tuple(memory))
+    monkeypatch.setattr(nvml, "memory", memory.get)
+    answers = {"nvmlDeviceGetName": "GPU", "nvmlDeviceGetTemperature": 50}
+    monkeypatch.setattr(nvml, "query", lambda name, *_: answers.get(name))
     gpu = Sampler(Sink(), own=OwnMemory(gpu_bytes=lambda: GIB // 2)).read().gpu
     assert gpu is not None
-    assert (gpu.ours_mb, gpu.others_mb) == (512, 512)
+    assert (gpu.total_mb, gpu.ours_mb, gpu.others_mb) == (16 * 1024, 512, 512)
+    assert (gpu.load_percent, gpu.temperature_c) == (0, 50)
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_a_child_that_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone:
-        pid = 1
-
-        def memory_info(self) -> None:
-            raise psutil.NoSuchProcess(1)
-
-    monkeypatch.setattr(telemetry, "_children", lambda _: [Gone()])
+    gone = SimpleNamespace(pid=1, memory_info=Mock(side_effect=psutil.NoSuchProcess(1)))
+    monkeypatch.setattr(telemetry, "_children", lambda _: [gone])
     assert Sampler(Sink()).read().ram_ours_mb > 0
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_a_reading_that_fails_does_not_end_the_sampler(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reading_that_fails_does_not_end_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
     sampler = Sampler(sink, period_s=0.01)
-    whole, calls = psutil.virtual_memory, []
-
-    def sometimes() -> Any:
-        calls.append(1)
-        if len(calls) == 1:
-            raise OSError("busy")
-        return whole()
-
-    monkeypatch.setattr(psutil, "virtual_memory", sometimes)
+    results = chain([OSError("busy")], repeat(psutil.virtual_memory()))
+    monkeypatch.setattr(psutil, "virtual_memory", Mock(side_effect=results))
     sampler.start()
     assert isinstance(sink.events.get(timeout=5.0), Telemetry)
     sampler.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -24,13 +25,15 @@ class Recorder:
 
 
 def test_results_are_those_of_the_work_and_stay() -> None:
-    recorder = Recorder()
-    calls = GraphedCalls(lambda x: x * 2 + 1, lambda: None, recorder)
+    recorder, held = Recorder(), [torch.zeros(1)]
+    calls = GraphedCalls(lambda x: x * 2 + 1, lambda: list(held), recorder)
     first = calls(torch.tensor([1.0, 2.0]))
     second = calls(torch.tensor([5.0, 6.0]))
     assert first.tolist() == [3, 5]
     assert second.tolist() == [11, 13]
     assert recorder.recorded == 1
+    (recording,) = calls._recordings.values()
+    assert recording.held == held  # memory of others is kept alive
 
 
 def test_the_shape_that_was_not_used_for_longest_goes() -> None:
@@ -44,33 +47,15 @@ def test_the_shape_that_was_not_used_for_longest_goes() -> None:
     assert recorder.recorded == 5
 
 
-def test_what_cannot_be_recorded_is_done_the_ordinary_way(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def fail(work: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
-        raise RuntimeError("operation not permitted when stream is capturing")
-
+def test_what_cannot_be_recorded_is_computed_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    fail = Mock(side_effect=RuntimeError("operation not permitted when stream is capturing"))
     calls = GraphedCalls(lambda x: x + 1, lambda: None, fail)
     for _ in range(2):
         assert calls(torch.zeros(1)).tolist() == [1]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    caplog.clear()
-
-
-def test_running_out_of_memory_is_the_planners_business() -> None:
-    def fail(work: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
-        raise torch.OutOfMemoryError
-
+    greedy = Mock(side_effect=torch.OutOfMemoryError)
     with pytest.raises(torch.OutOfMemoryError):
-        GraphedCalls(lambda x: x, lambda: None, fail)(torch.zeros(1))
-
-
-def test_memory_of_others_is_kept_alive() -> None:
-    held = [torch.zeros(1)]
-    calls = GraphedCalls(lambda x: x, lambda: list(held), Recorder())
-    calls(torch.zeros(1))
-    (recording,) = calls._recordings.values()
-    assert recording.held == held
+        GraphedCalls(lambda x: x, lambda: None, greedy)(torch.zeros(1))
 
 
 @pytest.mark.gpu

@@ -1,15 +1,15 @@
-"""Switches of the machine on a card: transfers give the same bits, TF32 rounds. Not run yet."""
+"""Switches of the machine on a GPU: transfers give the same bits, TF32 rounds. Not run yet."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import nn
 
 from engine.core.geometry import Box, Size
 from engine.ops.precision import arithmetic_of
 from engine.ops.torch_flags import using
-from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.ops.transfer.weight_streaming import WeightStream
 from engine.settings.optimisations import RunSwitches
@@ -24,10 +24,9 @@ WAYS = {
     "one stream for weights": RunSwitches(weights_stream=False),
     "all off": RunSwitches.all_off(),
 }
-EVERY_WAY = pytest.mark.parametrize("switches", WAYS.values(), ids=WAYS.keys())
 
 
-@EVERY_WAY
+@pytest.mark.parametrize("switches", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("pin_bytes", [0, 10**9])
 def test_streamed_weights_have_the_bits_of_resident_ones(
     switches: RunSwitches, pin_bytes: int
@@ -38,12 +37,9 @@ def test_streamed_weights_have_the_bits_of_resident_ones(
     x = torch.randn(64, WIDTH, device="cuda", dtype=torch.float16)
     wanted = x
     for block in linears:
-        weight, bias = block.weight.cuda(), block.bias.cuda()
-        wanted = torch.tanh(nn.functional.linear(wanted, weight, bias))
-    with (
-        using(switches),
-        WeightStream(blocks, device="cuda", resident=1, pin_bytes=pin_bytes) as stream,
-    ):
+        wanted = torch.tanh(F.linear(wanted, block.weight.cuda(), block.bias.cuda()))
+    options = {"device": "cuda", "resident": 1, "pin_bytes": pin_bytes}
+    with using(switches), WeightStream(blocks, **options) as stream:
         assert (stream.pinned_bytes > 0) == (pin_bytes > 0 and switches.pinned_transfers)
         for _ in range(3):
             found = x
@@ -53,7 +49,7 @@ def test_streamed_weights_have_the_bits_of_resident_ones(
             assert torch.equal(found, wanted)
 
 
-@EVERY_WAY
+@pytest.mark.parametrize("switches", WAYS.values(), ids=WAYS)
 def test_tiles_leave_as_they_are(switches: RunSwitches) -> None:
     torch.manual_seed(3)
     tiles = [torch.rand(4, 3, 32, 48, device="cuda") * 2 - 1 for _ in range(5)]
@@ -67,27 +63,13 @@ def test_tiles_leave_as_they_are(switches: RunSwitches) -> None:
     assert difference.max() <= 1  # a tie may be rounded the other way
 
 
-def test_only_what_is_to_be_pinned_is() -> None:
-    for on in (True, False):
-        with using(RunSwitches(pinned_transfers=on)):
-            host = HostBytes(4096, torch.device("cuda"))
-            assert host.pinned is on
-            host.release()
-
-
 def test_tf32_rounds_and_is_put_back() -> None:
     if torch.cuda.get_device_capability() < (8, 0):
         pytest.skip("no TF32 before capability 8.0")
     torch.manual_seed(1)
     a, b = (torch.randn(512, 512, device="cuda") for _ in range(2))
     exact = a.double() @ b.double()
-
-    def error(x: Tensor) -> float:
-        return float((x.double() - exact).abs().max() / exact.abs().max())
-
-    with arithmetic_of(RunSwitches()):
-        assert error(a @ b) < 1e-5
-    with arithmetic_of(RunSwitches(tf32=True)):
-        assert error(a @ b) > 1e-5
-    with arithmetic_of(RunSwitches()):
-        assert error(a @ b) < 1e-5
+    for tf32 in (False, True, False):
+        with arithmetic_of(RunSwitches(tf32=tf32)):
+            error = ((a @ b).double() - exact).abs().max() / exact.abs().max()
+        assert (error > 1e-5) == tf32

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,13 +16,7 @@ from torch import Tensor
 from engine.core.errors import FeatureMissing
 from engine.ops.attention import attention as module
 from engine.ops.attention import backends, trial
-from engine.ops.attention.attention import (
-    attend,
-    error_of,
-    fastest,
-    require,
-    working,
-)
+from engine.ops.attention.attention import attend, error_of, fastest, require, working
 from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.attention.trial import literal, sample
 
@@ -69,23 +65,14 @@ class Package:
         return self.result(out.transpose(1, 2))
 
 
+NHD, HND = {"causal": False}, {"tensor_layout": "HND", "is_causal": False}
 PACKAGES = {
-    "flash2": ("flash_attn", "flash_attn_func", "NHD", {"causal": False}),
-    "flash3": ("flash_attn_interface", "flash_attn_func", "NHD", {"causal": False}),
+    "flash2": ("flash_attn", "flash_attn_func", "NHD", NHD),
+    "flash3": ("flash_attn_interface", "flash_attn_func", "NHD", NHD),
     "xformers": ("xformers.ops", "memory_efficient_attention", "NHD", {}),
-    "sage2": ("sageattention", "sageattn", "HND", {"tensor_layout": "HND", "is_causal": False}),
-    "sage2-fp16": (
-        "sageattention",
-        "sageattn_qk_int8_pv_fp16_cuda",
-        "HND",
-        {"tensor_layout": "HND", "is_causal": False},
-    ),
-    "sage2-fp8": (
-        "sageattention",
-        "sageattn_qk_int8_pv_fp8_cuda",
-        "HND",
-        {"tensor_layout": "HND", "is_causal": False},
-    ),
+    "sage2": ("sageattention", "sageattn", "HND", HND),
+    "sage2-fp16": ("sageattention", "sageattn_qk_int8_pv_fp16_cuda", "HND", HND),
+    "sage2-fp8": ("sageattention", "sageattn_qk_int8_pv_fp8_cuda", "HND", HND),
     "sage3-fp4": ("sageattn3", "sageattn3_blackwell", "HND", {"per_block_mean": True}),
     "sage3-fp4-fast": ("sageattn3", "sageattn3_blackwell", "HND", {"per_block_mean": False}),
 }
@@ -101,30 +88,25 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, function: Function | Non
     return made
 
 
-def test_every_package_has_a_stand_in() -> None:
+def test_a_package_gets_its_layout_and_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name for name, backend in BACKENDS.items() if backend.package} == set(PACKAGES)
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-@pytest.mark.parametrize("scale", [None, 0.3])
-def test_a_package_gets_its_layout_and_the_scale(
-    name: str, scale: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = install(monkeypatch, name)
     q, k, v = tokens()
-    found = attend(q, k, v, backend=name, scale=scale)
-    assert_same(found, literal(q, k, v, 32**-0.5 if scale is None else scale))
-    call, options = package.calls[-1], PACKAGES[name][3]
-    assert call["shape"] == ((2, 3, 21, 32) if package.layout == "HND" else (2, 21, 3, 32))
-    assert call["last"] == 1
-    assert options.items() <= call.items()
+    for name, scale in product(PACKAGES, (None, 0.3)):
+        trial.fault_of.cache_clear()
+        package = install(monkeypatch, name)
+        found = attend(q, k, v, backend=name, scale=scale)
+        assert_same(found, literal(q, k, v, scale or 32**-0.5))
+        call, options = package.calls[-1], PACKAGES[name][3]
+        assert call["shape"] == ((2, 3, 21, 32) if package.layout == "HND" else (2, 21, 3, 32))
+        assert call["last"] == 1
+        assert options.items() <= call.items()
 
 
-@pytest.mark.parametrize("name", ["flash2", "flash3"])
-def test_flash_may_give_its_sums_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, name, Package("NHD", result=lambda out: (out, out.sum())))
+def test_flash_may_give_its_sums_too(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = tokens()
-    assert_same(attend(q, k, v, backend=name), literal(q, k, v, 32**-0.5))
+    for name in ("flash2", "flash3"):
+        install(monkeypatch, name, Package("NHD", result=lambda out: (out, out.sum())))
+        assert_same(attend(q, k, v, backend=name), literal(q, k, v, 32**-0.5))
 
 
 def test_sage_3_takes_the_mean_off_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,12 +126,9 @@ def test_sage_3_takes_the_mean_off_a_copy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", [*BACKENDS, "auto"])
-def test_every_backend_is_the_formula_for_any_layout(name: str, dtype: torch.dtype) -> None:
-    if name != "auto" and name not in working(CPU, dtype, 32):
-        pytest.skip("not on this machine")
+def test_every_backend_is_the_formula_for_any_layout(dtype: torch.dtype) -> None:
     limit = 1e-5 if dtype == torch.float32 else 2e-2
-    for windows, length in ((1, 1), (3, 40)):
+    for name, (windows, length) in product([*working(CPU, dtype, 32), "auto"], ((1, 1), (3, 40))):
         q, k, v = tokens(windows, length, dtype)
         wanted = literal(q.double(), k.double(), v.double(), 32**-0.5)
         for given in ([q, k, v], [x.contiguous() for x in (q, k, v)], [q[:, :, :7], k, v]):
@@ -167,39 +146,34 @@ def test_windows_do_not_see_each_other() -> None:
         assert_same(attend(q[n : n + 1], k[n : n + 1], v[n : n + 1]), together[n : n + 1])
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 5])
-def test_the_formula_goes_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "_SCORES_BYTES", at_once * 8 * 21 * 21)
+def test_the_formula_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = tokens(windows=4)
-    assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
+    for at_once in (1, 2, 5):
+        monkeypatch.setattr(backends, "_SCORES_BYTES", at_once * 8 * 21 * 21)
+        assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
 
 
 # What works
 
 
-def test_torch_alone_is_enough() -> None:
-    assert {"sdpa", "math"} <= set(working("cpu", torch.float32, 32))
-    assert set(working("cpu", torch.float32, 32)) <= {"sdpa", "flash", "math"}
-
-
-def test_a_package_works_where_it_gives_right_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_alone_is_enough_and_a_package_adds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set(working("cpu", torch.float32, 32))
+    assert {"sdpa", "math"} <= found <= {"sdpa", "flash", "math"}
+    trial.fault_of.cache_clear()
     install(monkeypatch, "flash2")
     assert "flash2" in working(CPU, torch.float32, 32)
 
 
-def failing(*_: Any, **__: Any) -> Tensor:
-    raise AssertionError("head_dim must be 64. See the manual.")
+def test_a_package_that_fails_or_computes_wrongly_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def changing(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
+        out = Package("NHD")(q, k, v)
+        q += 1
+        return out
 
-
-def changing(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
-    out = Package("NHD")(q, k, v)
-    q += 1
-    return out
-
-
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
+    failing = Mock(side_effect=AssertionError("head_dim must be 64. See the manual."))
+    cases = [
         (failing, r"head_dim must be 64\.$"),
         (Package("NHD", result=lambda out: 1.1 * out), "computes wrongly"),
         (Package("NHD", result=lambda out: out * torch.nan), "computes wrongly"),
@@ -207,30 +181,23 @@ def changing(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
         (Package("NHD", result=lambda out: out[:, 1:]), "the result is"),
         (Package("NHD", result=lambda out: out.double()), "the result is"),
         (changing, "changes what it is given"),
-    ],
-)
-def test_a_package_that_fails_or_computes_wrongly_is_refused(
-    function: Function, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, "flash2", function)
-    assert "flash2" not in working(CPU, torch.float32, 32)
-    with pytest.raises(FeatureMissing, match=reason):
-        require("flash2", CPU, torch.float32, 32)
+    ]
+    for function, reason in cases:
+        trial.fault_of.cache_clear()
+        install(monkeypatch, "flash2", function)
+        assert "flash2" not in working(CPU, torch.float32, 32)
+        with pytest.raises(FeatureMissing, match=reason):
+            require("flash2", CPU, torch.float32, 32)
 
 
 def test_an_inexact_package_may_be_off_but_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    for factor, works in ((1.05, True), (1.5, False)):
+    for factor, works in ((1.5, False), (1.05, True)):
         trial.fault_of.cache_clear()
         install(monkeypatch, "sage2", Package("HND", result=lambda out, f=factor: f * out))
         assert ("sage2" in working(CPU, torch.float32, 32)) == works
-
-
-def test_the_error_of_a_backend_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, "sage2", Package("HND", result=lambda out: 1.05 * out))
-    assert error_of("sage2", "cpu", torch.float32, 32, (1, 2, 40, 40)) == pytest.approx(
-        0.05, rel=1e-3
-    )
-    assert error_of("math", "cpu", torch.float32, 32, (1, 2, 40, 40)) < 1e-5
+    shape = (1, 2, 40, 40)
+    assert error_of("sage2", "cpu", torch.float32, 32, shape) == pytest.approx(0.05, rel=1e-3)
+    assert error_of("math", "cpu", torch.float32, 32, shape) < 1e-5
     with pytest.raises(ImportError):
         error_of("xformers", "cpu", torch.float32, 32)
 
@@ -259,29 +226,23 @@ def refusing(limit: int) -> Function:
     return attention
 
 
-def test_windows_that_a_choice_does_not_take_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, "flash2", refusing(400))
-    attend(*tokens(), backend="flash2")
-    with pytest.raises(FeatureMissing, match="windows of 401 tokens: no engine for this shape"):
-        attend(*tokens(length=401), backend="flash2")
-
-
-def test_windows_that_auto_does_not_take_go_to_torch(
+def test_windows_that_a_choice_does_not_take_are_an_error_and_auto_takes_torch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     install(monkeypatch, "flash2", refusing(400))
+    attend(*tokens(), backend="flash2")
+    q, k, v = tokens(length=401)
+    with pytest.raises(FeatureMissing, match="windows of 401 tokens: no engine for this shape"):
+        attend(q, k, v, backend="flash2")
     timed(monkeypatch, flash2=0.1)
     for _ in range(2):
-        q, k, v = tokens(length=401)
         assert_same(attend(q, k, v), literal(q, k, v, 32**-0.5))
     (record,) = caplog.records
     assert "flash2 refuses" in record.getMessage()
 
 
 def test_a_lack_of_memory_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(q: Tensor, *_: Any, **__: Any) -> Tensor:
-        raise torch.OutOfMemoryError("out of memory")
-
+    greedy = Mock(side_effect=torch.OutOfMemoryError("out of memory"))
     working(CPU, torch.float64, 32)
     for name in ("sdpa", "math", "flash"):
         monkeypatch.setitem(BACKENDS, name, Backend(name=name, run=greedy))
@@ -308,31 +269,21 @@ def timed(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> list[list[str]]:
 
 
 def test_auto_is_the_fastest_exact_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("sage2", "flash2"):
-        install(monkeypatch, name)
+    packages = {name: install(monkeypatch, name) for name in ("sage2", "flash2")}
     measured = timed(monkeypatch, sage2=0.1, flash2=0.5)
     assert fastest("cpu", torch.float32, 32, 100) == "flash2"
     assert fastest("cpu", torch.float32, 32, 100, allow_inexact=True) == "sage2"
-    assert [("math" in names, "sage2" in names) for names in measured] == [
-        (False, False),
-        (False, True),
-    ]
-
-
-def test_auto_calls_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = install(monkeypatch, "flash2")
-    timed(monkeypatch, flash2=0.5)
+    kinds = [("math" in names, "sage2" in names) for names in measured]
+    assert kinds == [(False, False), (False, True)]
     working(CPU, torch.float64, 32)
-    before = len(package.calls)
+    before = len(packages["flash2"].calls)
     attend(*tokens())
-    assert len(package.calls) == before + 1
+    assert len(packages["flash2"].calls) == before + 1
 
 
 def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fault(backend: Backend, *_: Any) -> str:
-        return "" if backend.name == "math" else "no"
-
-    monkeypatch.setattr(trial, "fault_of", fault)
+    fault = {"math": ""}
+    monkeypatch.setattr(trial, "fault_of", lambda backend, *_: fault.get(backend.name, "no"))
     assert fastest("cpu", torch.float32, 32, 100) == "math"
 
 

@@ -4,12 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.ops.attention.qk_rope import (
-    HeadNorm,
-    Placement,
-    Triple,
-    gather_qk,
-)
+from engine.ops.attention.qk_rope import HeadNorm, Placement, Triple, gather_qk
 from engine.ops.norm import cache_blocks
 
 EPS = 1e-5
@@ -63,24 +58,20 @@ def assert_placed(out: Triple, wanted: list[Tensor], target: Tensor) -> None:
 
 @pytest.mark.usefixtures("_cached_bytes")
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("pairs", [3, 4])
-def test_each_token_is_normalised_turned_and_put_in_its_row(dtype: torch.dtype, pairs: int) -> None:
-    qkv, norm, cos, sin = problem(dtype, pairs)
-    target, out = torch.randperm(14)[:10], rows_of(14, dtype)
-    gather_qk(qkv, Placement(target, cos, sin), norm, out)
-    q, k = (literal(qkv[:, i], w, cos, sin) for i, w in enumerate((norm.q, norm.k)))
-    assert_placed(out, [q, k, qkv[:, 2].double()], target)
-
-
-@pytest.mark.usefixtures("_cached_bytes")
-def test_windows_of_one_shape_share_their_angles() -> None:
-    qkv, norm, cos, sin = problem(torch.float64)
-    angle = torch.arange(10) % 5
-    target, out = torch.randperm(10), rows_of(10, torch.float64)
-    gather_qk(qkv, Placement(target, cos[:5], sin[:5], angle), norm, out)
-    q = literal(qkv[:, 0], norm.q, cos[angle], sin[angle])
-    k = literal(qkv[:, 1], norm.k, cos[angle], sin[angle])
-    assert_placed(out, [q, k, qkv[:, 2]], target)
+def test_each_token_is_normalised_turned_and_put_in_its_row(dtype: torch.dtype) -> None:
+    for pairs in (3, 4):
+        qkv, norm, cos, sin = problem(dtype, pairs)
+        angle, target = torch.arange(10) % 5, torch.randperm(14)[:10]
+        for placement, rows in (
+            (Placement(target, cos, sin), torch.arange(10)),
+            (Placement(target, cos[:5], sin[:5], angle), angle),  # windows of one shape
+        ):
+            out = rows_of(14, dtype)
+            gather_qk(qkv, placement, norm, out)
+            q, k = (
+                literal(qkv[:, i], w, cos[rows], sin[rows]) for i, w in enumerate((norm.q, norm.k))
+            )
+            assert_placed(out, [q, k, qkv[:, 2].double()], target)
 
 
 @pytest.mark.usefixtures("_cached_bytes")
@@ -92,17 +83,16 @@ def test_text_is_copied_after_every_window_and_may_stay_unrotated() -> None:
     assert_placed(out, [q, k, qkv[:, 2]], target)
 
 
-@pytest.mark.parametrize("with_angle", [True, False])
-def test_parts_of_a_projection_one_after_another_equal_the_whole(with_angle: bool) -> None:
+def test_parts_of_a_projection_one_after_another_equal_the_whole() -> None:
     qkv, norm, cos, sin = problem(torch.float64)
-    angle = torch.randperm(10) if with_angle else None
-    placement = Placement(torch.randperm(20).view(2, 10), cos, sin, angle)
-    whole, parts = rows_of(20, torch.float64), rows_of(20, torch.float64)
-    gather_qk(qkv, placement, norm, whole)
-    for span in (slice(0, 3), slice(3, 9), slice(9, 10)):
-        gather_qk(qkv[span], placement.part(span), norm, parts)
-    for found, want in zip(parts, whole, strict=True):
-        assert torch.equal(found, want)
+    for angle in (torch.randperm(10), None):
+        placement = Placement(torch.randperm(20).view(2, 10), cos, sin, angle)
+        whole, parts = rows_of(20, torch.float64), rows_of(20, torch.float64)
+        gather_qk(qkv, placement, norm, whole)
+        for span in (slice(0, 3), slice(3, 9), slice(9, 10)):
+            gather_qk(qkv[span], placement.part(span), norm, parts)
+        for found, want in zip(parts, whole, strict=True):
+            assert torch.equal(found, want)
 
 
 def test_views_and_no_tokens_will_do() -> None:

@@ -40,14 +40,12 @@ def test_lab_of_known_colours():
     torch.testing.assert_close(rgb_to_lab(rgb), wanted, rtol=0, atol=0.02)
 
 
-@pytest.mark.parametrize("ways", [(rgb_to_lab, lab_to_rgb), (rgb_to_hsv, hsv_to_rgb)])
-def test_there_and_back_is_the_same(pictures, ways):
-    there, back = ways
-    torch.testing.assert_close(back(there(pictures)), pictures, rtol=0, atol=2e-5)
+def test_there_and_back_is_the_same(pictures):
+    for there, back in ((rgb_to_lab, lab_to_rgb), (rgb_to_hsv, hsv_to_rgb)):
+        torch.testing.assert_close(back(there(pictures)), pictures, rtol=0, atol=2e-5)
 
 
 def test_luma_of_grey_is_grey():
     assert sum(LUMA) == pytest.approx(1)
-    torch.testing.assert_close(
-        weighted(torch.full((1, 3, 2, 2), 0.3), LUMA), torch.full((1, 2, 2), 0.3)
-    )
+    grey = torch.full((1, 3, 2, 2), 0.3)
+    torch.testing.assert_close(weighted(grey, LUMA), grey[:, 0])

@@ -1,7 +1,12 @@
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engine.ops.conv.subpixel import PhaseBias, interleave
+from engine.ops.conv import subpixel
+from engine.ops.conv.subpixel import NearestFold, PhaseBias, interleave
+from tests.helpers.seedvr2 import random_frames
 
 CHANNELS = 3
 
@@ -68,3 +73,76 @@ def test_shapes_that_do_not_belong_together_are_refused():
 def test_without_corrections_the_phases_come_as_they_are():
     phases = torch.randn(2, 4 * CHANNELS, 3, 4)
     assert torch.equal(interleaved(phases, None), interleaved(phases, bias()))
+
+
+def parts(inputs=4, outputs=3):
+    """Weight and bias of the convolution after nearest doubling."""
+    return random_frames(outputs, inputs, 3, 3, seed=1), random_frames(outputs, seed=2)
+
+
+def in_two_steps(frames, weight, bias):
+    doubled = F.interpolate(frames, scale_factor=2, mode="nearest")
+    return F.conv2d(doubled, weight, bias, padding=1)
+
+
+def enlarged(frames, weight, bias, *, chunked=True):
+    fold = NearestFold(weight, bias, frames.dtype)
+    count, _, height, width = frames.shape
+    out = frames.new_full((count, fold.channels, 2 * height, 2 * width), torch.nan)
+    out = out.contiguous(memory_format=torch.channels_last)
+    fold.write(frames, out, chunked=chunked)
+    return out
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(0, 4),
+    size=st.tuples(st.integers(1, 5), st.integers(1, 6)),
+    channels=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    layout=st.sampled_from([torch.channels_last, torch.contiguous_format]),
+    chunked=st.booleans(),
+)
+def test_doubling_and_convolving_equal_their_two_steps(count, size, channels, layout, chunked):
+    frames = random_frames(count, channels[0], *size).contiguous(memory_format=layout)
+    weight, bias = parts(*channels)
+    found = enlarged(frames, weight, bias, chunked=chunked)
+    wanted = in_two_steps(frames, weight, bias) if count else found
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    assert found.shape == (count, channels[1], 2 * size[0], 2 * size[1])
+
+
+def test_doubled_frames_go_into_every_second_frame_of_a_buffer():
+    frames, (weight, bias) = random_frames(2, 4, 3, 2), parts()
+    buffer = torch.zeros(5, 3, 6, 4, dtype=torch.float64).to(memory_format=torch.channels_last)
+    NearestFold(weight, bias, torch.float64).write(frames, buffer[1::2])
+    torch.testing.assert_close(buffer[1::2], in_two_steps(frames, weight, bias))
+    assert not buffer[::2].any()
+    with pytest.raises(ValueError, match="not a 3x3 kernel"):
+        NearestFold(random_frames(3, 4, 2, 2), bias, torch.float64)
+
+
+def test_frames_are_doubled_in_chunks_that_fit(monkeypatch):
+    frames, (weight, bias) = random_frames(5, 4, 3, 2), parts()
+    monkeypatch.setattr(subpixel, "_PHASE_BYTES", 2 * 4 * 3 * (4 * 3) * 8)  # those of two frames
+    sizes = []
+    convolve = F.conv2d
+    monkeypatch.setattr(F, "conv2d", lambda *given: sizes.append(len(given[0])) or convolve(*given))
+    found = enlarged(frames, weight, bias)
+    assert sizes == [2, 2, 1]
+    monkeypatch.undo()
+    torch.testing.assert_close(found, in_two_steps(frames, weight, bias))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_in_half_precision_the_table_is_rounded_once_and_the_result_once(dtype):
+    weight, bias = (value.to(dtype) for value in parts(8, 4))
+    frames = random_frames(2, 8, 16, 12, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    exact = in_two_steps(frames.double(), weight.double(), bias.double())
+    ours, theirs = (
+        (found.double() - exact).square().mean().sqrt()
+        for found in (
+            enlarged(frames, weight.float(), bias.float()),
+            in_two_steps(frames, weight, bias),
+        )
+    )
+    assert ours <= 1.6 * theirs

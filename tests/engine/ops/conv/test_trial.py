@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -38,81 +39,67 @@ def test_a_processor_takes_sums_of_2d() -> None:
     assert conv_probe.choose_convolution("cpu", torch.bfloat16).form == "3d"
 
 
-@pytest.mark.parametrize(("seconds", "form"), [(0.5, "3d"), (0.96, "3d"), (0.98, "2d"), (4, "2d")])
-def test_the_faster_one_wins_on_a_gpu(seconds: float, form: str) -> None:
-    choice = decide(FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=True)
-    assert (choice.form, choice.ratio) == (form, seconds)
-    on_processor = decide(
-        FINE, Trial(error=1e-5, seconds=seconds), dtype=torch.float32, on_card=False
-    )
-    assert on_processor.form == "2d"
+def test_the_faster_one_wins_on_a_gpu() -> None:
+    for seconds, form in ((0.5, "3d"), (0.96, "3d"), (0.98, "2d"), (4, "2d")):
+        other = Trial(error=1e-5, seconds=seconds)
+        choice = decide(FINE, other, dtype=torch.float32, on_card=True)
+        assert (choice.form, choice.ratio) == (form, seconds)
+        assert decide(FINE, other, dtype=torch.float32, on_card=False).form == "2d"
 
 
-@pytest.mark.parametrize(
-    ("broken", "word"),
-    [
-        (Trial(error=1e-5, workspace=27.0, seconds=0.1), "27 times its input"),
-        (Trial(error=0.2, seconds=0.1), "computes wrongly"),
-        (Trial(error=float("nan"), seconds=0.1), "computes wrongly"),
-        (Trial(failure="no engine"), "does not run (no engine)"),
-    ],
-)
-def test_a_broken_form_is_never_chosen(broken: Trial, word: str) -> None:
-    choice = decide(FINE, broken, dtype=torch.float32, on_card=True)
-    assert choice.form == "2d"
-    assert choice.is_sound
-    assert word in choice.reason
-    assert decide(broken, FINE, dtype=torch.float32, on_card=True).form == "3d"
-    neither = decide(broken, broken, dtype=torch.float32, on_card=True)
-    assert (neither.form, neither.is_sound) == ("2d", False)
+def test_a_broken_form_is_never_chosen() -> None:
+    cases = {
+        "27 times its input": Trial(error=1e-5, workspace=27.0, seconds=0.1),
+        "computes wrongly": Trial(error=0.2, seconds=0.1),
+        "wrongly": Trial(error=float("nan"), seconds=0.1),
+        "does not run (no engine)": Trial(failure="no engine"),
+    }
+    for text, broken in cases.items():
+        choice = decide(FINE, broken, dtype=torch.float32, on_card=True)
+        assert (choice.form, choice.is_sound) == ("2d", True)
+        assert text in choice.reason
+        assert decide(broken, FINE, dtype=torch.float32, on_card=True).form == "3d"
+        neither = decide(broken, broken, dtype=torch.float32, on_card=True)
+        assert (neither.form, neither.is_sound) == ("2d", False)
 
 
-@pytest.mark.parametrize("form", ["2d", "3d"])
-def test_a_wrong_convolution_is_noticed(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("form", "other"), [("2d", "3d"), ("3d", "2d")])
+def test_a_wrong_convolution_is_noticed(
+    form: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = Taps.apply
 
     def wrong(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
-        result = right(self, frames, into)
-        return result * 1.1 if self._form == form else result
+        return right(self, frames, into) * (1.1 if self._form == form else 1)
 
     monkeypatch.setattr(Taps, "apply", wrong)
     choice = conv_probe.choose_convolution("cpu", torch.float32)
-    assert choice.form == ("3d" if form == "2d" else "2d")
+    assert choice.form == other
     assert "computes wrongly" in choice.reason
 
 
 def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
-        raise RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
-
-    monkeypatch.setattr(Taps, "apply", fail)
+    error = RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
+    monkeypatch.setattr(Taps, "apply", Mock(side_effect=error))
     choice = conv_probe.choose_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", False)
     assert "CUDNN_STATUS_NOT_SUPPORTED" in choice.reason
     assert "long story" not in choice.reason
-
-
-def test_a_device_that_is_not_there_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(device: torch.device, dtype: torch.dtype) -> None:
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(conv_probe, "_problem", refuse)
+    monkeypatch.setattr(conv_probe, "_problem", Mock(side_effect=RuntimeError("no memory")))
     choice = conv_probe.probe_convolution("cuda", torch.float16)
     assert (choice.form, choice.ratio) == ("2d", None)
 
 
-class _Card:
-    """Stands for a card: counts how often it is measured."""
+CHOICE = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5)
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, choice: ConvolutionChoice) -> None:
-        self.measured = 0
-        self._choice = choice
+
+class Gpu:
+    """Stands in for a GPU: counts how often it is measured."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, choice: ConvolutionChoice = CHOICE) -> None:
+        self.measure = Mock(return_value=choice)
         monkeypatch.setattr(conv_probe, "_key", lambda device, dtype: f"{device} {dtype}")
-        monkeypatch.setattr(conv_probe, "probe_convolution", self._probe)
-
-    def _probe(self, device: torch.device, dtype: torch.dtype) -> ConvolutionChoice:
-        self.measured += 1
-        return self._choice
+        monkeypatch.setattr(conv_probe, "probe_convolution", self.measure)
 
     def ask(self) -> ConvolutionChoice:
         conv_probe._choose.cache_clear()  # another process
@@ -120,37 +107,29 @@ class _Card:
 
 
 def test_a_gpu_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5)
-    card = _Card(monkeypatch, choice)
-    assert [card.ask() for _ in range(3)] == [choice] * 3
-    assert card.measured == 1
+    gpu = Gpu(monkeypatch)
+    assert [gpu.ask() for _ in range(3)] == [CHOICE] * 3
+    assert gpu.measure.call_count == 1
     assert list(json.loads(conv_probe._path().read_text())) == ["cuda torch.float16"]
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", '{"cuda torch.float16": {"form": "4d"}}'])
-def test_a_damaged_file_is_measured_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = _Card(monkeypatch, ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5))
+def test_a_damaged_file_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     conv_probe._path().parent.mkdir(parents=True, exist_ok=True)
-    conv_probe._path().write_text(text)
-    assert card.ask().form == "3d"
-    assert card.ask().form == "3d"
-    assert card.measured == 1
+    for text in ("", "[1]", "{", '{"cuda torch.float16": {"form": "4d"}}'):
+        gpu = Gpu(monkeypatch)
+        conv_probe._path().write_text(text)
+        assert [gpu.ask().form for _ in range(2)] == ["3d", "3d"]
+        assert gpu.measure.call_count == 1
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
+def test_a_failure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for choice in (
         ConvolutionChoice(form="2d", reason="the self-test failed: no memory"),
         ConvolutionChoice(form="2d", reason="neither is right", ratio=1.0, is_sound=False),
-    ],
-)
-def test_a_failure_is_not_remembered(
-    choice: ConvolutionChoice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = _Card(monkeypatch, choice)
-    card.ask()
-    card.ask()
-    assert card.measured == 2
+    ):
+        gpu = Gpu(monkeypatch, choice)
+        assert gpu.ask() == gpu.ask() == choice
+        assert gpu.measure.call_count == 2
 
 
 @pytest.mark.gpu

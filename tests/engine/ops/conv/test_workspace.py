@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import product
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,44 +13,39 @@ import torch
 from engine.ops.conv.workspace import Workspace
 
 CPU = torch.device("cpu")
-SHAPES = [(2, 3, 4, 5), (1, 8, 6, 2), (3, 1, 1, 7), (0, 4, 5, 6)]
 
 
 def make(*, planned: bool = True, channels_last: bool = True) -> Workspace:
     return Workspace(CPU, torch.float32, planned=planned, channels_last=channels_last)
 
 
-@pytest.mark.parametrize("planned", [True, False])
-@pytest.mark.parametrize("channels_last", [True, False])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_frames_have_their_shape_type_and_layout(
-    planned: bool, channels_last: bool, shape: tuple[int, int, int, int]
-) -> None:
-    workspace = make(planned=planned, channels_last=channels_last)
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    for frames in (workspace.frames("window", shape), workspace.fresh(shape)):
-        assert frames.shape == shape
-        assert frames.dtype == torch.float32
-        assert frames.is_contiguous(memory_format=layout)
+def test_frames_have_their_shape_type_and_layout() -> None:
+    shapes = [(2, 3, 4, 5), (1, 8, 6, 2), (3, 1, 1, 7), (0, 4, 5, 6)]
+    for planned, channels_last, shape in product((True, False), (True, False), shapes):
+        workspace = make(planned=planned, channels_last=channels_last)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        for frames in (workspace.frames("window", shape), workspace.fresh(shape)):
+            assert frames.shape == shape
+            assert frames.dtype == torch.float32
+            assert frames.is_contiguous(memory_format=layout)
 
 
 def test_one_purpose_has_one_stretch_as_large_as_its_largest_request() -> None:
     workspace = make()
-    large = workspace.frames("window", (2, 3, 4, 5))
+    large = workspace.frames("window", (2, 3, 4, 5)).fill_(1)
     assert workspace.bytes_held == 4 * 120
     small = workspace.frames("window", (1, 5, 2, 2))
     assert small.data_ptr() == large.data_ptr()
     assert workspace.bytes_held == 4 * 120
-    workspace.frames("window", (3, 3, 4, 5))
-    assert workspace.bytes_held == 4 * 180
-
-
-def test_purposes_do_not_share() -> None:
-    workspace = make()
-    first = workspace.frames("window", (1, 2, 3, 4)).fill_(1)
     workspace.frames("other", (1, 2, 3, 4)).fill_(2)
-    assert bool((first == 1).all())
+    assert bool((large == 1).all())
     assert len(workspace.stretches()) == 2
+    workspace.frames("window", (3, 3, 4, 5))
+    assert workspace.bytes_held == 4 * (180 + 24)
+    workspace.release()
+    assert workspace.bytes_held == 0
+    workspace.frames("window", (1, 2, 3, 4))
+    assert workspace.bytes_held == 4 * 24
 
 
 def test_the_old_stretch_goes_before_the_larger_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,12 +68,8 @@ def test_the_old_stretch_goes_before_the_larger_one_comes(monkeypatch: pytest.Mo
 def test_a_refused_request_leaves_a_workspace_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = make()
     workspace.frames("window", (1, 2, 3, 4))
-
-    def refuse(self: Workspace, size: int) -> torch.Tensor:
-        raise torch.OutOfMemoryError(f"no {size} numbers")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Workspace, "_empty", refuse)
+        patch.setattr(Workspace, "_empty", Mock(side_effect=torch.OutOfMemoryError))
         with pytest.raises(torch.OutOfMemoryError):
             workspace.frames("window", (9, 2, 3, 4))
     assert workspace.bytes_held == 0
@@ -89,12 +82,3 @@ def test_without_planning_every_request_is_memory_of_its_own() -> None:
     assert first.data_ptr() != second.data_ptr()
     assert workspace.bytes_held == 0
     assert workspace.stretches() == []
-
-
-def test_released_memory_is_given_back_and_taken_again() -> None:
-    workspace = make()
-    workspace.frames("window", (1, 2, 3, 4))
-    workspace.release()
-    assert workspace.bytes_held == 0
-    workspace.frames("window", (1, 2, 3, 4))
-    assert workspace.bytes_held == 4 * 24

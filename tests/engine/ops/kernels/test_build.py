@@ -1,14 +1,28 @@
+"""Compiling and trying kernels: what all families share."""
+
 from __future__ import annotations
 
-import logging
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from engine.ops.kernels import nvrtc
-from engine.ops.kernels.build import as_factors, checked, is_gpu, pointer, vector_width
+from engine.ops.kernels import build, channel_norm, driver, group_norm, heads, nvrtc, token_rows
+from engine.ops.kernels.build import as_factors, checked, pointer, vector_width
+from tests.helpers.kernels import host_module
 
 WHAT = ("test", torch.device("cuda", 0), torch.float32)
+FAMILIES = {  # module, class and macro; kernels that `_error` launches
+    "channel_norm": (channel_norm, channel_norm.ChannelNormKernel, "PACKS", ["rms_norm"]),
+    "group_norm": (group_norm, group_norm.GroupNormKernels, "GROUP", ["normalise"]),
+    "heads": (heads, heads.HeadKernel, "LANES", ["gather_qk"]),
+    "token_rows": (
+        *(token_rows, token_rows.RowKernels, "PACKS"),
+        ["rms_modulate", "add_gated", "swiglu"],
+    ),
+}
 
 
 def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
@@ -19,17 +33,13 @@ def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
     assert vector_width(buffer[..., :34]) == 2
     assert vector_width(buffer[..., 1:]) == 1
     assert vector_width(buffer, torch.zeros(5, 63, dtype=torch.float16)[:, :62]) == 1
-    assert vector_width(buffer.double()[..., :0]) == 0
     assert vector_width(torch.zeros(3, 8)) == 4
 
 
 def test_no_thread_reads_tensors_of_other_layouts() -> None:
     x = torch.zeros(4, 8)
-    assert vector_width(x.t()) == 0
-    assert vector_width(x, x.half()) == 0
-    assert vector_width(x.double()) == 0
-    assert vector_width(x, x.to("meta")) == 0
-    assert vector_width(x[:0]) == 0
+    for tensors in ([x.t()], [x, x.half()], [x.double()], [x, x.to("meta")], [x[:0]]):
+        assert vector_width(*tensors) == 0
 
 
 def test_factors_are_copied_only_where_they_have_to() -> None:
@@ -41,23 +51,75 @@ def test_factors_are_copied_only_where_they_have_to() -> None:
     assert pointer(None).value is None
 
 
-def test_a_processor_is_no_gpu() -> None:
-    assert not is_gpu(torch.device("cpu"))
+def test_kernels_count_when_their_error_is_rounding(caplog: pytest.LogCaptureFixture) -> None:
+    for error, works in ((1e-6, True), (1e-3, False), (float("nan"), False)):
+        caplog.clear()
+        found = checked(WHAT, lambda: "kernels", lambda _, error=error: error)
+        assert found == ("kernels" if works else None)
+        assert len(caplog.records) == (not works)
 
 
-@pytest.mark.parametrize(("error", "works"), [(1e-6, True), (1e-3, False), (float("nan"), False)])
-def test_kernels_count_when_their_error_is_rounding(
-    error: float, works: bool, caplog: pytest.LogCaptureFixture
+def test_a_processor_has_no_kernels(caplog: pytest.LogCaptureFixture) -> None:
+    processor = torch.device("cpu")
+    frames = torch.zeros(1, 8, 3, 3).to(memory_format=torch.channels_last)
+    assert not build.is_gpu(processor)
+    for family, *_ in FAMILIES.values():
+        assert not family.working(processor)
+    assert channel_norm.find(frames) is group_norm.find(frames, 2) is None
+    assert token_rows.find(torch.zeros(4, 16)) is None
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_fails_switches_kernels_off_with_one_warning(
+    name: str, gpu: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert checked(WHAT, lambda: "kernels", lambda _: error) == ("kernels" if works else None)
-    assert len(caplog.records) == (not works)
+    family = FAMILIES[name][0]
+    failures = [
+        (nvrtc, "find", nvrtc.NvrtcMissing("no library here")),
+        (nvrtc, "compile_cuda", nvrtc.CompileFailed("upreel.cu(1): error")),
+        (driver, "Module", driver.DriverFailed("cuModuleLoadData: no binary for this GPU")),
+    ]
+    for module, function, error in failures:
+        if module is driver:
+            monkeypatch.setattr(nvrtc, "compile_cuda", lambda *_: b"a cubin")
+        monkeypatch.setattr(module, function, Mock(side_effect=error))
+        forget(family)
+        caplog.clear()
+        assert not family.working(gpu)
+        assert not family.working(gpu)
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert str(error) in record.getMessage()
 
 
-def test_what_does_not_compile_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> str:
-        raise nvrtc.NvrtcMissing("no library here")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
+    name: str,
+    gpu: torch.device,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    family, kind, macro, launches = FAMILIES[name]
+    for wrong in ["", *launches]:
 
-    with caplog.at_level(logging.WARNING):
-        assert checked(WHAT, fail, lambda _: 0.0) is None
-    assert "no test kernel" in caplog.text
-    assert "no library here" in caplog.text
+        def compiled(
+            _: object, dtype: torch.dtype, vector: int, count: int, wrong: str = wrong
+        ) -> Any:
+            module = host_module(folder, name, dtype, VECTOR=vector, **{macro: count})
+            launch = module.launch
+            module.launch = lambda name, *rest: name == wrong or launch(name, *rest)
+            return kind(module)
+
+        monkeypatch.setattr(family, "_compile", compiled)
+        forget(family)
+        caplog.clear()
+        assert family.working(gpu) == (not wrong), wrong
+        assert len(caplog.records) == bool(wrong)
+
+
+def forget(family: Any) -> None:
+    """Let a family of kernels be tried again."""
+    family.working.cache_clear()
+    family._load.cache_clear()

@@ -1,6 +1,7 @@
+"""The kernel that normalises, rotates and places q, k and v: on the processor and on a GPU."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,27 +11,10 @@ from torch import Tensor
 
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import heads
-from engine.ops.kernels.heads import HeadKernel, HeadWork, Triple, vector_of
-from tests.helpers.kernels import HAS_COMPILER, host_heads, stand_in
+from engine.ops.kernels.build import DTYPES
+from engine.ops.kernels.heads import HeadWork, Triple, vector_of
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-CPU = torch.device("cpu")
-CARD = torch.device("cuda", 0)
-
-on_host = pytest.mark.skipif(not HAS_COMPILER, reason="no g++ to run the source with")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("host")
-
-
-@pytest.fixture
-def _on_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
-    """The processor stands in for a card; a test that launches nothing fails."""
-    launched = stand_in(monkeypatch, folder)
-    yield
-    assert launched, "the twin did the work"
+GPU = torch.device("cuda", 0)
 
 
 class Case:
@@ -62,63 +46,45 @@ class Case:
 # The very source, on the processor
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-def test_the_source_places_each_token_in_its_row(dtype: torch.dtype) -> None:
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_source_places_each_token_and_copies_text_after_every_window(
+    dtype: torch.dtype,
+) -> None:
     case = Case(dtype)
     case.check(Placement(torch.randperm(9)[:7], case.cos, case.sin), 9)
-
-
-@on_host
-@pytest.mark.usefixtures("_on_host")
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-def test_the_source_copies_text_after_every_window(dtype: torch.dtype) -> None:
-    case = Case(dtype)
     case.check(Placement(torch.randperm(23)[:21].view(3, 7)), 23)
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
-@pytest.mark.parametrize("pairs", [1, 15, 16])
-def test_the_source_turns_by_the_row_that_is_named(pairs: int) -> None:
-    case = Case(torch.float32, pairs=pairs)
-    angle = torch.randint(0, 4, (7,))
-    case.check(Placement(torch.randperm(7), case.cos[:4], case.sin[:4], angle), 7)
+@pytest.mark.usefixtures("_launched")
+def test_the_source_turns_by_the_row_that_is_named() -> None:
+    for pairs in (1, 15, 16):
+        case, angle = Case(torch.float32, pairs=pairs), torch.randint(0, 4, (7,))
+        case.check(Placement(torch.randperm(7), case.cos[:4], case.sin[:4], angle), 7)
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
-def test_the_source_takes_more_heads_than_a_block_has() -> None:
+@pytest.mark.usefixtures("_launched")
+def test_the_source_takes_narrow_heads_and_more_than_a_block_has() -> None:
     case = Case(torch.float16, count=37, channels=64, pairs=30)
     case.check(Placement(torch.randperm(40)[:37], case.cos, case.sin), 40)
+    for channels in (4, 8, 16):
+        case = Case(torch.float32, channels=channels, pairs=channels // 2)
+        case.check(Placement(torch.randperm(7), case.cos, case.sin), 7)
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
-@pytest.mark.parametrize("channels", [4, 8, 16])
-def test_the_source_takes_narrow_heads(channels: int) -> None:
-    case = Case(torch.float32, channels=channels, pairs=channels // 2)
-    case.check(Placement(torch.randperm(7), case.cos, case.sin), 7)
-
-
-@on_host
-@pytest.mark.usefixtures("_on_host")
+@pytest.mark.usefixtures("_launched")
 def test_the_source_takes_parts_of_a_projection() -> None:
     case = Case(torch.bfloat16)
-    target = torch.randperm(14).view(2, 7)
-    placement = Placement(target, case.cos, case.sin, torch.randperm(7))
-    whole = case.rows(14)
+    placement = Placement(torch.randperm(14).view(2, 7), case.cos, case.sin, torch.randperm(7))
+    whole, parts = case.rows(14), case.rows(14)
     gather_qk(case.qkv, placement, case.norm, whole, kernels=False)
-    parts = case.rows(14)
     for span in (slice(0, 3), slice(3, 7)):
         gather_qk(case.qkv[span], placement.part(span), case.norm, parts)
     for one, other in zip(parts, whole, strict=True):
         torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
+@pytest.mark.usefixtures("_launched")
 def test_the_source_reads_and_writes_views() -> None:
     case = Case(torch.float16)
     wide = torch.zeros(7, 3, 4, 40, dtype=torch.float16)[:, :, 1:, 8:]
@@ -129,22 +95,21 @@ def test_the_source_reads_and_writes_views() -> None:
     case.check(Placement(torch.randperm(9)[:7], case.cos, case.sin), 9)
 
 
-@on_host
-@pytest.mark.usefixtures("_on_host")
+@pytest.mark.usefixtures("_launched")
 def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
     case, pitch = Case(torch.float16, count=3), 2**31 + 8
-    far = []
-    for name in ("q", "k", "v", "qkv"):
-        size = 2 * pitch + 9 * 32
-        path = str(tmp_path / name)
-        far.append(torch.from_file(path, shared=True, size=size, dtype=torch.float16))
-    qkv = far[3].as_strided((3, 3, 3, 32), (pitch, 96, 32, 1)).copy_(case.qkv)
-    q, k, v = (whole.as_strided((3, 3, 32), (pitch, 32, 1)) for whole in far[:3])
+
+    def far(name: str) -> Tensor:
+        path, size = str(tmp_path / name), 2 * pitch + 9 * 32
+        return torch.from_file(path, shared=True, size=size, dtype=torch.float16)
+
+    qkv = far("qkv").as_strided((3, 3, 3, 32), (pitch, 96, 32, 1)).copy_(case.qkv)
+    found = tuple(far(name).as_strided((3, 3, 32), (pitch, 32, 1)) for name in ("q", "k", "v"))
     wanted = case.rows(3)
     placement = Placement(torch.tensor([2, 0, 1]), case.cos, case.sin)
     gather_qk(case.qkv, placement, case.norm, wanted, kernels=False)
-    gather_qk(qkv, placement, case.norm, (q, k, v))
-    for one, other in zip((q, k, v), wanted, strict=True):
+    gather_qk(qkv, placement, case.norm, found)
+    for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
 
 
@@ -167,76 +132,36 @@ def test_heads_of_the_models_are_read_sixteen_bytes_at_once() -> None:
 def test_what_does_not_fit_is_left_to_the_reference() -> None:
     good = work(torch.zeros(5, 3, 2, 32))
     assert vector_of(good) == 4
+    assert heads.find(good) is None  # on the processor
     assert vector_of(work(torch.zeros(5, 3, 2, 24))) == 0  # six lanes
     assert vector_of(work(torch.zeros(5, 3, 2, 256))) == 0  # more than a warp
     assert vector_of(work(torch.zeros(5, 3, 2, 33)[..., 1:])) == 0
-    assert vector_of(work(torch.zeros(5, 3, 2, 32).double())) == 0
     assert vector_of(work(torch.zeros(0, 3, 2, 32))) == 0
-    half = tuple(x.half() for x in good.out)
-    assert vector_of(replace(good, out=half)) == 0
-    assert vector_of(replace(good, target=good.target.int())) == 0
-    assert vector_of(replace(good, target=good.target.expand(70_000, 5))) == 0
-    assert vector_of(replace(good, target=good.target[:0])) == 0
+    assert vector_of(replace(good, out=tuple(x.half() for x in good.out))) == 0
+    target = good.target
+    for other in (target.int(), target.expand(70_000, 5), target[:0]):
+        assert vector_of(replace(good, target=other)) == 0
 
 
-def test_without_a_gpu_there_is_no_kernel(caplog: pytest.LogCaptureFixture) -> None:
-    assert heads.find(work(torch.zeros(5, 3, 2, 32))) is None
-    assert not heads.working(CPU)
-    assert not caplog.records
-
-
-# Trying the kernel at the start
-
-
-class Deaf:
-    """A module whose kernels do nothing."""
-
-    def launch(self, *_: object) -> None:
-        pass
-
-
-@on_host
-@pytest.mark.parametrize("works", [True, False])
-def test_a_wrong_kernel_is_switched_off(
-    works: bool,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def compiled(_: torch.device, *rest: object) -> HeadKernel:
-        return host_heads(folder, *rest) if works else HeadKernel(Deaf())
-
-    measured = heads._error
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(heads, "_error", lambda k, _, *rest: measured(k, CPU, *rest))
-    monkeypatch.setattr(heads, "_compile", compiled)
-    for cached in (heads.working, heads._load):
-        cached.cache_clear()
-    assert heads.working(CARD) == works
-    assert len(caplog.records) == (not works)
-    for cached in (heads.working, heads._load):
-        cached.cache_clear()
-
-
-# On a card
+# On a GPU
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads_and_pairs", [(20, 63), (24, 30), (3, 0)])
 def test_the_kernel_equals_the_reference_on_a_gpu(
     dtype: torch.dtype, heads_and_pairs: tuple[int, int]
 ) -> None:
-    assert heads.working(CARD)
+    assert heads.working(GPU)
     (some, pairs), count = heads_and_pairs, 405
-    qkv = torch.randn(count, 3, some, 128, device=CARD).to(dtype)
-    norm = HeadNorm(*(torch.rand(2, 128, device=CARD) + 0.5), 1e-5)
-    angles = torch.rand(200, pairs, device=CARD) * 9
-    angle = torch.randint(0, 200, (count,), device=CARD)
-    target = torch.randperm(900, device=CARD)[: 2 * count].view(2, count)
+    qkv = torch.randn(count, 3, some, 128, device=GPU).to(dtype)
+    norm = HeadNorm(*(torch.rand(2, 128, device=GPU) + 0.5), 1e-5)
+    angles = torch.rand(200, pairs, device=GPU) * 9
+    angle = torch.randint(0, 200, (count,), device=GPU)
+    target = torch.randperm(900, device=GPU)[: 2 * count].view(2, count)
     turns = (angles.cos(), angles.sin()) if pairs else (None, None)
     placement = Placement(target, *turns, angle)
-    found, wanted = (torch.zeros(3, 900, some, 128, dtype=dtype, device=CARD) for _ in range(2))
+    found, wanted = (torch.zeros(3, 900, some, 128, dtype=dtype, device=GPU) for _ in range(2))
     gather_qk(qkv, placement, norm, tuple(found))
     gather_qk(qkv, placement, norm, tuple(wanted), kernels=False)
     eps = 2 * max(torch.finfo(dtype).eps, 1e-6)

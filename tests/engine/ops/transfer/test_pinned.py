@@ -1,4 +1,4 @@
-"""Pinned memory without a card: what is registered is let go again, and refusals do no harm."""
+"""Pinned memory without a GPU: what is registered is released, and refusals do no harm."""
 
 from __future__ import annotations
 
@@ -46,11 +46,13 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
     return runtime
 
 
-CARD = torch.device("cuda", 0)
+GPU = torch.device("cuda", 0)
 
 
-def test_exactly_what_was_asked_for_is_pinned_until_released(runtime: Runtime) -> None:
-    host = HostBytes(600, CARD)
+def test_exactly_what_was_asked_for_is_pinned_until_released_or_forgotten(
+    runtime: Runtime,
+) -> None:
+    host = HostBytes(600, GPU)
     assert host.pinned
     assert runtime.held == {host.flat.data_ptr(): 600}
     assert pinned.registered_bytes() == 600
@@ -61,10 +63,7 @@ def test_exactly_what_was_asked_for_is_pinned_until_released(runtime: Runtime) -
     assert runtime.held == {}
     assert pinned.registered_bytes() == 0
     assert view.sum() == 70
-
-
-def test_what_is_forgotten_is_released_too(runtime: Runtime) -> None:
-    host = HostBytes(600, CARD)
+    host = HostBytes(600, GPU)
     view = host.flat[:10]
     del host
     assert runtime.held == {}
@@ -74,9 +73,9 @@ def test_what_is_forgotten_is_released_too(runtime: Runtime) -> None:
 def test_a_refusal_leaves_ordinary_memory(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = HostBytes(600, CARD)
+    kept = HostBytes(600, GPU)
     with caplog.at_level(logging.WARNING):
-        more = HostBytes(600, CARD)
+        more = HostBytes(600, GPU)
     assert "could not be pinned" in caplog.text
     caplog.clear()
     assert kept.pinned
@@ -87,7 +86,7 @@ def test_a_refusal_leaves_ordinary_memory(
 
 
 def test_nothing_is_pinned_for_a_processor_or_when_not_wanted(runtime: Runtime) -> None:
-    for host in (HostBytes(10, torch.device("cpu")), HostBytes(10, CARD, pin=False)):
+    for host in (HostBytes(10, torch.device("cpu")), HostBytes(10, GPU, pin=False)):
         assert not host.pinned
-    assert not HostBytes(0, CARD).pinned
+    assert not HostBytes(0, GPU).pinned
     assert runtime.held == {}

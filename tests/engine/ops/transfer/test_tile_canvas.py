@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from itertools import product
 
 import pytest
 import torch
@@ -62,16 +62,16 @@ def test_tiles_in_16_bits_are_the_exact_blend_but_for_half_a_code_a_tile(
     assert (error <= 0.52 * contributions[None, ..., None]).all()
 
 
-@pytest.mark.parametrize(("value", "code"), [(1.0, 65535), (3.0, 65535), (-1.0, 0), (-9.0, 0)])
-@pytest.mark.parametrize("blend", [0, 1, 5, 8])
-def test_white_never_runs_over_and_black_stays_black(value, code, blend):
+def test_white_never_runs_over_and_black_stays_black():
     canvas = Size(61, 43)
     boxes = tile_grid(canvas, Size(24, 22), 9)
-    sink = TileSink(1, canvas)
-    tiles = [torch.full((1, 3, b.height, b.width), value) for b in boxes]
-    fill([sink], tiles, canvas, boxes, blend)
-    assert sink.result().dtype == torch.uint16
-    assert torch.equal(sink.result().int(), torch.full((1, 43, 61, 3), code).int())
+    codes = {1.0: 65535, 3.0: 65535, -1.0: 0, -9.0: 0}
+    for (value, code), blend in product(codes.items(), (0, 1, 5, 8)):
+        sink = TileSink(1, canvas)
+        tiles = [torch.full((1, 3, b.height, b.width), value) for b in boxes]
+        fill([sink], tiles, canvas, boxes, blend)
+        assert sink.result().dtype == torch.uint16
+        assert (sink.result().int() == code).all()
 
 
 def test_the_sum_of_rounded_tiles_is_at_most_65535_for_values_just_below_white():
@@ -84,65 +84,53 @@ def test_the_sum_of_rounded_tiles_is_at_most_65535_for_values_just_below_white()
         assert sink.result().int().min() > 65530
 
 
-def test_a_whole_frame_is_rounded_once():
+def test_a_whole_frame_is_rounded_once_and_keeps_its_values():
     frame = torch.linspace(-1.1, 1.1, 2 * 3 * 5 * 7).view(2, 3, 5, 7)
     sink = TileSink(2, Size(7, 5))
     sink.add(frame, Box(0, 0, 7, 5), 0)
     expected = (frame * 0.5 + 0.5).clamp(0, 1).mul(65535).round().permute(0, 2, 3, 1)
     assert torch.equal(sink.result().int(), expected.int())
-
-
-def test_a_part_keeps_its_values():
     part = torch.full((1, 3, 2, 2), 0.3).to(memory_format=torch.channels_last)
     quantised(part, 65535)
     assert torch.equal(part, torch.full((1, 3, 2, 2), 0.3))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_what_is_no_number_is_an_error_that_the_planner_understands(bad, dtype):
-    sink = TileSink(2, Size(4, 4))
-    part = torch.zeros(1, 3, 4, 4, dtype=dtype)
-    sink.add(part, Box(0, 0, 4, 4), 1)
-    sink.check()
-    part[0, 2, 3, 3] = bad
-    sink.add(part, Box(0, 0, 4, 4), 0)
-    sink.add(torch.zeros_like(part), Box(0, 0, 4, 4), 1)
-    with pytest.raises(NumericOverflow, match=str(dtype).removeprefix("torch.")) as caught:
+def test_nan_and_infinity_are_an_error_that_the_planner_understands():
+    bads = (float("nan"), float("inf"), float("-inf"))
+    for bad, dtype in product(bads, (torch.float16, torch.bfloat16, torch.float32)):
+        sink = TileSink(2, Size(4, 4))
+        part = torch.zeros(1, 3, 4, 4, dtype=dtype)
+        sink.add(part, Box(0, 0, 4, 4), 1)
         sink.check()
-    assert isinstance(caught.value, CapacityError)
-    assert caught.value.hint
-
-
-def test_the_result_is_checked_too():
-    sink = TileSink(1, Size(1, 1))
-    sink.add(torch.full((1, 3, 1, 1), float("nan")), Box(0, 0, 1, 1), 0)
-    with pytest.raises(NumericOverflow):
-        sink.result()
+        part[0, 2, 3, 3] = bad
+        sink.add(part, Box(0, 0, 4, 4), 0)
+        sink.add(torch.zeros_like(part), Box(0, 0, 4, 4), 1)
+        with pytest.raises(NumericOverflow, match=str(dtype).removeprefix("torch.")) as caught:
+            sink.check()
+        assert isinstance(caught.value, CapacityError)
+        assert caught.value.hint
+        sink.add(part, Box(0, 0, 4, 4), 0)
+        with pytest.raises(NumericOverflow):
+            sink.result()
 
 
 class FakeStreams:
-    """Streams that copy only when somebody waits for them, as late as a card may do it."""
+    """Streams that copy only when an event is waited for, as late as a GPU may do it."""
 
     def __init__(self) -> None:
-        self.pinned = 0
-        self.most_waiting = 0
+        self.pinned = self.most_waiting = 0
         self.waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def staging(self, size: int) -> torch.Tensor:
         self.pinned += size
-        return LateTensor.make(self, size)
+        LateTensor.streams = self
+        return torch.empty(size, dtype=torch.uint8).as_subclass(LateTensor)
 
 
 class LateTensor(torch.Tensor):
     """Pinned memory whose copies arrive when their event is waited for."""
 
     streams: FakeStreams
-
-    @staticmethod
-    def make(streams: FakeStreams, size: int) -> torch.Tensor:
-        LateTensor.streams = streams
-        return torch.empty(size, dtype=torch.uint8).as_subclass(LateTensor)
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         assert non_blocking
@@ -169,41 +157,31 @@ class FakeEvent:
         target.copy_(source)
 
 
-@contextmanager
-def on_stream(stream: FakeStream) -> Iterator[None]:
-    yield
-
-
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> FakeStreams:
     fake = FakeStreams()
     monkeypatch.setattr(tile_canvas, "_pinned", fake.staging)
     monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr(torch.cuda, "stream", on_stream)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
-    monkeypatch.setattr(
-        tile_canvas,
-        "_transfer_from",
-        lambda device, arrive: tile_canvas._StreamTransfer(device, arrive),
-    )
+    make = tile_canvas._StreamTransfer
+    monkeypatch.setattr(tile_canvas, "_transfer_from", lambda device, arrive: make(device, arrive))
     return fake
 
 
-@pytest.mark.parametrize("blend", [0, 6])
-def test_late_copies_give_the_same_canvas_and_two_are_pending_at_most(streams, blend):
+def test_late_copies_give_the_same_canvas_and_two_are_pending_at_most(streams):
     canvas = Size(50, 37)
     boxes = tile_grid(canvas, Size(24, 20), 8)
     tiles = [torch.rand(5, 3, b.height, b.width) * 2 - 1 for b in boxes]
-    late = TileSink(5, canvas)
-    fill([late], tiles, canvas, boxes, blend)
-    result = late.result()
-    direct = TileSink(5, canvas)
-    direct._transfer = tile_canvas._DirectTransfer(direct._arrive)
-    fill([direct], tiles, canvas, boxes, blend)
-    assert torch.equal(result.int(), direct.result().int())
-    assert streams.most_waiting == 2
-    assert not streams.waiting
+    for blend in (0, 6):
+        late, direct = TileSink(5, canvas), TileSink(5, canvas)
+        direct._transfer = tile_canvas._DirectTransfer(direct._arrive)
+        for sink in (late, direct):
+            fill([sink], tiles, canvas, boxes, blend)
+        assert torch.equal(late.result().int(), direct.result().int())
+        assert streams.most_waiting == 2
+        assert not streams.waiting
 
 
 def test_pinned_memory_is_two_parts_however_many_come(streams):

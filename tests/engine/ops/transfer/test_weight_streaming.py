@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -45,14 +47,11 @@ def chain(count: int = 6) -> nn.ModuleList:
 
 
 def run(
-    blocks: Sequence[nn.Module] | nn.ModuleList, x: Tensor, stream: WeightStream | None
+    blocks: Sequence[nn.Module] | nn.ModuleList, x: Tensor, stream: WeightStream | None = None
 ) -> Tensor:
     for index, block in enumerate(blocks):
-        if stream is None:
+        with stream.block(index) if stream else nullcontext():
             x = block(x)
-        else:
-            with stream.block(index):
-                x = block(x)
     return x
 
 
@@ -64,41 +63,37 @@ def on_host(blocks: nn.ModuleList) -> list[tuple[int, torch.dtype]]:
 @settings(max_examples=25, deadline=None)
 @given(
     count=st.integers(1, 7),
-    buffers=st.integers(1, 4),
-    resident=st.integers(0, 8),
-    pin_bytes=st.sampled_from([0, 3000, 10**6]),
-    text_on_host=st.booleans(),
+    options=st.fixed_dictionaries(
+        {
+            "resident": st.integers(0, 8),
+            "buffers": st.integers(1, 4),
+            "pin_bytes": st.sampled_from([0, 3000, 10**6]),
+            "keep_on_host": st.sampled_from([None, lambda name: name.startswith("txt.")]),
+        }
+    ),
     forwards=st.integers(1, 3),
 )
 def test_streamed_equals_resident_bit_for_bit(
-    count: int, buffers: int, resident: int, pin_bytes: int, text_on_host: bool, forwards: int
+    count: int, options: dict[str, Any], forwards: int
 ) -> None:
-    x = torch.randn(3, WIDTH)
-    wanted = run(chain(count), x, None)
-    blocks = chain(count)
-    with WeightStream(
-        blocks,
-        device="cpu",
-        resident=resident,
-        buffers=buffers,
-        pin_bytes=pin_bytes,
-        keep_on_host=(lambda name: name.startswith("txt.")) if text_on_host else None,
-    ) as stream:
+    x, blocks = torch.randn(3, WIDTH), chain(count)
+    wanted = run(chain(count), x)
+    with WeightStream(blocks, device="cpu", **options) as stream:
+        assert stream.pinned_bytes == 0  # nothing to pin for a processor
         for _ in range(forwards):
             assert torch.equal(run(blocks, x, stream), wanted)
+    assert torch.equal(run(blocks, x), wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_values_are_converted_while_copied_and_codes_are_not(dtype: torch.dtype) -> None:
     x = torch.randn(3, WIDTH).to(dtype)
-    wanted_blocks = chain().half()  # as a file in half precision; scales are buffers
+    blocks, wanted_blocks = chain().half(), chain().half()  # as a file in half precision
+    for block in (*blocks, *wanted_blocks):
+        block.scale = block.scale.float()  # scales are buffers
     for block in wanted_blocks:
-        block.scale = block.scale.float()
         block.vid.to(dtype), block.txt.to(dtype)
-    wanted = run(wanted_blocks, x, None)
-    blocks = chain().half()
-    for block in blocks:
-        block.scale = block.scale.float()
+    wanted = run(wanted_blocks, x)
     stream = WeightStream(blocks, device="cpu", resident=2, dtype=dtype)
     assert torch.equal(run(blocks, x, stream), wanted)
     with stream.block(0):
@@ -110,14 +105,20 @@ def test_values_are_converted_while_copied_and_codes_are_not(dtype: torch.dtype)
 def test_nothing_is_copied_back_and_the_host_keeps_its_own() -> None:
     blocks = chain()
     before = on_host(blocks)
-    numbers = {name: value.clone() for name, value in blocks.state_dict().items()}
-    stream = WeightStream(blocks, device="cpu", resident=0)
-    with stream.block(2):
-        blocks[2].vid.weight.zero_()
-    run(blocks, torch.randn(1, WIDTH), stream)
+    values = {name: value.clone() for name, value in blocks.state_dict().items()}
+    with WeightStream(blocks, device="cpu", resident=0) as stream:
+        for index in (4, 1, 5, 0, 0, 2):  # in any order
+            with stream.block(index):
+                assert torch.equal(blocks[index].vid.weight, values[f"{index}.vid.weight"])
+                blocks[index].vid.weight.zero_()
+        run(blocks, torch.randn(1, WIDTH), stream)
+        assert on_host(blocks) == before
+    assert stream.buffer_bytes == stream.pinned_bytes == 0
     assert on_host(blocks) == before
     for name, value in blocks.state_dict().items():
-        assert torch.equal(value, numbers[name])
+        assert torch.equal(value, values[name])
+    with pytest.raises(IndexError, match="block 0 of 0"), stream.block(0):
+        pass
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 3])
@@ -150,49 +151,39 @@ def test_the_schedule(buffers: int, events: list[StreamEvent]) -> None:
     assert copied == [index % 6 for index in range(12 + ahead)]  # the first ones for next time
 
 
-def test_as_many_buffers_as_blocks_copy_once(events: list[StreamEvent]) -> None:
+def test_what_fits_is_copied_once(events: list[StreamEvent]) -> None:
     blocks = chain(2)
     stream = WeightStream(blocks, device="cpu", resident=0, buffers=3, trace=events.append)
     for _ in range(3):
         run(blocks, torch.randn(1, WIDTH), stream)
     assert [event.block for event in events if event.what == "copy"] == [0, 1]
-
-
-def test_resident_blocks_are_never_copied_again(events: list[StreamEvent]) -> None:
+    events.clear()
     blocks = chain(6)
     stream = WeightStream(blocks, device="cpu", resident=3, trace=events.append)
     assert stream.streamed == (0, 2, 4)
     for _ in range(2):
         run(blocks, torch.randn(1, WIDTH), stream)
     assert {event.block for event in events} == {0, 2, 4}
-
-
-def test_all_resident_takes_no_buffer() -> None:
-    blocks = chain(3)
-    stream = WeightStream(blocks, device="cpu", resident=5)
+    stream = WeightStream(blocks, device="cpu", resident=7)
     assert stream.streamed == ()
     assert stream.buffer_bytes == 0
-    run(blocks, torch.randn(1, WIDTH), stream)
 
 
 def test_only_the_text_of_resident_blocks_comes_and_goes() -> None:
     blocks = chain(4)
-    weights = [block.vid.weight.data_ptr() for block in blocks]
-    text = [block.txt.weight.data_ptr() for block in blocks]
-    stream = WeightStream(
-        blocks, device="cpu", resident=4, keep_on_host=lambda name: name.startswith("txt.")
-    )
+    text = {"keep_on_host": lambda name: name.startswith("txt.")}
+    stream = WeightStream(blocks, device="cpu", resident=4, **text)
     assert stream.streamed == (0, 1, 2, 3)
+    before = [part.weight.data_ptr() for part in (blocks[1].vid, blocks[1].txt)]
     with stream.block(1):
-        assert blocks[1].vid.weight.data_ptr() == weights[1]
-        assert blocks[1].txt.weight.data_ptr() != text[1]
-    assert blocks[1].txt.weight.data_ptr() == text[1]
+        assert blocks[1].vid.weight.data_ptr() == before[0]
+        assert blocks[1].txt.weight.data_ptr() != before[1]
+    assert blocks[1].txt.weight.data_ptr() == before[1]
 
 
-def test_an_error_inside_leaves_everything_usable() -> None:
-    blocks = chain()
-    x = torch.randn(2, WIDTH)
-    wanted = run(chain(), x, None)
+def test_an_error_inside_leaves_everything_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, x = chain(), torch.randn(2, WIDTH)
+    wanted = run(chain(), x)
     stream = WeightStream(blocks, device="cpu", resident=1)
     before = on_host(blocks)
     with pytest.raises(RuntimeError, match="cancelled"), stream.block(3):
@@ -202,34 +193,17 @@ def test_an_error_inside_leaves_everything_usable() -> None:
     with pytest.raises(RuntimeError, match="mat1"):
         run(blocks, torch.randn(2, WIDTH + 1), stream)
     assert torch.equal(run(blocks, x, stream), wanted)
+    copy, results = stream._buffers.copy, iter([None, None, torch.OutOfMemoryError("no memory")])
 
+    def failing(*given: object) -> None:
+        if error := next(results, None):
+            raise error
+        copy(*given)
 
-def test_a_copy_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = chain()
-    x = torch.randn(2, WIDTH)
-    wanted = run(chain(), x, None)
-    stream = WeightStream(blocks, device="cpu", resident=0)
-    buffers = stream._buffers
-    copy, calls = buffers.copy, iter(range(100))
-
-    def failing(block: object, slot: object) -> None:
-        if next(calls) == 3:
-            raise torch.OutOfMemoryError("no memory")
-        copy(block, slot)
-
-    monkeypatch.setattr(buffers, "copy", failing)
+    monkeypatch.setattr(stream._buffers, "copy", failing)
     with pytest.raises(torch.OutOfMemoryError):
         run(blocks, x, stream)
-    assert torch.equal(run(blocks, x, stream), wanted)
-
-
-def test_blocks_in_any_order() -> None:
-    blocks = chain()
-    stream = WeightStream(blocks, device="cpu", resident=0)
-    for index in (4, 1, 5, 0, 0):
-        wanted = blocks[index].vid.weight.clone()
-        with stream.block(index):
-            assert torch.equal(blocks[index].vid.weight, wanted)
+    assert torch.equal(run(blocks, x, stream), wanted)  # the copy is tried again
 
 
 def test_more_blocks_at_a_time_than_buffers_are_refused() -> None:
@@ -244,51 +218,29 @@ def test_more_blocks_at_a_time_than_buffers_are_refused() -> None:
 
 
 def test_attached_blocks_come_and_go_by_themselves(events: list[StreamEvent]) -> None:
-    blocks = chain()
-    x = torch.randn(2, WIDTH)
-    wanted = run(chain(), x, None)
+    blocks, x = chain(), torch.randn(2, WIDTH)
+    wanted = run(chain(), x)
     stream = WeightStream(blocks, device="cpu", resident=2, trace=events.append).attach(blocks)
     for _ in range(2):
-        assert torch.equal(run(blocks, x, None), wanted)
+        assert torch.equal(run(blocks, x), wanted)
     assert sum(event.what == "begin" for event in events) == 2 * 4
     with pytest.raises(RuntimeError, match="mat1"):
-        run(blocks, torch.randn(2, WIDTH + 1), None)
-    assert torch.equal(run(blocks, x, None), wanted)
+        run(blocks, torch.randn(2, WIDTH + 1))
+    assert torch.equal(run(blocks, x), wanted)
     stream.close()
     count = len(events)
-    assert torch.equal(run(blocks, x, None), wanted)
+    assert torch.equal(run(blocks, x), wanted)
     assert len(events) == count
-
-
-def test_a_closed_stream_gives_everything_back() -> None:
-    blocks = chain()
-    before = on_host(blocks)
-    stream = WeightStream(blocks, device="cpu", resident=0)
-    with stream, stream.block(0):
-        pass
-    assert on_host(blocks) == before
-    assert stream.buffer_bytes == stream.pinned_bytes == 0
-    with pytest.raises(IndexError, match="block 0 of 0"), stream.block(0):
-        pass
-
-
-def test_values_survive_in_pinned_memory() -> None:
-    blocks = chain()
-    numbers = {name: value.clone() for name, value in blocks.state_dict().items()}
-    with WeightStream(blocks, device="cpu", resident=1, pin_bytes=10**6) as stream:
-        assert stream.pinned_bytes == 0  # nothing to pin for a processor
-    for name, value in blocks.state_dict().items():
-        assert torch.equal(value, numbers[name])
 
 
 def test_buffers_are_as_large_as_the_largest_block() -> None:
     blocks = chain(4)
-    largest = max(
+    sizes = [
         sum(-(-value.nbytes // 256) * 256 for value in block.state_dict().values())
         for block in blocks
-    )
+    ]
     stream = WeightStream(blocks, device="cpu", resident=0, buffers=3)
-    assert stream.buffer_bytes == 3 * largest
+    assert stream.buffer_bytes == 3 * max(sizes)
 
 
 def test_streams_made_in_inference_mode_work_outside() -> None:

@@ -1,0 +1,66 @@
+"""The processor in place of a GPU: sources of kernels compiled with g++, once for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
+from engine.ops.kernels.group_norm import GroupNormKernels
+from tests.helpers.kernels import HAS_COMPILER, host_module, stand_in
+
+FAMILIES = (channel_norm, group_norm, heads, token_rows)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the compiled sources."""
+    if not HAS_COMPILER:
+        pytest.skip("no g++ to run the source with")
+    return tmp_path_factory.mktemp("host")
+
+
+@pytest.fixture
+def _launched(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """The processor stands in for a GPU; work that is left to the PyTorch reference fails."""
+    launched = stand_in(monkeypatch, folder)
+
+    def load(_: object, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
+        return GroupNormKernels(
+            host_module(folder, "group_norm", dtype, VECTOR=vector, GROUP=group)
+        )
+
+    def find(family_find: Any, *work: Any) -> Any:
+        found = family_find(*work)
+        assert found is not None, "the reference did the work"
+        launched.append("found")
+        return found
+
+    monkeypatch.setattr(group_norm, "working", lambda device: True)
+    monkeypatch.setattr(group_norm, "_load", load)
+    for family in FAMILIES:
+        monkeypatch.setattr(family, "find", partial(find, family.find))
+    yield
+    assert "found" in launched
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """A device that passes for a GPU; kernels that a test compiles for it run on the processor."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (8, 6))
+    for family in FAMILIES:
+        monkeypatch.setattr(family, "_error", partial(_on_processor, family._error))
+    yield torch.device("cuda", 0)
+    for family in FAMILIES:
+        family.working.cache_clear()
+        family._load.cache_clear()
+
+
+def _on_processor(error: Any, kernels: object, _: torch.device, *sizes: Any) -> float:
+    return error(kernels, torch.device("cpu"), *sizes)
