@@ -170,7 +170,7 @@ class Program(QObject):
         desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
 
     def come_forward(self, files: Sequence[Path]) -> None:
-        """Somebody has started us again: show the window, and add what was brought."""
+        """Show the window and add the files that a second start of the program was given."""
         if self.window.isMinimized():
             self.window.showNormal()
         self.window.raise_()
@@ -289,7 +289,7 @@ def writable_folder() -> Path:
 
 
 def free_name(path: Path) -> Path:
-    """`path`, or the first of its numbered twins that does not exist yet."""
+    """`path`, or the first of `path_2`, `path_3`, ... that does not exist yet."""
     number, free = 2, path
     while free.exists():
         free = path.with_stem(f"{path.stem}_{number}")

@@ -80,8 +80,8 @@ def check_version(tag: str, version: str, tags: Iterable[str]) -> None:
     Raises:
         PackagingError: It is not three numbers, does not match the tag, or is not the newest.
     """
-    numbers = numbers_of(version)
-    if numbers is None or max(numbers) > _HIGHEST_PART:
+    parts = numbers_of(version)
+    if parts is None or max(parts) > _HIGHEST_PART:
         raise PackagingError(
             f"{version} in pyproject.toml is not three numbers, each up to {_HIGHEST_PART}"
         )
@@ -89,7 +89,7 @@ def check_version(tag: str, version: str, tags: Iterable[str]) -> None:
         raise PackagingError(f"the tag is {tag}, but pyproject.toml has {version}")
     for other in tags:
         released = numbers_of(other.removeprefix("v"))
-        if released is not None and released > numbers:
+        if released is not None and released > parts:
             raise PackagingError(f"{other} is newer, no program would be offered {version}")
 
 

@@ -8,7 +8,7 @@ frames of both files only matters at the end.
 A frame that is shown again in place of the next one hides in a slow passage from that: neighbouring
 frames differ less than the result differs from the source. But what enlarging and coding change
 stays much the same from frame to frame, so the differences between consecutive frames of both files
-are far more exact: `FrameSteps` compares those.
+are far more exact: `FrameDifferences` compares those.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _step_costs() -> NDArray[np.float64]:
 
 
 @dataclass(slots=True)
-class FrameSteps:
+class FrameDifferences:
     """Differences between consecutive frames, on both sides; 12 bytes a frame."""
 
     source: array[float] = field(default_factory=lambda: array("f"))  # rms of full scale

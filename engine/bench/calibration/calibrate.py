@@ -76,8 +76,8 @@ def keep(rates: Rates) -> None:
     old = saved.load_rates()
     measured = set(rates.cards) | {""}
     jobs = {key: one for key, one in old.jobs.items() if key.partition(" on ")[2] not in measured}
-    costs, cards = {**old.costs, **rates.costs}, {**old.cards, **rates.cards}
-    saved.keep(replace(old, jobs=jobs, costs=costs, cards=cards))
+    costs, by_gpu = {**old.costs, **rates.costs}, {**old.cards, **rates.cards}
+    saved.keep(replace(old, jobs=jobs, costs=costs, cards=by_gpu))
 
 
 def speed_rows(options: BenchOptions) -> Iterator[Row]:
@@ -112,7 +112,7 @@ def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
 
 
 def _figure(name: str, cost: float, gpu: str) -> str:
-    device = "card" if gpu else "CPU"
+    device = "GPU" if gpu else "CPU"
     if name.startswith("open-"):
         return f"{cost:.3g} s a segment"
     if name in _FIXED:

@@ -75,7 +75,7 @@ class Progress:
 def show_preview(
     context: Context, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
 ) -> None:
-    """Send source and result of a frame, when somebody looks and the last one was a while ago.
+    """Emit source and result of a frame where pictures are shown and the next preview is due.
 
     Args:
         context: The running job.
@@ -113,7 +113,7 @@ def show_preview(
 def show_tile(
     context: Context, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
 ) -> None:
-    """Say that a tile is done, with a small picture where somebody looks.
+    """Emit that a tile is done, with a small picture of it where pictures are shown.
 
     Args:
         context: The running job.

@@ -90,7 +90,7 @@ def export_images(
     """Write the pictures of all segments.
 
     Args:
-        media: The source; a sequence gives its numbers and names to the new pictures.
+        media: The source; pictures of a sequence keep their names and indices.
         plan: "image" writes the one picture to the file `target`, "sequence" all of them into the
             new folder `target`.
         segments: In order.
