@@ -257,7 +257,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def start_next(program: Program) -> None:
-    """What comes after us: a setup, which starts the new version itself; ourselves; or nothing."""
+    """Process to start at exit: a setup (it starts the new version), this program, or none."""
     is_updated = program.updates.starts_setup and program.updates.start_setup()
     if program.restart.is_due and not is_updated:
         restart.start_again(restart.command())
@@ -275,7 +275,7 @@ def make_application(arguments: list[str]) -> QApplication:
 
 
 def writable_folder() -> Path:
-    """Where the result of the sample goes: the user's films, else our own data folder."""
+    """Where the result of the sample goes: the user's films, else the program's data folder."""
     place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.MoviesLocation)
     for folder in (Path(place) if place else None, paths.data_folder() / "results"):
         if folder is None:

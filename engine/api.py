@@ -187,7 +187,7 @@ def encode_latents(
     """Write a film as a file of latents; `report` gets frames done and of all, 0 while unknown.
 
     Raises:
-        InputError, OutputError, WeightsError, CapacityError: What stood in the way.
+        InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
     """
     from engine.pipeline.latents_encode import encode_latents as encode
 

@@ -83,7 +83,7 @@ def decode(args: argparse.Namespace, context: Context) -> int:
 
 
 def encode(args: argparse.Namespace, context: Context) -> int:
-    """Write the file in this thread, and tell how far it is."""
+    """Write the file in this thread, with its progress."""
     wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
     wanted.model = "none"
     progress = progress_on(context.console.err)

@@ -41,7 +41,7 @@ def register(add: Callable[..., Any]) -> None:
     text = "list, get, import, choose or remove NVIDIA builds of torch"
     command = add("runtime", run, text, _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "tell which are here, which is used, and why")
+    add_verb(verbs, "list", _list, "show which are here, which is used, and why")
     verb = add_verb(verbs, "install", _install, "download one, try it and use it from now on")
     verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the GPU")
     verb = add_verb(verbs, "import", _import, "the same with official wheels that you have already")
@@ -109,7 +109,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
 
 
 def _try(args: argparse.Namespace, context: Context) -> int:
-    """In this process: whoever wants to be safe from it starts one."""
+    """Runs in this process: a caller that must survive a crash starts one for it."""
     found = _seen()
     if args.out is not None:
         args.out.write_text(json.dumps(to_plain(found)) + "\n", encoding="utf-8")

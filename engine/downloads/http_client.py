@@ -237,7 +237,7 @@ class Reply:
         return await anext(self._content, b"")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of `work`; errors of httpx become ours."""
+        """Result of `work`; errors of httpx become an HttpError."""
         import asyncio
 
         import httpx

@@ -84,7 +84,7 @@ class CounterReader:
 def own_bytes() -> int | None:
     """Bytes of this process in shared GPU memory of the GPU it computes on.
 
-    0 while it computes on none. Pinned main memory is included: only its growth tells something.
+    0 while it computes on none. Pinned main memory is included: only its growth is meaningful.
 
     Returns:
         None off Windows, and where Windows does not count.

@@ -58,7 +58,7 @@ class RemoveJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveJob(Command):
-    """Put a waiting job to another place in the queue."""
+    """Move a waiting job in the queue."""
 
     job_id: str
     position: int
@@ -206,7 +206,7 @@ class VerifyModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportModelFile(ModelFileCommand):
-    """Take a file of the user's: copy it to ours, or remember where it lies."""
+    """Import a file of the user's: copy it to the program's folder, or remember its path."""
 
     path: Path
     mode: ImportMode = "copy"
@@ -275,7 +275,7 @@ class ShowUpdate(UpdateCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUpdate(UpdateCommand):
-    """Ask the place where updates are published whether there is a newer version."""
+    """Ask the server of updates whether there is a newer version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

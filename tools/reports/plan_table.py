@@ -1,7 +1,7 @@
 """Plans for every GPU of the table, as a page.
 
-`python -m tools.reports.plan_table > docs/presets.md` writes it. Nothing is looked at on this
-machine: neither its GPU nor its model files nor what it measured.
+`python -m tools.reports.plan_table > docs/presets.md` writes it. This machine has no
+influence on it: neither its GPU nor its model files nor measured rates.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def speed(self) -> str:
-        """Frames a second, in words."""
+        """Frames a second, as text."""
         if not self.fits:
             return "-"
         rate = self.plan.frames / self.plan.seconds

@@ -60,7 +60,7 @@ DOCUMENTS = (
 
 @dataclass
 class Recording:
-    """What the engine said about one job, in order, and the pictures of one moment."""
+    """Events of the engine for each job, in order, and the pictures of one frame."""
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 def record(folder: Path) -> Recording:
-    """Upscale the sample clip with the real engine and keep what it says."""
+    """Upscale the sample clip with the real engine and keep its events."""
     from engine.api import Engine
 
     os.environ["UPREEL_DATA"] = str(folder)
@@ -232,7 +232,7 @@ def _render(options: argparse.Namespace) -> int:
             player.picture().save(str(options.out / name))
             program.bridge.deliver(events.JobCancelled(job_id="sample"))
             program.window.close()
-            program.languages.use("en")  # its catalogue must not speak in the next window
+            program.languages.use("en")  # its catalogue must not be used by the next window
             program.window.deleteLater()
             program.deleteLater()
             app.sendPostedEvents(None, QEvent.Type.DeferredDelete)

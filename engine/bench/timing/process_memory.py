@@ -1,4 +1,4 @@
-"""Peak memory of one piece of work, in a process that does nothing else.
+"""Peak memory of one piece of work, in a process of its own.
 
 `python -m engine.bench.timing.process_memory` reads the class and the fields of a run as JSON from
 standard input and writes a ProcessMemory as JSON.

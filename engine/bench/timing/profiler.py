@@ -40,7 +40,7 @@ def _peak_on_cpu(work: Callable[[], object]) -> int:
     with torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profile:
         result = work()
     del result
-    profiler: Any = profile.profiler  # None before it ran, as its types say
+    profiler: Any = profile.profiler  # None before it ran, by its types
     events = [event for event in profiler.kineto_results.events() if event.name() == _ALLOCATION]
     live = highest = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

@@ -1,4 +1,4 @@
-"""Says how far the device is and what it has just made."""
+"""Events of progress, previews and finished tiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPEED_WINDOW = 24  # clips that the speed is averaged over
 
 
 class Progress:
-    """Says how far the device is, about ten times a second.
+    """Emits the progress of the device, about ten times a second.
 
     Args:
         context: The running job.
