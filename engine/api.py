@@ -220,10 +220,7 @@ def bench(
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
-    """Jobs that were begun and can go on.
-
-    Notes that cannot be read, and jobs that a program is at, are left out.
-    """
+    """Jobs that can be resumed; without unreadable records and jobs of a running program."""
     store = JobStore(jobs_folder or default_jobs_folder())
     found = []
     for job_id in store.ids():

@@ -116,8 +116,7 @@ def notes(text: str, version: str) -> str:
     """The changelog's section of a version.
 
     Raises:
-        PackagingError: There is no section of this version with a date and lines, or [Unreleased]
-            still has lines.
+        PackagingError: No section of this version with date and lines, or lines in [Unreleased].
     """
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     by_title = {section.partition("\n")[0]: section.partition("\n")[2] for section in sections}

@@ -47,8 +47,7 @@ class SingleInstance(QObject):
     def begin(self, files: Sequence[Path], *, patience_s: float = _PATIENCE_S) -> bool:
         """Whether this start shall open a window; False when another one has taken the files.
 
-        Without an answer in time, or where nothing can be locked, a second window is better than
-        none.
+        Without an answer in time, or where nothing can be locked, a second window opens.
 
         Args:
             files: Absolute paths.

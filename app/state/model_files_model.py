@@ -191,8 +191,7 @@ class ModelFilesModel(KindModel):
 
         Args:
             model: Id of the model.
-            precision: Of a transformer, as in the settings; "auto" takes what is here, then
-                what was begun.
+            precision: Of a transformer, as in the settings; "auto": here first, then begun.
         """
         found = [
             package

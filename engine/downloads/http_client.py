@@ -57,8 +57,7 @@ def get(
     Args:
         url: http or https.
         begin: First byte; the server may ignore it.
-        timeout_s: Longest silence of the server: while connecting, before the answer, between
-            two pieces.
+        timeout_s: Longest silence while connecting, before the answer, between two pieces.
         control: Ends any wait when cancelled, within 0.1 s.
 
     Raises:

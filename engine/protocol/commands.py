@@ -172,10 +172,7 @@ class ChangeEngine(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBenchmark(Command):
-    """Measure this machine; a task of the kind "benchmark".
-
-    Refused while a job runs: the times of both would be wrong.
-    """
+    """Measure this machine, as a task; refused while a job runs, as both times would be wrong."""
 
     quick: bool = True  # calibration alone, at most a minute; else every optimisation too
 
@@ -221,10 +218,7 @@ class RemoveModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCommand(Command):
-    """Something about NVIDIA runtimes, builds of torch; jobs go on meanwhile.
-
-    All but the list are tasks.
-    """
+    """Of NVIDIA runtimes, builds of torch; jobs go on meanwhile. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

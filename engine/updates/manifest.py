@@ -56,8 +56,7 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
 
     Args:
         content: The bytes as they came.
-        signatures: A signature in Base64 on each line; one by a known key is enough, so that keys
-            can be changed.
+        signatures: In Base64, one a line; one by a known key is enough, so keys can change.
         keys: Public keys, 64 hexadecimal digits each.
 
     Raises:

@@ -1,7 +1,4 @@
-"""Comparison of all frames of source and result as thumbnails, and the checks that follow from it.
-
-Frames count from 0.
-"""
+"""Checks from comparing all frames of source and result as thumbnails. Frames count from 0."""
 
 from __future__ import annotations
 

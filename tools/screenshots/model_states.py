@@ -1,7 +1,6 @@
 """States of the list of models and of choices that need one, for `tools.screenshots.render`.
 
-The catalogue and the plan are the real engine's; states of files and speeds of downloads are made
-up here.
+Catalogue and plan are the engine's; states of files and speeds of downloads are made up here.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ def peak_bytes(work: Callable[[], object], device: str) -> int:
     """Bytes of all tensors at the peak of one run, above those before it; with the result.
 
     Every tensor and buffer of torch's operators, at the size that was requested. Memory that
-    libraries allocate themselves is not counted; buffers that a model keeps are counted in its
-    first run only.
+    libraries allocate themselves is not counted; buffers of a model count in its first run.
 
     Args:
         work: Runs once.

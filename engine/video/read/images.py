@@ -65,8 +65,7 @@ _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
 def picture_codec(path: Path) -> str:
     """FFmpeg's decoder for a file that holds one picture; "" for anything else.
 
-    The content decides, not the name, except for formats without a mark. Animated PNG, WebP and GIF
-    are videos.
+    The content decides; the name only for formats without a mark. Animated images are videos.
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
@@ -193,8 +192,7 @@ def find_sequence(path: Path) -> tuple[str, int, int] | None:
         path: A name with %d or %04d in it that is no file itself, or a folder.
 
     Returns:
-        Pattern (with its folder), first index, number of pictures without a gap; None when `path`
-        is neither.
+        Pattern (with its folder), first index, pictures without a gap; None for other paths.
 
     Raises:
         UnsupportedMedia: There are no numbered pictures.
