@@ -328,7 +328,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
     parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
-    for name, what in (("gpu", "as if this card were here"), ("vram", "with so much memory")):
+    for name, what in (("gpu", "as if this GPU were here"), ("vram", "with so much memory")):
         default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
         parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
     options = parser.parse_args(list(argv[1:]))
