@@ -170,7 +170,7 @@ class Program(QObject):
         desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
 
     def come_forward(self, files: Sequence[Path]) -> None:
-        """Somebody has started us again: show the window, and add what was brought."""
+        """Show the window and add the files that a second start of the program was given."""
         if self.window.isMinimized():
             self.window.showNormal()
         self.window.raise_()
@@ -257,7 +257,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def start_next(program: Program) -> None:
-    """What comes after us: a setup, which starts the new version itself; ourselves; or nothing."""
+    """Process to start at exit: a setup (it starts the new version), this program, or none."""
     is_updated = program.updates.starts_setup and program.updates.start_setup()
     if program.restart.is_due and not is_updated:
         restart.start_again(restart.command())
@@ -275,7 +275,7 @@ def make_application(arguments: list[str]) -> QApplication:
 
 
 def writable_folder() -> Path:
-    """Where the result of the sample goes: the user's films, else our own data folder."""
+    """Where the result of the sample goes: the user's films, else the program's data folder."""
     place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.MoviesLocation)
     for folder in (Path(place) if place else None, paths.data_folder() / "results"):
         if folder is None:
@@ -289,7 +289,7 @@ def writable_folder() -> Path:
 
 
 def free_name(path: Path) -> Path:
-    """`path`, or the first of its numbered twins that does not exist yet."""
+    """`path`, or the first of `path_2`, `path_3`, ... that does not exist yet."""
     number, free = 2, path
     while free.exists():
         free = path.with_stem(f"{path.stem}_{number}")
@@ -328,7 +328,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
     parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
-    for name, what in (("gpu", "as if this card were here"), ("vram", "with so much memory")):
+    for name, what in (("gpu", "as if this GPU were here"), ("vram", "with so much memory")):
         default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
         parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
     options = parser.parse_args(list(argv[1:]))

@@ -63,7 +63,7 @@ def system_language() -> str:
 
 
 class Languages:
-    """Installs one catalogue at a time; widgets hear of it by QEvent.LanguageChange."""
+    """Installs one catalogue at a time; widgets receive QEvent.LanguageChange."""
 
     def __init__(self, app: QCoreApplication) -> None:
         self._app = app

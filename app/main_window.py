@@ -272,7 +272,7 @@ class MainWindow(QMainWindow):
     # Qt's side
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Say once that the window is on the screen: only then the engine may load."""
+        """Emit once that the window is on the screen: only then may the engine load."""
         super().paintEvent(event)
         if not self._is_painted:
             self._is_painted = True

@@ -151,11 +151,11 @@ def _look_at_resources(seen: Findings) -> None:
     seen.note("missing_resources", missing, not missing)
 
 
-def _since_start(moments: list[float]) -> float | None:
+def _since_start(times: list[float]) -> float | None:
     import psutil
 
     begin = psutil.Process().create_time()
-    return round(moments[0] - begin, 2) if moments else None
+    return round(times[0] - begin, 2) if times else None
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:

@@ -52,8 +52,8 @@ class Engine:
 
     Events come from several threads: a sink only puts them into a queue.
 
-    With a card to `pretend`, here or in the environment, jobs are planned for it and none that
-    would need it can start; `pretended` finds one by its name.
+    With a GPU to `pretend`, here or in the environment, jobs are planned for it, and no job that
+    needs it can start; `pretended` finds one by its name.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ def probe(source: Path) -> MediaInfo:
 
 
 def pretended(name: str, memory: str = "") -> GpuSpec | None:
-    """A card to plan for in the place of this machine's own; None where both texts are empty.
+    """A GPU to plan for in the place of this machine's own; None where both texts are empty.
 
     Args:
         name: As "NVIDIA GeForce RTX 5070 Ti"; "" with a memory means this machine's own.
         memory: What it is to have, as "16GiB"; "" for what it has.
 
     Raises:
-        SettingsError: There is no such card, or no such size.
+        SettingsError: There is no such GPU, or no such size.
     """
     return gpu_table.pretended(name, memory)
 
@@ -134,7 +134,7 @@ def plan(
     engine_settings: EngineSettings | None = None,
     pretend: GpuSpec | None = None,
 ) -> Plan:
-    """What would be done, without doing it; on a card that is not here with `pretend`.
+    """The plan of a job, without running it; with `pretend` for a GPU that is not here.
 
     Raises:
         InputError: The source cannot be used.
@@ -186,7 +186,7 @@ def encode_latents(
     """Write a film as a file of latents; `report` gets frames done and of all, 0 while unknown.
 
     Raises:
-        InputError, OutputError, WeightsError, CapacityError: What stood in the way.
+        InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
     """
     from engine.pipeline.latents_encode import encode_latents as encode
 
@@ -219,10 +219,7 @@ def bench(
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
-    """Jobs that were begun and can go on.
-
-    Notes that cannot be read, and jobs that a program is at, are left out.
-    """
+    """Jobs that can be resumed; without unreadable records and jobs of a running program."""
     store = JobStore(jobs_folder or default_jobs_folder())
     found = []
     for job_id in store.ids():

@@ -158,8 +158,8 @@ def makensis_arguments(options: SetupOptions, work: Path) -> list[str]:
 
 def four_numbers(version: str) -> str:
     """A version in the format of Windows' resources: "0.1.0" is 0.1.0.0."""
-    numbers = [part for part in version.split(".") if part.isdecimal()][:4]
-    return ".".join(numbers + ["0"] * (4 - len(numbers)))
+    parts = [part for part in version.split(".") if part.isdecimal()][:4]
+    return ".".join(parts + ["0"] * (4 - len(parts)))
 
 
 def _print_size(file: Path, started: float) -> None:

@@ -10,8 +10,7 @@ addition. Both name one version of each package with the SHA-256 of all its file
 Python 3.12, in versions that also exist for development under Python 3.11. The requirements come
 from `dependencies` in pyproject.toml and, for tools, from its extra `dev`.
 
-Exit status: 0 correct; 1 wrong; 3 correct as far as visible without a package index, and no index
-was reachable.
+Exit status: 0 correct; 1 wrong; 3 correct as far as visible, no package index was reachable.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def check_version(tag: str, version: str, tags: Iterable[str]) -> None:
     Raises:
         PackagingError: It is not three numbers, does not match the tag, or is not the newest.
     """
-    numbers = numbers_of(version)
-    if numbers is None or max(numbers) > _HIGHEST_PART:
+    parts = numbers_of(version)
+    if parts is None or max(parts) > _HIGHEST_PART:
         raise PackagingError(
             f"{version} in pyproject.toml is not three numbers, each up to {_HIGHEST_PART}"
         )
@@ -89,7 +89,7 @@ def check_version(tag: str, version: str, tags: Iterable[str]) -> None:
         raise PackagingError(f"the tag is {tag}, but pyproject.toml has {version}")
     for other in tags:
         released = numbers_of(other.removeprefix("v"))
-        if released is not None and released > numbers:
+        if released is not None and released > parts:
             raise PackagingError(f"{other} is newer, no program would be offered {version}")
 
 
@@ -116,8 +116,7 @@ def notes(text: str, version: str) -> str:
     """The changelog's section of a version.
 
     Raises:
-        PackagingError: There is no section of this version with a date and lines, or [Unreleased]
-            still has lines.
+        PackagingError: No section of this version with date and lines, or lines in [Unreleased].
     """
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     by_title = {section.partition("\n")[0]: section.partition("\n")[2] for section in sections}

@@ -65,8 +65,7 @@ def listing(payload: Path) -> Listing:
     """List the folders and files that are to be installed.
 
     Raises:
-        PackagingError: It has a link, a name that the setup uses, or two names that are equal on
-            Windows.
+        PackagingError: It has a link, a name of the setup, or two names equal on Windows.
     """
     folders, files, size = [], [], 0
     for path in sorted(payload.rglob("*")):

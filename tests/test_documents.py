@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 # What a program printed at some time is left as it was.
-RECORDED = {"docs/presets.md", "docs/benchmarks/optimisations-cpu.md"}
+RECORDED = {"docs/benchmarks/optimisations-cpu.md"}
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
     ROOT / "installer" / "README.md",

@@ -32,7 +32,7 @@ from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
 
 RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
-CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: a ratio this near to 1 means nothing
+CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: a ratio this near to 1 is noise
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets

@@ -94,7 +94,7 @@ class ModelsController(QObject):
             params: Of the refusal; they name files where the settings do not name a model.
 
         Returns:
-            Id of the file whose row shows the progress; "" when only the user can tell.
+            Id of the file whose row shows the progress; "" when only the user knows it.
         """
         named = {name.strip() for text in params.values() for name in str(text).split(",")}
         files = [file for file in self.model.files if file.id in named]

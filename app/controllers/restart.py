@@ -70,7 +70,7 @@ class RestartController(QObject):
         self.changed.emit()
 
     def cancel(self) -> None:
-        """Not after all: the queue goes on."""
+        """Cancel the restart: the queue goes on."""
         if self.waits_for:
             self.waits_for = ""
             self._controller.start()
@@ -150,7 +150,7 @@ def take_over(controller: QueueController, begun: Sequence[str]) -> None:
 
 
 def command() -> list[str]:
-    """Words that start this program again, without its arguments."""
+    """Command that starts this program again, without its arguments."""
     if getattr(sys, "frozen", False):
         return [sys.executable]
     return [sys.executable, str(Path(__file__).parents[2] / "main.py")]

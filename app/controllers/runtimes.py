@@ -74,7 +74,7 @@ class RuntimesController(QObject):
         return part
 
     def look(self) -> None:
-        """Ask where everything stands."""
+        """Request the states of all runtimes."""
         self._controller.send(commands.ListRuntimes())
 
     def open_view(self) -> None:
@@ -135,7 +135,7 @@ class RuntimesController(QObject):
         return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))
 
     def confirm_cancel(self, done_mb: float) -> bool:
-        """Ask before what has come is thrown away."""
+        """Ask before downloaded parts are deleted."""
         return is_confirmed(
             self._asker,
             tr("Stop the download and delete what has come?"),

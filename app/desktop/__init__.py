@@ -26,13 +26,13 @@ else:
         return QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent)))
 
     def prepare_process() -> None:
-        """Tell the system who this program is, before its first window."""
+        """Set the program's identity in the taskbar, before its first window."""
 
     def show_progress(window_id: int, progress: Progress, share: float = 0.0) -> None:
-        """Show on the window's button in the taskbar how far it is, where there is such a thing."""
+        """Show progress on the window's button in the taskbar, where the system has one."""
 
     def let_come_forward() -> None:
-        """Let another program of ours put its window in front: the user has just started it."""
+        """Let another instance put its window in front: the user has just started it."""
 
     def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
         """Make the system's title bar match the theme, where the system can."""

@@ -1,8 +1,7 @@
 """One window for each user: a second start gives its files to the first and ends.
 
 Explorer starts the program once for each chosen file, all at the same time. A lock file decides
-who is first, also when the one before was killed; a local socket, open to this user alone, takes
-the rest.
+who is first, also when the one before was killed; a socket of this user takes the files.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class SingleInstance(QObject):
     def begin(self, files: Sequence[Path], *, patience_s: float = _PATIENCE_S) -> bool:
         """Whether this start shall open a window; False when another one has taken the files.
 
-        Without an answer in time, or where nothing can be locked, a second window is better than
-        none.
+        Without an answer in time, or where nothing can be locked, a second window opens.
 
         Args:
             files: Absolute paths.

@@ -1,7 +1,6 @@
 """Windows: Explorer, taskbar, foreground, dark title bar.
 
-The window makes these calls here and nowhere else; what can be decided without Windows is decided
-in `windows_rules`.
+All such calls of the window are here; decisions that need no Windows are in `windows_rules`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def command_for(file: PureWindowsPath, windows: PureWindowsPath) -> str:
     A name cannot hold quotation marks, so it cannot end the text either.
 
     Args:
-        file: An absolute path, in either form.
+        file: An absolute path, with or without the prefix of long paths.
         windows: Windows' own folder; no other explorer.exe may be started.
     """
     program = windows / "explorer.exe"

@@ -111,7 +111,7 @@ class QueueColumn(Themed, QWidget):
 
 
 class _Banner(QFrame):
-    """A question with two answers that does not stand in the way."""
+    """A question with two answers that blocks nothing."""
 
     accepted = Signal()
     declined = Signal()

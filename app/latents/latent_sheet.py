@@ -250,7 +250,7 @@ class LatentSheet(Themed, QDialog):
         return self._error is not None and not is_missing(self._error)
 
     def _show_buttons(self, is_usable: bool) -> None:
-        """A file that cannot be used leaves nothing to decide but to go on."""
+        """Show the buttons that apply; a file that cannot be used can only be skipped."""
         at, count = self._place
         left = count - at
         self._for_all.setVisible(is_usable and left > 0)

@@ -135,7 +135,7 @@ _BY_KEY = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
 
 
 class ReadingCard(QAbstractButton):
-    """A large radio button with a picture; in a QButtonGroup the arrow keys walk along them."""
+    """A large radio button with a picture; in a QButtonGroup the arrow keys move along them."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -100,7 +100,7 @@ class DownloadRow(QFrame):
             entry.triggered.connect(lambda _=False, name=name: self.requested.emit(name, self.file))
 
     def show_package(self, package: Package, task: TaskState | None, notice: Notice | None) -> None:
-        """Show where a file and its companions stand."""
+        """Show the state of a file and its companions."""
         self._shown = (package, task, notice)
         file, status = package.main, status_of(package, task)
         self._name.setText(model_labels.file_title(file))
@@ -128,7 +128,7 @@ class DownloadRow(QFrame):
             self._busy.show_progress(task.share, model_labels.progress(task))
 
     def focus_button(self) -> None:
-        """The keyboard goes on here."""
+        """Take the keyboard focus."""
         self._button.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -148,7 +148,7 @@ class DownloadRow(QFrame):
             self.requested.emit(self._action, self.file)
 
     def _show_place(self, package: Package) -> None:
-        """Where a file lies that we only read: it is not in our folder."""
+        """Path of an external file."""
         path = package.main.path
         is_shown = package.main.borrowed and path is not None
         self._place.setVisible(is_shown)

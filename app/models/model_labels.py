@@ -120,7 +120,7 @@ def size(file: PublishedState) -> str:
 
 
 def status(package: Package, status: FileStatus, task: TaskState | None) -> str:
-    """Where a package stands."""
+    """State of a package."""
     if status is FileStatus.BUSY and task is not None:
         return tr(_PHASES[task.phase])
     if status is FileStatus.PARTIAL:

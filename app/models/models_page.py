@@ -1,4 +1,4 @@
-"""The list of models: what each file means, where it stands, and one button for each."""
+"""The list of models: what each file is for, its state, and one button for each."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class CompareCanvas(QWidget):
         self._update_view()
 
     def event(self, event: QEvent) -> bool:
-        """Hear of another screen's pixel ratio."""
+        """Follow another screen's pixel ratio."""
         if event.type() == QEvent.Type.DevicePixelRatioChange:
             self._update_view()
             self.update()

@@ -101,7 +101,7 @@ class PreviewView(QWidget):
         self._asked_seconds: float | None = None
         self._is_running = self._is_followed = self._mode_is_users = False
         self._is_finished = False
-        self._counts_written = False  # progress of "write" counts, once it was heard of
+        self._counts_written = False  # progress of "write" counts, once there was one
 
     # What the window shows
 

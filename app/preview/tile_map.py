@@ -15,7 +15,7 @@ _DIM = 150  # opacity of what is not finished, of 255
 
 
 class TileMap:
-    """What is known of the frame in work; painted over a picture by whoever shows that."""
+    """Tiles of the frame in work; painted over its picture by the view that shows it."""
 
     def __init__(self) -> None:
         self.clear()

@@ -63,7 +63,7 @@ class FilmClock:
         return float(step / self.rate)
 
     def seconds_to_ask(self, step: int) -> float:
-        """A time well inside a step: whoever rounds it to a frame finds this one."""
+        """A time well inside a step: rounding it to a frame gives this one."""
         inside = Fraction(1, 4) if self.counts_frames and self.steps > 1 else Fraction(0)
         return float((step + inside) / self.rate)
 

@@ -1,4 +1,4 @@
-"""One runtime of the page: what it is, where it stands, and what can be done with it."""
+"""One runtime of the page: what it is, its state, and what can be done with it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RuntimeRow(QFrame):
             )
 
     def show_state(self, state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> None:
-        """Show where a runtime stands.
+        """Show the state of a runtime.
 
         Args:
             state: As the engine lists it.

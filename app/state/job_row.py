@@ -17,7 +17,7 @@ from engine.settings.schema import JobSettings
 
 
 class JobState(enum.Enum):
-    """Where a job stands, as the user sees it."""
+    """State of a job, as the user sees it."""
 
     READING = "reading"
     WAITING = "waiting"

@@ -43,7 +43,7 @@ class PresetsModel(QObject):
 
 
 class UpdateModel(KindModel):
-    """How an update stands."""
+    """State of an update."""
 
     installable = Signal()  # the setup may be started: the program has to end
     kind = TaskKind.UPDATE

@@ -55,7 +55,7 @@ class Package:
 
 
 class FileStatus(enum.Enum):
-    """Where a package stands, as the user sees it."""
+    """State of a package, as the user sees it."""
 
     MISSING = "missing"
     PARTIAL = "partial"
@@ -90,7 +90,7 @@ _AT_REST = {
 
 
 def status_of(package: Package, task: TaskState | None) -> FileStatus:
-    """Where a package stands, with what is done to it now."""
+    """State of a package, with what is done to it now."""
     if task is not None:
         if not task.runs:
             return FileStatus.FAILED
@@ -191,8 +191,7 @@ class ModelFilesModel(KindModel):
 
         Args:
             model: Id of the model.
-            precision: Of a transformer, as in the settings; "auto" takes what is here, then
-                what was begun.
+            precision: Of a transformer, as in the settings; "auto": here first, then begun.
         """
         found = [
             package

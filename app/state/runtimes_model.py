@@ -86,7 +86,7 @@ def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
         "broken": Situation.BROKEN,
         "not-in-build": Situation.NOT_IN_BUILD,
     }
-    # "here" and not chosen is what the user wants; "busy" is another program's affair.
+    # "here" and not chosen is the user's choice; "busy" belongs to another program.
     situation = situations.get(suited.state, Situation.QUIET)
     return RuntimeStatus(situation=situation, runtime=suited, outdated=is_outdated)
 

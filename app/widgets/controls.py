@@ -66,7 +66,7 @@ def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no:
 
 
 class SegmentedControl(QFrame):
-    """Exclusive buttons side by side; left and right arrow keys walk along them."""
+    """Exclusive buttons side by side; left and right arrow keys move along them."""
 
     chosen = Signal(str)  # key; only by the user, never by `set_current`
 
@@ -122,7 +122,7 @@ class SegmentedControl(QFrame):
         return self._buttons[key]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk with the arrow keys, as radio buttons do."""
+        """Move with the arrow keys, as in radio buttons."""
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
         keys = list(self._buttons)
         if step is None or not self.current:
@@ -199,7 +199,7 @@ class FlowLayout(QLayout):
         )
 
     def _place(self, rect: QRect, *, only_measured: bool = False) -> int:
-        """Walk along the lines; their height altogether."""
+        """Lay out the lines; their total height."""
         x, y, line = rect.left(), rect.top(), 0
         for item in self._items:
             hint = item.sizeHint()

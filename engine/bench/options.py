@@ -38,8 +38,7 @@ class BenchOptions:
         threads: Of the processor; None takes all that this process may use.
         device: "auto" takes a GPU where torch can use one.
         form: Which variants of a model.
-        without: Also measure the fast variant without each of these optimisations, or groups of
-            them.
+        without: Also measure the fast variant without each of these optimisations or groups.
         only: Also measure it with each of these alone; with "exact" without any.
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure the peak rates of the device, and compare with the public figures.

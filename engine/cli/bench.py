@@ -104,8 +104,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures as text: a block for each case, a column for each name in it.
 
-    A block that is wider than a terminal is transposed: a line for each name. Optimisations have
-    a table of their own.
+    A block wider than a terminal is transposed. Optimisations have a table of their own.
     """
     blocks = []
     for case in dict.fromkeys(row["case"] for row in rows):

@@ -51,7 +51,7 @@ class Console:
         self.json = json
 
     def say(self, text: str) -> None:
-        """The answer in words."""
+        """The answer as text."""
         _write(self.err if self.json else self.out, text)
 
     def note(self, text: str) -> None:
@@ -79,7 +79,7 @@ class Console:
 def standard(*, json: bool = False) -> Console:
     """The process's own streams, in UTF-8 whatever the code page of the window is.
 
-    A windowed program has none: then words go nowhere.
+    A windowed program has none: then text is dropped.
     """
     return Console(_utf8(sys.stdout), _utf8(sys.stderr), json=json)
 

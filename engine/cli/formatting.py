@@ -1,4 +1,4 @@
-"""Media, plans and reports in words for a terminal: an aligned line for each thing."""
+"""Media, plans and reports as text for a terminal: an aligned line for each fact."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _why(plan: Plan) -> Iterator[str]:
 
 
 def _step(plan: Plan, step: Alternative) -> str:
-    """Bytes and seconds of another way, in addition to those of the plan."""
+    """Bytes and seconds of an alternative, compared with those of the plan."""
     size = memory_text(step.device_bytes or step.ram_bytes)
     more = step.seconds - plan.seconds
     if abs(more) < max(1.0, 0.001 * plan.seconds):

@@ -1,4 +1,4 @@
-"""`probe`, `plan`, `verify` and `doctor`: commands that look and change nothing."""
+"""`probe`, `plan`, `verify` and `doctor`: commands that only read."""
 
 from __future__ import annotations
 

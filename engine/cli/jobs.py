@@ -97,7 +97,7 @@ def _list(waiting: Sequence[UnfinishedJob], context: Context) -> None:
 def _run_jobs(
     context: Context, settings: EngineSettings, jobs: Sequence[c.AddJob | c.AdoptJob]
 ) -> int:
-    """Run the jobs one after the other and show what the engine says.
+    """Run the jobs one after the other and show the events of the engine.
 
     Returns:
         Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
@@ -158,7 +158,7 @@ class _Listener:
                 self._ended(event)
 
     def finish(self) -> int:
-        """Last words and the exit status."""
+        """Summary and the exit status."""
         if self._console.json:
             for report in self._reports:
                 self._console.data(report, event="Report")

@@ -23,7 +23,7 @@ _DECODE = """examples:
   python -m engine decode-latent wrapper.latent -o clip.mkv --normalised --rate 24
   python -m engine decode-latent clip.latent -o clip.mp4 --upscale seedvr2-3b --height 1080
 
-The numbers are taken as ComfyUI's own nodes save them; --normalised is for those of
+Latents are read as ComfyUI's own nodes save them; --normalised reads those of
 WanVideoWrapper. The VAE follows from the channels: 16 are Wan 2.1 (16 frames/s), 48 are Wan 2.2 5B
 (24 frames/s). The film is one of 16 bits, so that by default HEVC of 10 bits is written;
 --set codec=h264 gives H.264. `upscale FILE.latent` does the same with a model of your choice.
@@ -61,7 +61,7 @@ def register(add: Callable[..., Any]) -> None:
 def _shared(command: Any) -> None:
     command.add_argument("-o", "--output", metavar="OUT", required=True)
     command.add_argument("--model", choices=_vaes(), help="which VAE")
-    command.add_argument("--normalised", action="store_true", help="numbers as WanVideoWrapper's")
+    command.add_argument("--normalised", action="store_true", help="as WanVideoWrapper saves them")
     command.add_argument("--vae", metavar="FILE", help="this VAE instead of the published one")
     command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
     command.add_argument("--stop", metavar="T", help="end before this time")
@@ -83,7 +83,7 @@ def decode(args: argparse.Namespace, context: Context) -> int:
 
 
 def encode(args: argparse.Namespace, context: Context) -> int:
-    """Write the file in this thread, and tell how far it is."""
+    """Write the file in this thread, with its progress."""
     wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
     wanted.model = "none"
     progress = progress_on(context.console.err)

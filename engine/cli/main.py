@@ -1,4 +1,4 @@
-"""From the words of the command line to an exit status; the last place where errors can land."""
+"""From arguments to an exit status; errors that no command handles end here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: Its words; those of the process when None.
+        argv: Arguments; those of the process when None.
 
     Returns:
         Exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled.
@@ -47,7 +47,7 @@ def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
             commands.error("a command is missing")
         log.setup()
         return _command(args, standard(json=args.json), services)
-    except SystemExit as end:  # argparse has said why
+    except SystemExit as end:  # argparse has printed why
         _flush()
         return end.code if isinstance(end.code, int) else context.FAILED
 
@@ -81,7 +81,7 @@ def _flush() -> None:
 
 
 def _silence() -> None:
-    """Whoever read our output has gone; nothing may be flushed into the pipe at exit."""
+    """The reader of the output has gone; nothing may be flushed into the pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -35,7 +35,7 @@ def register(add: Callable[..., Any]) -> None:
     """Put `models` with its verbs on the command line."""
     command = add("models", run, "list, download, check, import or remove model files", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "tell which model files are here")
+    add_verb(verbs, "list", _list, "show which model files are here")
     verb = add_verb(verbs, "download", _download, "download files, or all files of a model")
     verb.add_argument("ids", nargs="+", metavar="ID", help="as `models list` names them")
     verb.add_argument(

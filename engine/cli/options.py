@@ -39,7 +39,7 @@ def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any
 
 
 def job_settings(args: argparse.Namespace, pretend: GpuSpec | None = None) -> JobSettings:
-    """What the options say of a job: a preset first, then named ones, `--set` has the last word.
+    """Settings of a job from the options: a preset, then named options, last `--set`.
 
     Args:
         args: Of a command with the options of a job.

@@ -80,7 +80,7 @@ def _upscale(add: Any) -> None:
     )
     command.add_argument("inputs", nargs="+", metavar="IN", help="film, picture or folder of them")
     _job_options(command)
-    command = add("plan", inspection.plan, "tell what upscale would do, without doing it", settings)
+    command = add("plan", inspection.plan, "show what upscale would do, without doing it", settings)
     command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
     command.add_argument(
         "--pretend-gpu", metavar="NAME", help='plan for another GPU, as "RTX 5070 Ti"'
@@ -136,7 +136,7 @@ def _job_options(command: Any) -> None:
 
 
 def _questions(add: Any) -> None:
-    command = add("probe", inspection.probe, "tell what a file is")
+    command = add("probe", inspection.probe, "show what a file is")
     command.add_argument("input", metavar="IN")
     _json(command)
     command = add(

@@ -29,7 +29,7 @@ def register(add: Callable[..., Any]) -> None:
     """Put `presets` with its verbs on the command line."""
     command = add("presets", run, "list, save, export, import or remove presets", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "tell which presets there are for this machine")
+    add_verb(verbs, "list", _list, "list the presets for this machine")
     verb = add_verb(verbs, "save", _save, "keep settings under a title")
     verb.add_argument("title", metavar="TITLE")
     verb.add_argument(

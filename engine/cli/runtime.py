@@ -1,4 +1,4 @@
-"""`runtime`: builds of torch for NVIDIA cards; get, import, choose and remove them."""
+"""`runtime`: builds of torch for NVIDIA GPUs; get, import, choose and remove them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.runtimes import start
 
 _EXAMPLES = """examples:
   python -m engine runtime list
-  python -m engine runtime install                 the one that suits the card
+  python -m engine runtime install                 the one that suits the GPU
   python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
   python -m engine runtime use bundled             back to the torch that came with the program
 
@@ -41,9 +41,9 @@ def register(add: Callable[..., Any]) -> None:
     text = "list, get, import, choose or remove NVIDIA builds of torch"
     command = add("runtime", run, text, _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "tell which are here, which is used, and why")
+    add_verb(verbs, "list", _list, "show which are here, which is used, and why")
     verb = add_verb(verbs, "install", _install, "download one, try it and use it from now on")
-    verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the card")
+    verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the GPU")
     verb = add_verb(verbs, "import", _import, "the same with official wheels that you have already")
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
     verb = add_verb(verbs, "use", _use, "let the next start take an installed one")
@@ -109,7 +109,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
 
 
 def _try(args: argparse.Namespace, context: Context) -> int:
-    """In this process: whoever wants to be safe from it starts one."""
+    """Runs in this process: a caller that must survive a crash starts one for it."""
     found = _seen()
     if args.out is not None:
         args.out.write_text(json.dumps(to_plain(found)) + "\n", encoding="utf-8")
@@ -133,14 +133,14 @@ def _seen() -> RuntimeTrial:
     seconds = time.monotonic() - begin
     if choice.torch and torch.__version__ != choice.torch:
         raise RuntimeBroken("other-torch", found=torch.__version__, torch=choice.torch)
-    has_card = torch.cuda.is_available()
-    for device in ("cpu", "cuda") if has_card else ("cpu",):
+    has_gpu = torch.cuda.is_available()
+    for device in ("cpu", "cuda") if has_gpu else ("cpu",):
         if float((torch.ones(2, 3, device=device) @ torch.ones(3, 2, device=device)).sum()) != 12:
             raise RuntimeBroken("wrong-result", device=device)
     return RuntimeTrial(
         torch=str(torch.__version__),
         cuda=torch.version.cuda or "",
-        card=torch.cuda.get_device_name(0) if has_card else "",
+        card=torch.cuda.get_device_name(0) if has_gpu else "",
         seconds=seconds,
     )
 
@@ -155,7 +155,7 @@ def _line(state: RuntimeState, suited: str) -> str:
         words.append(bytes_text(state.done_bytes))
     words += [str(state.why)] if state.why else []
     words += ["made for another Python or system"] if not state.suits_program else []
-    words += ["suits this card"] if state.id == suited else []
+    words += ["suits this GPU"] if state.id == suited else []
     words += ["used now"] if state.is_used else []
     words += ["chosen for the next start"] if state.is_chosen else []
     return "  ".join(words)

@@ -48,7 +48,7 @@ def interrupts(inbox: Inbox) -> Iterator[None]:
     """Meanwhile the first Ctrl-C (or kill) is an event, and the second ends the process at once.
 
     Ending at once is safe: finished segments are on the disk, the checkpoint is never half, and a
-    download goes on from what it has.
+    download continues from its part.
     """
     pressed = False
 

@@ -15,12 +15,12 @@ from engine.protocol import events as e
 from engine.protocol.tasks import TaskKind
 from engine.protocol.update_state import UpdateState
 
-_Ended = tuple[int, UpdateState]  # exit status, and how the update stands
+_Ended = tuple[int, UpdateState]  # exit status, and the state of the update
 _EXAMPLES = """examples:
   python -m engine update check                    is there a newer version, and what is new in it
   python -m engine update install                  get its setup and start it
 
-Nothing is looked for but by these commands and the button of the window. A setup is taken only if
+Only these commands and the button of the window look for updates. A setup is taken only if
 its description is signed by Upreel's key and it is what that says, to the last byte.
 """
 
@@ -31,7 +31,7 @@ def register(add: Callable[..., Any]) -> None:
         "update", run, "look for a newer version of Upreel, get and install it", _EXAMPLES
     )
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "check", _check, "tell whether there is a newer version")
+    add_verb(verbs, "check", _check, "show whether there is a newer version")
     add_verb(verbs, "download", _download, "get its setup, or go on where that ended")
     add_verb(
         verbs, "install", _install, "start its setup; other windows of Upreel have to be closed"
@@ -72,7 +72,7 @@ def _install(tasks: TaskSession) -> _Ended:
 
 
 def _run(tasks: TaskSession, command: c.UpdateCommand) -> _Ended:
-    """Exit status, and how the update stands."""
+    """Exit status, and the state of the update."""
     status = tasks.run(command)
     return status, tasks.ask(c.ShowUpdate(), e.UpdateKnown).state
 

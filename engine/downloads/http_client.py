@@ -43,7 +43,7 @@ class HttpError(Exception):
         super().__init__(str(self.why))
 
 
-class Refused(HttpError):
+class PermanentHttpError(HttpError):
     """A request that fails each time: untrusted certificate, unsafe or endless redirect."""
 
 
@@ -57,13 +57,12 @@ def get(
     Args:
         url: http or https.
         begin: First byte; the server may ignore it.
-        timeout_s: Longest silence of the server: while connecting, before the answer, between
-            two pieces.
+        timeout_s: Longest silence while connecting, before the answer, between two pieces.
         control: Ends any wait when cancelled, within 0.1 s.
 
     Raises:
         HttpError: The server cannot be reached, or fell silent.
-        Refused: Its certificate is not trusted, or a redirect is unsafe, endless or invalid.
+        PermanentHttpError: Its certificate is not trusted, or a redirect cannot be followed.
         Cancelled: The control was cancelled.
     """
     reply = Reply(timeout_s, control or Control())
@@ -165,7 +164,7 @@ class Reply:
         try:
             address = httpx.URL(url)
         except httpx.InvalidURL as err:
-            raise Refused("no-address", address=url.rpartition("@")[2]) from err
+            raise PermanentHttpError("no-address", address=url.rpartition("@")[2]) from err
         auth = None
         if address.userinfo:
             auth = httpx.BasicAuth(unquote(address.username), unquote(address.password))
@@ -188,9 +187,9 @@ class Reply:
                 return
             await response.aclose()
             if request.url.scheme == "https" and following.url.scheme != "https":
-                raise Refused("not-encrypted", host=request.url.host)
+                raise PermanentHttpError("not-encrypted", host=request.url.host)
             request, auth = following, None
-        raise Refused("endless", host=request.url.host)
+        raise PermanentHttpError("endless", host=request.url.host)
 
     def _note_announcement(self) -> None:
         digest = self.header("X-Linked-Etag").strip('"').lower()
@@ -204,7 +203,7 @@ class Reply:
         import httpx
 
         if request.url.scheme not in ("http", "https"):
-            raise Refused("no-address", address=f"{request.url.scheme or 'nothing'}://")
+            raise PermanentHttpError("no-address", address=f"{request.url.scheme or 'nothing'}://")
         if self._client is not None:
             await self._client.aclose()
         self._client = httpx.AsyncClient(
@@ -228,7 +227,7 @@ class Reply:
                 raise ValueError("SOCKS needs another package")
         except (ValueError, httpx.InvalidURL) as err:
             kind = named.partition(":")[0]
-            raise Refused("failed", why=f"cannot use a proxy at {kind}://") from err
+            raise PermanentHttpError("failed", why=f"cannot use a proxy at {kind}://") from err
         if proxy.url.scheme == "https":
             proxy.ssl_context = self._certificates
         return proxy
@@ -237,7 +236,7 @@ class Reply:
         return await anext(self._content, b"")
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of `work`; errors of httpx become ours."""
+        """Result of `work`; errors of httpx become an HttpError."""
         import asyncio
 
         import httpx
@@ -270,7 +269,7 @@ def _translated(error: Exception) -> HttpError:
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError(verify_message=str(text)):
-                return Refused("untrusted", why=text)
+                return PermanentHttpError("untrusted", why=text)
             case TimeoutError() | httpx.TimeoutException():
                 return HttpError("silent")
             case socket.gaierror():
@@ -278,9 +277,9 @@ def _translated(error: Exception) -> HttpError:
             case ConnectionRefusedError():
                 return HttpError("not-listening")
             case httpx.InvalidURL():
-                return Refused("redirect-no-address")
+                return PermanentHttpError("redirect-no-address")
             case httpx.RemoteProtocolError() if str(cause).startswith("Invalid URL"):
-                return Refused("redirect-no-address")
+                return PermanentHttpError("redirect-no-address")
             case httpx.RemoteProtocolError() if "peer closed connection" in str(cause):
                 return HttpError("cut")
             case OSError(strerror=str(text), errno=int()) if text:

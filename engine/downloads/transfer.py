@@ -129,7 +129,7 @@ class Transfer:
         """One try; an error that may be temporary, or None when the server has no more bytes."""
         try:
             self._request(url)
-        except http_client.Refused as err:
+        except http_client.PermanentHttpError as err:
             raise self._failed(url, err) from err
         except HttpError as err:
             return err

@@ -14,7 +14,7 @@ from engine.hardware.gpu_reading import link_of
 from engine.hardware.gpu_table import GpuSpec
 from engine.settings.schema import EngineSettings
 
-PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, with nothing to do
+PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, idle
 
 # For the desktop and the driver itself: beyond it Windows pages silently.
 _VRAM_RESERVE_BYTES = 900 * 2**20

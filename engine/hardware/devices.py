@@ -89,8 +89,7 @@ def matmul_dtypes(capability: tuple[int, int] | None) -> tuple[str, ...]:
 def gpus() -> tuple[Gpu, ...]:
     """All NVIDIA GPUs that CUDA shows, in its order; () without a GPU or a driver.
 
-    The fastest comes first, unless `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` change it: torch
-    takes the first one.
+    The first is the one that torch takes: the fastest, unless CUDA_DEVICE_ORDER or such is set.
     """
     driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion"))
     found = []

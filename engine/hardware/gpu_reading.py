@@ -14,8 +14,7 @@ from engine.hardware.gpu_table import LANE_BYTES_S
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MB = 2**20
-# CUDA itself keeps some tens of MB in main memory: less than this is not spilling (not yet seen on
-# a GPU).
+# CUDA itself keeps some tens of MB in main memory: less than this is not spilling (unmeasured).
 _QUIET_BYTES = 192 * _MB
 _MOST_PROGRAMS = 8  # that are listed
 _LEAST_MB = 16  # of a listed program: every window has a few

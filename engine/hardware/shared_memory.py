@@ -2,8 +2,7 @@ r"""GPU memory that Windows keeps in main memory, and how much each program uses
 
 A full GPU does not refuse memory on Windows: what does not fit is moved to "shared GPU memory",
 which is main memory, and everything becomes many times slower. NVML does not report it; Windows'
-performance counters (`pdh.dll`) do. Main memory that is pinned for the GPU counts as shared too.
-Not seen on a GPU yet.
+performance counters (`pdh.dll`) do. Main memory pinned for the GPU counts too. Unmeasured.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class CounterReader:
 def own_bytes() -> int | None:
     """Bytes of this process in shared GPU memory of the GPU it computes on.
 
-    0 while it computes on none. Pinned main memory is included: only its growth tells something.
+    0 while it computes on none. Pinned main memory is included: only its growth is meaningful.
 
     Returns:
         None off Windows, and where Windows does not count.

@@ -65,7 +65,7 @@ class SpillGuard:
         """Record the end of a piece of work, or the start of the first one.
 
         Args:
-            kind: Of the work: only the same kind is compared; "" is compared with nothing.
+            kind: Of the work: only the same kind is compared; "" is not compared.
 
         Raises:
             Spilled: The GPU spills.

@@ -15,7 +15,7 @@ from engine.settings.schema import JobSettings
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """State of a job."""
 
     WAITING = "waiting"
     RUNNING = "running"

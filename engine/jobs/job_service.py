@@ -286,7 +286,7 @@ def prepared() -> None:
     """Load the heavy libraries into memory: the first job then starts without delay.
 
     Their 300,000 objects live as long as the process. Without `gc.freeze` each full collection
-    traverses them: 130 ms with the interpreter's lock held, in which the window stands still.
+    traverses them: 130 ms with the interpreter's lock held, in which the window does not react.
     """
     if _PIPELINE in sys.modules:
         return

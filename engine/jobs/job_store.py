@@ -37,7 +37,7 @@ _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an inst
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """Tells whether a source is still the one that a job began with."""
+    """Identifies a source: whether it is still the one that a job began with."""
 
     bytes: int
     modified_ns: int

@@ -51,7 +51,7 @@ class ModelFileService:
         return Task(kind=self.kind, subject=subject, phase=phase, do=do, state=self._listed)
 
     def _listed(self) -> ModelFilesListed:
-        """How every file stands; only looks, reads none."""
+        """State of every file, from the folders alone; reads no file."""
         return ModelFilesListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
 
     def _download(self, file: str, work: RunningTask) -> Outcome:
@@ -110,7 +110,7 @@ def take(
     """Take a file: a published one by its SHA-256, else as the user's own by what is in it.
 
     Returns:
-        How it stands now, and a warning when it is none of the published files.
+        Its state now, and a warning where it is none of the published files.
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
@@ -141,7 +141,7 @@ def take(
 def _noted(
     path: Path, digest: str, described: PublishedState, store: Store
 ) -> tuple[PublishedState, Notice | None]:
-    """Remember what lies where."""
+    """Record an imported file in the store: its state, and a notice where it is unknown."""
     published = _published(digest, store)
     linked = not store.owns(path)
     if published is not None:

@@ -172,7 +172,7 @@ class _Lane:
 
 
 class _Run:
-    """A task on its way; implements `engine.protocol.tasks.RunningTask`."""
+    """A running task; implements `engine.protocol.tasks.RunningTask`."""
 
     def __init__(self, task: Task, sink: e.EventSink) -> None:
         self.task = task

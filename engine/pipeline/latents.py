@@ -68,7 +68,7 @@ def film_of(context: Context, folder: Path) -> MediaInfo:
 
 
 def _clear(folder: Path) -> None:
-    """Films of other settings are worth nothing."""
+    """Delete films that were decoded with other settings."""
     for old in folder.glob("decoded_*"):
         with suppress(OSError):
             old.unlink()
@@ -83,7 +83,7 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
 
 
 def _decode(context: Context, film: Path) -> None:
-    """With a smaller plan where memory, and a wider one where the number format was too small."""
+    """Decode all; again with a smaller plan for lack of memory, a wider dtype after overflow."""
     was_smallest = False
     while True:
         plan = context.plan.latent
@@ -102,10 +102,10 @@ def _decode(context: Context, film: Path) -> None:
 
 
 def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
-    """A wider or a smaller plan; None where there is none.
+    """A plan with a wider dtype or less memory; None where there is none.
 
     Raises:
-        NumericOverflow: There is no wider format.
+        NumericOverflow: There is no wider dtype.
     """
     latents = registry.latent_format_of(plan.model)
     if failure.why != "overflow":

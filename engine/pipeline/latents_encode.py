@@ -74,7 +74,7 @@ def encode_latents(
         control: May stop it.
 
     Raises:
-        InputError, OutputError, WeightsError, CapacityError: What stood in the way.
+        InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
         Cancelled: The user stopped; no file is left.
 
     Memory: some frames and the VAE, however long the film is.

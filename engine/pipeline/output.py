@@ -67,7 +67,7 @@ def publish(part: Path, output: Path, *, overwrite: bool) -> None:
 
 
 def translated(error: OSError, path: Path) -> OutputError:
-    """An error of the operating system while writing `path`, as ours."""
+    """EngineError for an error of the operating system while writing `path`."""
     folder = windows_paths.shown(path.parent)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull("folder", folder=folder, path=path)

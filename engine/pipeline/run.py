@@ -224,7 +224,7 @@ def _learn(context: Context, segments: SegmentLog, seconds: float) -> None:
 
 
 def _remove(part: Path) -> None:
-    """An unfinished result is worth nothing: its segments are kept."""
+    """Delete an unfinished result; its segments are kept."""
     if part.is_dir():
         shutil.rmtree(part, ignore_errors=True)
     else:

@@ -35,7 +35,7 @@ class Stream(Generic[T]):
         self._put(item)
 
     def close(self) -> None:
-        """Say that nothing follows."""
+        """End the stream: nothing follows."""
         self._put(_End())
 
     def __iter__(self) -> Iterator[T]:

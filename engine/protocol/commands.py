@@ -58,7 +58,7 @@ class RemoveJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveJob(Command):
-    """Put a waiting job to another place in the queue."""
+    """Move a waiting job in the queue."""
 
     job_id: str
     position: int
@@ -172,10 +172,7 @@ class ChangeEngine(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBenchmark(Command):
-    """Measure this machine; a task of the kind "benchmark".
-
-    Refused while a job runs: the times of both would be wrong.
-    """
+    """Measure this machine, as a task; refused while a job runs, as both times would be wrong."""
 
     quick: bool = True  # calibration alone, at most a minute; else every optimisation too
 
@@ -206,7 +203,7 @@ class VerifyModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportModelFile(ModelFileCommand):
-    """Take a file of the user's: copy it to ours, or remember where it lies."""
+    """Import a file of the user's: copy it to the program's folder, or remember its path."""
 
     path: Path
     mode: ImportMode = "copy"
@@ -221,10 +218,7 @@ class RemoveModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCommand(Command):
-    """Something about NVIDIA runtimes, builds of torch; jobs go on meanwhile.
-
-    All but the list are tasks.
-    """
+    """Of NVIDIA runtimes, builds of torch; jobs go on meanwhile. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +269,7 @@ class ShowUpdate(UpdateCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUpdate(UpdateCommand):
-    """Ask the place where updates are published whether there is a newer version."""
+    """Ask the server of updates whether there is a newer version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

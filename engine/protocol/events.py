@@ -151,7 +151,7 @@ class SegmentDone(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(JobEvent):
-    """Something went differently from what the plan said."""
+    """A notice while a job runs: something differs from the plan."""
 
     notice: Notice
 
@@ -222,7 +222,7 @@ class LatentShown(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFilesListed(Event):
-    """Where every model file stands; emitted on request, and whenever a task has changed one."""
+    """State of every model file; emitted on request, and whenever a task has changed one."""
 
     files: tuple[PublishedState, ...]
     free_mb: float  # on the disk of our own folder
@@ -230,7 +230,7 @@ class ModelFilesListed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimesListed(Event):
-    """Where every NVIDIA runtime stands; sent on request, and again whenever one has changed."""
+    """State of every NVIDIA runtime; sent on request, and again whenever one has changed."""
 
     runtimes: tuple[RuntimeState, ...]
     used: Message  # which torch this process has, and why
@@ -245,7 +245,7 @@ class RuntimesListed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateKnown(Event):
-    """Where an update stands; emitted on request, and whenever a task may have changed it."""
+    """State of an update; emitted on request, and whenever a task may have changed it."""
 
     state: UpdateState
 
@@ -285,7 +285,7 @@ class TaskProgress(TaskEvent):
 class TaskDone(TaskEvent):
     """The task ended well; what it changed was emitted before."""
 
-    result: Result | None = None  # of a model file how it stands, of a benchmark its report
+    result: Result | None = None  # of a model file its state, of a benchmark its report
     notice: Notice | None = None
 
 

@@ -24,7 +24,7 @@ class GpuReading:
     load_percent: int
     temperature_c: int
     driver: str = ""
-    spilled_mb: int = 0  # of ours, that Windows moved to main memory
+    spilled_mb: int = 0  # of this process, that Windows moved to main memory
     power_w: int = 0
     link: str = ""  # "PCIe 4.0 x16"
     processes: tuple[GpuProcess, ...] = ()  # other programs, the largest first

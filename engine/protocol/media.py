@@ -14,7 +14,7 @@ Hdr = Literal["", "pq", "hlg"]
 StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
-Reading = Literal["raw", "normalised"]  # of a latent: the VAE's own numbers, or those divided out
+Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
     "420": (2, 2),
@@ -32,7 +32,7 @@ def subsampling(chroma: Chroma) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColourTags:
-    """How the numbers of a picture are meant, in FFmpeg's names; "" where the file says nothing.
+    """Colour space of the samples, in FFmpeg's names; "" where the file has no tag.
 
     `matrix` e.g. "bt709", "smpte170m", "bt470bg", "bt2020nc", "rgb"; `range` "tv" or "pc";
     `primaries` e.g. "bt709"; `transfer` e.g. "bt709", "smpte2084", "arib-std-b67".

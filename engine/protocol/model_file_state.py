@@ -1,4 +1,4 @@
-"""Published model files, and how each of them stands: plain data."""
+"""Published model files and the state of each: plain data."""
 
 from __future__ import annotations
 

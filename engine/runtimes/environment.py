@@ -13,8 +13,7 @@ from engine.settings.optimisations import RunSwitches
 from engine.settings.switches import switches_of
 
 # By default threads of torch that wait for work spin for a while. The encoder, the decoder and the
-# window need those cores: with spinning, small operations took 10 to 70 times the processor time on
-# two busy cores.
+# window need those cores: spinning multiplied the processor time of small operations by 10 to 70.
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 _ALLOCATORS = {
     "native": {},  # torch's default

@@ -76,8 +76,7 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
     Args:
         folder: Of the runtime.
         installed: Its description.
-        every: Check all files; else the libraries and torch's first module, quick enough for a
-            start.
+        every: Check all files; else the libraries and torch's first module, as at a start.
     """
     for name, length in installed.files.items():
         if every or name == "torch/__init__.py" or name.endswith(_LIBRARIES):

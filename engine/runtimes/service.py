@@ -117,7 +117,7 @@ class RuntimeService:
     # --- the list
 
     def _listed(self) -> RuntimesListed:
-        """How every runtime stands, and which suits this machine."""
+        """State of every runtime, and which suits this machine."""
         store, gpu = self._store, detected_gpu()
         found = advice(gpu, store.catalogue)
         return RuntimesListed(

@@ -137,7 +137,7 @@ class RuntimeStore(InstalledRuntimes):
         """Delete a runtime and its downloads, by its id or by its folder's name.
 
         Raises:
-            UnknownRuntime, WeightsMissing: There is nothing of it.
+            UnknownRuntime, WeightsMissing: No part of it is here.
             RuntimeBusy: This or another program uses it.
             OutputUnwritable: Our folder cannot be written.
         """

@@ -109,7 +109,7 @@ def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
 
 
 def _why_not(info: zipfile.ZipInfo) -> str:
-    """What is wrong with a member; "" where nothing is."""
+    """Fault of a member; "" for none."""
     name = info.orig_filename
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):

@@ -40,8 +40,7 @@ class SwitchEntry:
     Attributes:
         group: "vae" and "dit" are of those models, "run" of the machine around them.
         name: Field of the switches of its group.
-        exactness: "exact": equal but for rounding; "rounding": some more rounding; "inexact":
-            the result is another one.
+        exactness: "exact": equal but for rounding; "rounding": more rounding; "inexact": not equal.
         devices: Kinds of torch devices that it does something on.
         capability: Least CUDA capability; None: any.
         at_start: Only counts when it is chosen before torch is loaded.

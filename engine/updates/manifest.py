@@ -56,8 +56,7 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
 
     Args:
         content: The bytes as they came.
-        signatures: A signature in Base64 on each line; one by a known key is enough, so that keys
-            can be changed.
+        signatures: In Base64, one a line; one by a known key is enough, so keys can change.
         keys: Public keys, 64 hexadecimal digits each.
 
     Raises:
@@ -112,11 +111,11 @@ def parse(content: bytes) -> Manifest:
 
 def is_newer(version: str, than: str) -> bool:
     """Whether a version is later than another: 0.10 after 0.9, and 0.2.0 equals 0.2."""
-    return _numbers(version) > _numbers(than)
+    return _version_parts(version) > _version_parts(than)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """Four numbers; raises ValueError for what is no version."""
+def _version_parts(version: str) -> tuple[int, ...]:
+    """The four parts of a version; raises ValueError for what is no version."""
     if not _VERSION.fullmatch(version):
         raise ValueError(f"{version!r} is no version")
     found = [int(part) for part in version.split(".")]

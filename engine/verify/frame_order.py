@@ -2,13 +2,12 @@
 
 Frame n of the result is compared with the frames of the source around n. The cheapest path through
 these comparisons (Viterbi) gives the source frame that each result frame shows: staying in step is
-free, leaving it costs, so a still passage or noise never makes the path leave, and the number of
-frames of both files only matters at the end.
+free, every other step has a cost, so a still passage or noise never moves the path, and the number
+of frames of both files only matters at the end.
 
-A frame that is shown again in place of the next one hides in a slow passage from that: neighbouring
-frames differ less than the result differs from the source. But what enlarging and coding change
-stays much the same from frame to frame, so the differences between consecutive frames of both files
-are far more exact: `FrameSteps` compares those.
+That misses a frame shown again in place of the next one in a slow passage, where neighbours differ
+less than the result from the source. But changes by enlarging and coding are nearly constant from
+frame to frame: `FrameDifferences` compares the differences of consecutive frames in both files.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ def _step_costs() -> NDArray[np.float64]:
 
 
 @dataclass(slots=True)
-class FrameSteps:
+class FrameDifferences:
     """Differences between consecutive frames, on both sides; 12 bytes a frame."""
 
     source: array[float] = field(default_factory=lambda: array("f"))  # rms of full scale
@@ -224,7 +223,7 @@ class FrameSteps:
         self._last = result
 
     def frozen(self) -> list[int]:
-        """Frames that stand still though the source moves on, and are made up for by the next."""
+        """Frames that repeat the one before though the source moves on; the next one catches up."""
         error = np.frombuffer(self.error, np.float32)
         steps = np.frombuffer(self.result, np.float32), np.frombuffer(self.source, np.float32)
         still = np.flatnonzero(steps[0] < _STILL * steps[1])

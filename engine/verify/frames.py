@@ -1,7 +1,4 @@
-"""Comparison of all frames of source and result as thumbnails, and the checks that follow from it.
-
-Frames count from 0.
-"""
+"""Checks from comparing all frames of source and result as thumbnails. Frames count from 0."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from engine.verify.frame_order import (
     REACH,
     Edit,
     FrameAlignment,
-    FrameSteps,
+    FrameDifferences,
     SourceWindow,
     edits_of,
     with_frozen,
@@ -139,7 +136,7 @@ def _compare(
     before = _thumbnails(source[1], Thumbnailer(old, grid, new), frames.source.pts)
     after = _thumbnails(result[1], Thumbnailer(new, grid, old), frames.result.pts)
     window = SourceWindow(before, grid.pixels)
-    alignment, steps = FrameAlignment(), FrameSteps()
+    alignment, steps = FrameAlignment(), FrameDifferences()
     for number, thumbnail in enumerate(after):
         around, known = window.advance()
         state = alignment.add(thumbnail, around, known)
@@ -257,7 +254,7 @@ def times_check(frames: FrameComparison, result: MediaInfo) -> Check:
     """Every frame at the time of the source's, exactly, or within half a millisecond in MKV."""
     if result.kind != "video":
         return Check(code="time-stamps", passed=True, message=message("check.time-stamps.pictures"))
-    numbers, offsets, unit = _offsets(frames)
+    indices, offsets, unit = _offsets(frames)
     is_mkv = "matroska" in result.container
     limit = 2 * _MKV_S * unit if is_mkv else Fraction(0)  # between the two that differ most
     if not offsets or max(offsets) - min(offsets) <= limit:
@@ -266,9 +263,9 @@ def times_check(frames: FrameComparison, result: MediaInfo) -> Check:
             kept = message("check.time-stamps.rounded")
         return Check(code="time-stamps", passed=True, message=kept)
     usual = offsets[0]
-    off = [n for n, o in zip(numbers, offsets, strict=True) if abs(o - usual) > limit]
-    first = off[0] if off else numbers[offsets.index(max(offsets))]
-    late = Fraction(offsets[numbers.index(first)] - usual, unit)
+    off = [n for n, o in zip(indices, offsets, strict=True) if abs(o - usual) > limit]
+    first = off[0] if off else indices[offsets.index(max(offsets))]
+    late = Fraction(offsets[indices.index(first)] - usual, unit)
     about = {
         "frame": first,
         "time": clock_text(frames.result.seconds(first)),
@@ -286,13 +283,13 @@ def _offsets(frames: FrameComparison) -> tuple[list[int], list[int], int]:
     """Result frames, how late each is, and the part of a second in which this is counted."""
     unit = math.lcm(frames.source.time_base.denominator, frames.result.time_base.denominator)
     old, new = int(frames.source.time_base * unit), int(frames.result.time_base * unit)
-    numbers, offsets, before = [], [], -1
+    indices, offsets, before = [], [], -1
     for number, shown in enumerate(frames.shown):
         if before < shown < len(frames.source.pts):
-            numbers.append(number)
+            indices.append(number)
             offsets.append(frames.result.pts[number] * new - frames.source.pts[shown] * old)
             before = shown
-    return numbers, offsets, unit
+    return indices, offsets, unit
 
 
 def likeness_check(frames: FrameComparison) -> Check:
@@ -317,10 +314,10 @@ def black_check(frames: FrameComparison) -> Check:
     return Check(code="black", passed=not frames.black, message=found)
 
 
-def _places(frames: FrameComparison, numbers: Iterable[int]) -> Message:
+def _places(frames: FrameComparison, indices: Iterable[int]) -> Message:
     """Frames of the result with their times, consecutive ones as one passage."""
     runs: list[tuple[int, int]] = []
-    for number in numbers:
+    for number in indices:
         if runs and number == runs[-1][1] + 1:
             runs[-1] = (runs[-1][0], number)
         else:

@@ -52,8 +52,7 @@ def verify(
     Args:
         source: File, folder or pattern of the source, or facts known already.
         output: The result, whatever its name.
-        plan: Of the job; without it the result should have every stream, and any size of the
-            source's aspect ratio.
+        plan: Of the job; without it every stream, and any size of the source's aspect ratio.
         progress: Called after each frame.
         control: Checked between frames.
 

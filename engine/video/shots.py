@@ -45,8 +45,7 @@ class ShotDetector:
     jump in a quiet passage. The usual distance is the second largest of the last twelve, so that
     neither the cut before nor animation with each drawing shown two or three times misleads.
 
-    A resumed job decides as an uninterrupted one after HISTORY frames; so give it those before the
-    first frame that matters.
+    A resumed job decides as an uninterrupted one after HISTORY frames; so begin that much earlier.
 
     Memory: one small picture and twelve distances.
     """

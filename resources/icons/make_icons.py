@@ -69,7 +69,7 @@ def pack_ico(pictures: dict[int, bytes]) -> bytes:
 
 
 def main() -> None:
-    """Write `upreel-<size>.png` for every size and `upreel.ico` beside the drawing."""
+    """Write `upreel-<size>.png` for every size and `upreel.ico` next to the drawing."""
     app = QGuiApplication([])
     ET.register_namespace("", SVG_NAMESPACE)
     svg = (HERE / "upreel.svg").read_text(encoding="utf-8")

@@ -110,8 +110,8 @@ def _table(lines: Sequence[base.Line]) -> Iterator[str]:
 
 
 def _row(name: str, unit: str, *cells: str) -> str:
-    *numbers, verdict = cells
-    return f"{name:28} {unit:3}{''.join(f'{cell:>10}' for cell in numbers)}  {verdict}".rstrip()
+    *values, verdict = cells
+    return f"{name:28} {unit:3}{''.join(f'{cell:>10}' for cell in values)}  {verdict}".rstrip()
 
 
 def _sentence(line: base.Line) -> str:

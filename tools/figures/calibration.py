@@ -1,4 +1,4 @@
-"""Two pieces of work that tell how fast this machine is right now.
+"""Two pieces of work that measure how fast this machine is now.
 
 A figure in seconds is `least CPU seconds of its work / least CPU seconds of a calibration`, both of
 several turns of one run, times what the calibration takes on the reference machine. A slower

@@ -1,7 +1,7 @@
 """Plans for every GPU of the table, as a page.
 
-`python -m tools.reports.plan_table > docs/presets.md` writes it. Nothing is looked at on this
-machine: neither its GPU nor its model files nor what it measured.
+`python -m tools.reports.plan_table > docs/presets.md` writes it. This machine has no
+influence on it: neither its GPU nor its model files nor measured rates.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _MINUTES, _RATE = 10, 25  # of the film
 _FILE = re.compile(r"^seedvr2_ema_\d+b[-_]")  # of the name of a published transformer
 _ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # where model files are looked for
 
-_HEAD = f"""# Plans for every card
+_HEAD = f"""# Plans for every GPU
 
 Made by `python -m tools.reports.plan_table > docs/presets.md`; a test compares. Every figure is
-**predicted, not seen on a card**: bytes by the models' cost models, speeds from what the cards
-can do at most and guessed shares of it (`engine/planner/times.py`).
+**predicted, not measured**: bytes by the models' cost models, speeds from the specified rates of
+the GPUs and assumed shares of them (`engine/planner/times.py`).
 
-For each card of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
+For each GPU of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
 may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high
-as the result. No model file is here yet, so the file that suits the card is planned. About 2 GB
-of the card are left to Windows, the driver and other programs. Goals (Fast, Balanced, Best) choose
+as the result. No model file is here yet, so the file that suits the GPU is planned. About 2 GB of
+its memory are left to Windows, the driver and other programs. Goals (Fast, Balanced, Best) choose
 the model, its file and the encoder's pace; where they lead to the same plan, one line is for all.
 
 How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
 "whole" for whole frames, "all in" where all of the decoder works in tiles, "early" where tiles
-begin early because main memory is short; how many blocks of the transformer stay on the card;
-most memory of the card at once; most main memory of the program at once.
+begin early because main memory is short; how many blocks of the transformer stay on the GPU;
+peak of the GPU's memory; peak of the program's main memory.
 """
 
 
@@ -64,7 +64,7 @@ most memory of the card at once; most main memory of the program at once.
 class Case:
     """One plan of the page."""
 
-    card: GpuSpec
+    gpu: GpuSpec
     height: int
     model: str
     goal: str
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def speed(self) -> str:
-        """Frames a second, in words."""
+        """Frames a second, as text."""
         if not self.fits:
             return "-"
         rate = self.plan.frames / self.plan.seconds
@@ -118,12 +118,12 @@ def settings_of(preset: Preset, model: str, height: int) -> JobSettings:
 
 
 def case_of(
-    card: GpuSpec, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB
+    gpu: GpuSpec, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB
 ) -> Case:
     """One plan."""
     settings = settings_of(preset, model, height)
-    plan = _plan(card, height, settings, ram_gib)
-    return Case(card, height, model, preset.goal, plan)
+    plan = _plan(gpu, height, settings, ram_gib)
+    return Case(gpu, height, model, preset.goal, plan)
 
 
 def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
@@ -137,8 +137,8 @@ def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
         yield from _HEAD.splitlines()
         yield ""
     with nothing_here():
-        for memory in sorted({card.memory_bytes for card in chosen}):
-            yield from _tier([card for card in chosen if card.memory_bytes == memory])
+        for memory in sorted({gpu.memory_bytes for gpu in chosen}):
+            yield from _tier([gpu for gpu in chosen if gpu.memory_bytes == memory])
 
 
 @contextmanager
@@ -158,8 +158,8 @@ def nothing_here() -> Iterator[None]:
 
 
 @cache
-def _plan(card: GpuSpec, height: int, settings: JobSettings, ram_gib: float) -> Plan:
-    budget = pretended_budget(card, ram_bytes=round(SHARE * ram_gib * GIB))
+def _plan(gpu: GpuSpec, height: int, settings: JobSettings, ram_gib: float) -> Plan:
+    budget = pretended_budget(gpu, ram_bytes=round(SHARE * ram_gib * GIB))
     return bare_plan(Request(media=source_of(height), settings=settings), budget, Rates())
 
 
@@ -180,36 +180,36 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     )
     yield f"{memory_text(budget)} may be used. {goals}."
     yield ""
-    yield "| result | model | clips | encoded | decoded | blocks | card | main memory |"
+    yield "| result | model | clips | encoded | decoded | blocks | GPU | main memory |"
     yield "|---|---|---|---|---|---|---|---|"
-    cases = [_cases(card) for card in some]
-    for of_cards in zip(*cases, strict=True):
-        yield from _lines(of_cards)
+    cases = [_cases(gpu) for gpu in some]
+    for of_gpus in zip(*cases, strict=True):
+        yield from _lines(of_gpus)
     yield ""
     yield from _speeds(some, cases)
     yield ""
 
 
-def _cases(card: GpuSpec) -> list[list[Case]]:
+def _cases(gpu: GpuSpec) -> list[list[Case]]:
     """Goals of each size and model of a GPU; first that of the goal in the middle."""
-    found = preset_choice.presets_for(card)
+    found = preset_choice.presets_for(gpu)
     return [
-        [case_of(card, height, model, preset) for preset in found]
+        [case_of(gpu, height, model, preset) for preset in found]
         for height in HEIGHTS
         for model in MODELS
     ]
 
 
-def _lines(of_cards: Sequence[Sequence[Case]]) -> Iterator[str]:
+def _lines(of_gpus: Sequence[Sequence[Case]]) -> Iterator[str]:
     """A line for each plan of a size and model, with its GPUs and goals where some differ."""
     groups: dict[str, list[Case]] = {}
-    for case in (one for goals in of_cards for one in goals):
+    for case in (one for goals in of_gpus for one in goals):
         groups.setdefault(_figures(case), []).append(case)
     for figures, same in groups.items():
-        names = list(dict.fromkeys(case.card.title.split(",")[0] for case in same))
+        names = list(dict.fromkeys(case.gpu.title.split(",")[0] for case in same))
         goals = list(dict.fromkeys(case.goal.capitalize() for case in same))
-        notes = [] if len(goals) == len(of_cards[0]) else [", ".join(goals)]
-        every = {case.card.title.split(",")[0] for goals_ in of_cards for case in goals_}
+        notes = [] if len(goals) == len(of_gpus[0]) else [", ".join(goals)]
+        every = {case.gpu.title.split(",")[0] for goals_ in of_gpus for case in goals_}
         notes += [] if len(names) == len(every) else [", ".join(names)]
         note = f" ({'; '.join(notes)})" if notes else ""
         yield f"| {_result(same[0].height)} | {_title(same[0])}{note} | {figures} |"
@@ -220,10 +220,10 @@ def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Sequence[Case]]]) 
     heads = [f"{_result(height)} {_short(model)}" for height in HEIGHTS for model in MODELS]
     yield f"| frames/s | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
-    for card, of_card in zip(some, cases, strict=True):
-        form = "" if card.form_factor == "desktop" or "Laptop" in card.name else " (laptop)"
-        cells = [_range([case.speed for case in goals]) for goals in of_card]
-        yield f"| {card.title.split(',')[0]}{form} | {' | '.join(cells)} |"
+    for gpu, of_gpu in zip(some, cases, strict=True):
+        form = "" if gpu.form_factor == "desktop" or "Laptop" in gpu.name else " (laptop)"
+        cells = [_range([case.speed for case in goals]) for goals in of_gpu]
+        yield f"| {gpu.title.split(',')[0]}{form} | {' | '.join(cells)} |"
 
 
 def _range(speeds: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """States of the list of models and of choices that need one, for `tools.screenshots.render`.
 
-The catalogue and the plan are the real engine's; where files stand and how fast they come is made
-up here.
+Catalogue and plan are the engine's; states of files and speeds of downloads are made up here.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _FREE_MB = 212_000.0
 
 
 def _list(player: Player, **states: State) -> None:
-    """Say where files stand; names have "_" for "-", all others are missing."""
+    """Emit the states of files; names have "_" for "-", all others are missing."""
     files = [
         _standing(file, states.get(file.id.replace("-", "_"), "missing"))
         for file in player.model_files.files

@@ -1,7 +1,7 @@
 """States of the plan card, the presets and the gauges, for `tools.screenshots.render`.
 
-Plans are the real engine's, made for cards of the table; that such a card and its model are in
-this machine, and what its driver says, is made up here.
+The engine makes the plans, for GPUs of the table; that such a GPU and its model are in this
+machine, and what its driver reports, is made up here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.settings.schema import JobSettings
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
-CARD, SMALL_CARD = "RTX 5070 Ti", "RTX 4060"
+GPU, SMALL_GPU = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(model="seedvr2-7b-sharp", height=1080)
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
@@ -51,7 +51,7 @@ def _plan(said: list[events.Event]) -> Plan:
 
 
 def _as_if_here(plan: Plan) -> Plan:
-    """The same plan, as if card and model were there; its time stays the guess that it is."""
+    """The same plan, as if GPU and model were there; its time stays a guess."""
     notices = tuple(n for n in plan.notices if n.code not in _OF_THIS_MACHINE)
     return replace(plan, notices=notices, is_pretended=False)
 
@@ -69,7 +69,7 @@ def _show(player: Player, said: list[events.Event], settings: JobSettings, plan:
 
 
 def _on_gpu(player: Player) -> None:
-    said = player.recording.on_card
+    said = player.recording.on_gpu
     _telemetry(player, _GPU)
     _show(player, said, FITS, _as_if_here(_plan(said)))
 
@@ -81,7 +81,7 @@ def _why(player: Player) -> None:
 
 
 def _pretended(player: Player) -> None:
-    said = player.recording.on_card
+    said = player.recording.on_gpu
     _show(player, said, FITS, _plan(said))
 
 

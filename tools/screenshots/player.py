@@ -1,4 +1,4 @@
-"""An engine that plays back what another one said, for `tools.screenshots.render`."""
+"""An engine that plays back events of another one, for `tools.screenshots.render`."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ class Player:
         self._program.queue.add(job_id, folder / name, settings or JobSettings())
 
     def play(self, said: list[events.Event], job_id: str = "sample") -> None:
-        """Say recorded events about a job."""
+        """Emit recorded events of a job."""
         for event in said:
             if isinstance(event, events.JobEvent):
                 self._say(replace(event, job_id=job_id))
         self.settle()
 
     def say(self, said: list[events.Event]) -> None:
-        """Say any events."""
+        """Emit any events."""
         for event in said:
             self._say(event)
         self.settle()
 
     def settle(self) -> None:
-        """Let the window hear, ask for frames, and paint."""
+        """Let the window take events, request frames, and paint."""
         from PySide6.QtCore import QDeadlineTimer, QEventLoop
         from PySide6.QtWidgets import QApplication
 

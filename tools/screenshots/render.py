@@ -60,7 +60,7 @@ DOCUMENTS = (
 
 @dataclass
 class Recording:
-    """What the engine said about one job, in order, and the pictures of one moment."""
+    """Events of the engine for each job, in order, and the pictures of one frame."""
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Recording:
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
-    on_card: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
+    on_gpu: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
     too_much: list[events.Event] = field(default_factory=list)  # for a GPU that is too small
 
     def until(self, kind: type[events.Event]) -> list[events.Event]:
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 def record(folder: Path) -> Recording:
-    """Upscale the sample clip with the real engine and keep what it says."""
+    """Upscale the sample clip with the real engine and keep its events."""
     from engine.api import Engine
 
     os.environ["UPREEL_DATA"] = str(folder)
@@ -171,12 +171,12 @@ def _pretend(recording: Recording, output: Path) -> None:
     from engine.api import Engine, pretended
 
     source = paths.resource("samples", "upreel_sample.mp4")
-    for card, kept, settings in (
-        (plan_states.CARD, recording.on_card, plan_states.FITS),
-        (plan_states.SMALL_CARD, recording.too_much, plan_states.TOO_MUCH),
+    for gpu, kept, settings in (
+        (plan_states.GPU, recording.on_gpu, plan_states.FITS),
+        (plan_states.SMALL_GPU, recording.too_much, plan_states.TOO_MUCH),
     ):
         sink = _Sink()
-        engine = Engine(sink, pretend=pretended(card))
+        engine = Engine(sink, pretend=pretended(gpu))
         engine.start()
         engine.send(commands.ListPresets())
         _listen(sink, kept, (events.PresetsListed,))
@@ -232,7 +232,7 @@ def _render(options: argparse.Namespace) -> int:
             player.picture().save(str(options.out / name))
             program.bridge.deliver(events.JobCancelled(job_id="sample"))
             program.window.close()
-            program.languages.use("en")  # its catalogue must not speak in the next window
+            program.languages.use("en")  # its catalogue must not be used by the next window
             program.window.deleteLater()
             program.deleteLater()
             app.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -1,7 +1,7 @@
 """States of the NVIDIA runtime, for `tools.screenshots.render`.
 
-Every word comes from the window, every sentence from the engine; the card, the sizes and how fast
-something comes are made up here: no card was there.
+All text comes from the window and the engine; the GPU, the sizes and the speed of downloads are
+made up here: no GPU was there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
 RUNTIME = TaskKind.RUNTIME
-CARD, DRIVER = "NVIDIA GeForce RTX 5070 Ti", "581.29"
+GPU, DRIVER = "NVIDIA GeForce RTX 5070 Ti", "581.29"
 _CU130 = RuntimeState(
     id="cu130",
     title="NVIDIA runtime, CUDA 13.0",
@@ -52,29 +52,29 @@ _HERE: dict[str, Any] = {
     "done_bytes": 5_640_000_000,
     "path": Path("runtimes/cu130"),
 }
-_DONE = {"torch": "2.13.0+cu130", "runtime": "cu130", "gpu": CARD}
+_DONE = {"torch": "2.13.0+cu130", "runtime": "cu130", "gpu": GPU}
 
 
 def _say(player: Player, changes: dict[str, Any] | None = None, **others: Any) -> None:
-    """Say where runtimes stand, on a machine with that card."""
+    """Emit the states of runtimes, on a machine with that GPU."""
     title = message("runtime-advice.runtime", cuda="13.0")
     listed = events.RuntimesListed(
         runtimes=(replace(_CU130, **(changes or {})), _CU126),
         used=message("torch-choice.none-chosen"),
-        advice=message("runtime-advice.suits", title=title, gpu=CARD, driver=DRIVER),
+        advice=message("runtime-advice.suits", title=title, gpu=GPU, driver=DRIVER),
         suited="cu130",
         free_mb=212_000.0,
-        card=CARD,
+        card=GPU,
         driver=DRIVER,
     )
     listed = replace(listed, **others)
     player.say([_telemetry(listed.card), listed])
 
 
-def _telemetry(card: str) -> events.Telemetry:
-    """The card as the driver sees it: it does not need the runtime."""
+def _telemetry(name: str) -> events.Telemetry:
+    """The GPU as its driver reports it, which does not need the runtime."""
     gpu = GpuReading(
-        name=card,
+        name=name,
         total_mb=16303,
         ours_mb=0,
         others_mb=1126,
@@ -83,7 +83,7 @@ def _telemetry(card: str) -> events.Telemetry:
         driver=DRIVER,
     )
     return events.Telemetry(
-        gpu=gpu if card else None,
+        gpu=gpu if name else None,
         ram_total_mb=32768,
         ram_ours_mb=640,
         ram_others_mb=9216,
@@ -202,14 +202,14 @@ _WHY = message("reason.runtime.file-damaged", name="torch/lib/c10.dll")
 
 def _old_driver(player: Player) -> None:
     driver, needed = "560.94", "580.0"
-    advice = message("runtime-advice.driver-too-old", gpu=CARD, driver=driver, needed=needed)
+    advice = message("runtime-advice.driver-too-old", gpu=GPU, driver=driver, needed=needed)
     _say(player, suited="", driver=driver, driver_needed=needed, advice=advice)
 
 
-def _old_card(player: Player) -> None:
-    card = "NVIDIA GeForce GTX 1080"
-    advice = message("runtime-advice.none", gpu=card, driver=DRIVER)
-    _say(player, suited="", card=card, advice=advice)
+def _old_gpu(player: Player) -> None:
+    gpu = "NVIDIA GeForce GTX 1080"
+    advice = message("runtime-advice.none", gpu=gpu, driver=DRIVER)
+    _say(player, suited="", card=gpu, advice=advice)
 
 
 def _not_in_build(player: Player) -> None:
@@ -260,7 +260,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_restarting": _restarting,
     "runtime_broken": _broken,
     "runtime_old_driver": _old_driver,
-    "runtime_old_card": _old_card,
+    "runtime_old_gpu": _old_gpu,
     "runtime_not_in_build": _not_in_build,
     "runtime_page": _page(_offer),
     "runtime_page_downloading": _page(_downloading),

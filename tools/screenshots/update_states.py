@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UPDATE = TaskKind.UPDATE
 _NOTES = {
     "en": """### Added
-- **SeedVR2 7B in 8 GB**: weights stream from main memory while the card computes.
+- **SeedVR2 7B in 8 GB**: weights stream from main memory while the GPU computes.
 - A film in the queue can be opened in its folder by a double click.
 
 ### Fixed
@@ -45,7 +45,7 @@ _NEWER: dict[str, Any] = {
 
 
 def _known(player: Player, **changes: Any) -> None:
-    """Open the page, and let the engine say where the update stands."""
+    """Open the page and emit the state of the update."""
     player.program.updates.open_view()
     values = {"version": __version__, "is_in_build": True, "installed_as": "setup"}
     state = UpdateState(**(values | changes))

@@ -1,7 +1,6 @@
 """Wine prefixes for the trials of the Windows packages: programs in them, files, registry.
 
-Only 64-bit programs, no display. Needs the Debian packages `PACKAGES`; `install_missing` installs
-them.
+Only 64-bit programs, no display. `install_missing` installs the Debian `PACKAGES`.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
 
 
 def _figure(name: str, cost: float, gpu: str) -> str:
-    device = "card" if gpu else "CPU"
+    device = "GPU" if gpu else "CPU"
     if name.startswith("open-"):
         return f"{cost:.3g} s a segment"
     if name in _FIXED:

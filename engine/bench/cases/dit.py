@@ -17,7 +17,7 @@ from engine.bench.cases.runs import dit_run, variants
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.clock import measure
-from engine.bench.timing.peak_rates import MatmulReplay
+from engine.bench.timing.peak_rates import MatmulRecorder
 from engine.bench.timing.process_memory import main_memory_row
 from engine.core.messages import message
 from engine.models.seedvr2.dit import random_dit
@@ -104,7 +104,7 @@ def _warmed_up(options: BenchOptions, base: DitRun) -> Iterator[TimedVariant]:
 
 def _lower_bound(run: DitRun, weights: list[Tensor], work: Callable[[], Tensor]) -> TimedVariant:
     """Matrix products and attention alone, with the calls of attention and the window shapes."""
-    with MatmulReplay(weights) as replay:
+    with MatmulRecorder(weights) as replay:
         work()
     replay.run()
     facts: Row = {

@@ -85,8 +85,8 @@ def _frame_passes(x: Tensor, kernels: bool) -> list[MemoryPass]:
     """GroupNorm and SiLU of frames [T, C, H, W]: statistics, scaling, both; then the RMS norm."""
     weight, bias = torch.rand(2, x.shape[1], device=x.device).to(x.dtype)
     gamma, out = weight.float(), torch.empty_like(x)
-    moments = norm.group_statistics(x, _GROUPS, kernels=kernels)
-    scale, shift = norm.scale_and_shift(moments, weight, bias, _EPS)
+    of_groups = norm.group_statistics(x, _GROUPS, kernels=kernels)
+    scale, shift = norm.scale_and_shift(of_groups, weight, bias, _EPS)
     statistics: Callable[[], object] = partial(norm.group_statistics, x, _GROUPS)
     found = group_norm.find(x, _GROUPS, out) if kernels else None
     if found is not None:  # the kernel alone, without the sum over its blocks

@@ -42,8 +42,7 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
     `megapixels_per_second` are those of the result (of the source when encoding, of the frames a
     latent stands for in a transformer), for a second that passes; `ceiling_percent` compares
     operations a CPU second, on a GPU a second of the GPU. `peak_mib` is what tensors take above
-    the loaded model. The VAEs are the published sizes; the transformers too on a GPU, narrower
-    ones on a processor.
+    the loaded model. The VAEs have the published sizes; transformers are narrower on a processor.
     """
     for title, make in _models(options):
         try:

@@ -39,8 +39,7 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
     """A row for the plain variant, the fast one, and the fast one with each switch changed.
 
     PSNR and SSIM are means over the frames, of luma in 8 bits; results of 2x the size are averaged
-    down first. `error` is the largest difference from the result of the first row, as a share of
-    the range.
+    down first. `error` is the largest difference from the first row, over the range.
 
     Raises:
         SettingsError: No clip is named.

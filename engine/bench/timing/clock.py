@@ -123,8 +123,7 @@ class Ratio:
 def compare(work: Work, other: Work, device: str, effort: Effort) -> Ratio:
     """Time of `work` over that of `other`; the caller warms both up.
 
-    Both run in each round, so that other load of the machine slows both. They take turns to be the
-    first of a round.
+    Both run in each round, each first in turn, so that other load slows both.
     """
     found: list[float] = []
     end = time.perf_counter() + effort.seconds

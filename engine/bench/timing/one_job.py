@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -164,12 +163,7 @@ class ThreadTimes:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
         self._sample()

@@ -47,7 +47,7 @@ def matrix_ceiling(device: str, dtype: torch.dtype, *, quick: bool = False) -> f
     return float(2 * side**3 / timing.seconds)
 
 
-class MatmulReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
+class MatmulRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
     """Records every matrix product and attention inside, to run them again without the rest.
 
     Weights stay the tensors they are; all others are replaced by one of the same shape and layout,

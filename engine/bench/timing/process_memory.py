@@ -1,4 +1,4 @@
-"""Peak memory of one piece of work, in a process that does nothing else.
+"""Peak memory of one piece of work, in a process of its own.
 
 `python -m engine.bench.timing.process_memory` reads the class and the fields of a run as JSON from
 standard input and writes a ProcessMemory as JSON.
@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import psutil
@@ -162,12 +161,7 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
         peak = max(self._highest, counted_peak_bytes() if self._is_counted else 0)

@@ -25,8 +25,7 @@ def peak_bytes(work: Callable[[], object], device: str) -> int:
     """Bytes of all tensors at the peak of one run, above those before it; with the result.
 
     Every tensor and buffer of torch's operators, at the size that was requested. Memory that
-    libraries allocate themselves is not counted; buffers that a model keeps are counted in its
-    first run only.
+    libraries allocate themselves is not counted; buffers of a model count in its first run.
 
     Args:
         work: Runs once.
@@ -40,7 +39,7 @@ def _peak_on_cpu(work: Callable[[], object]) -> int:
     with torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profile:
         result = work()
     del result
-    profiler: Any = profile.profiler  # None before it ran, as its types say
+    profiler: Any = profile.profiler  # None before it ran, by its types
     events = [event for event in profiler.kineto_results.events() if event.name() == _ALLOCATION]
     live = highest = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

@@ -1,4 +1,4 @@
-"""Says how far the device is and what it has just made."""
+"""Events of progress, previews and finished tiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPEED_WINDOW = 24  # clips that the speed is averaged over
 
 
 class Progress:
-    """Says how far the device is, about ten times a second.
+    """Emits the progress of the device, about ten times a second.
 
     Args:
         context: The running job.
@@ -75,7 +75,7 @@ class Progress:
 def show_preview(
     context: Context, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
 ) -> None:
-    """Send source and result of a frame, when somebody looks and the last one was a while ago.
+    """Emit source and result of a frame where pictures are shown and the next preview is due.
 
     Args:
         context: The running job.
@@ -113,7 +113,7 @@ def show_preview(
 def show_tile(
     context: Context, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
 ) -> None:
-    """Say that a tile is done, with a small picture where somebody looks.
+    """Emit that a tile is done, with a small picture of it where pictures are shown.
 
     Args:
         context: The running job.

@@ -16,7 +16,7 @@ from engine.video.write.segment_writer import SegmentWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoneClip:
-    """Frames ready for the encoder, beside those of the source."""
+    """Frames ready for the encoder, with those of the source."""
 
     frames: tuple[PlanarFrame, ...]
     planes: list[Planes]
@@ -51,9 +51,9 @@ class Write:
         return self._done
 
     def cut_short(self) -> None:
-        """What follows the next end of the stream is not the end of the film.
+        """Close the open segment at the next end of the stream, though the film goes on.
 
-        The open segment is closed there, so that the next try begins behind all finished frames.
+        The next attempt then begins after all finished frames.
         """
         self._is_cut = True
 

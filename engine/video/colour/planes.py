@@ -26,8 +26,7 @@ def planes_of(frame: VideoFrame, *, alpha: bool) -> tuple[Plane, ...]:
         alpha: Whether to return the alpha plane; opaque where the frame has none.
 
     Returns:
-        Planes as in PlanarFrame; rare formats go through swscale to the planar format of their
-        layout.
+        Planes as in PlanarFrame; swscale converts rare formats to the planar one of their layout.
     """
     layout = layout_of(frame.format.name)
     planes = _read(frame)
@@ -44,8 +43,7 @@ def frame_of(planes: Sequence[Array], size: Size, pixel_format: str) -> VideoFra
     """A new frame with a copy of the planes.
 
     Args:
-        planes: [h, w] of uint8, or uint16 with the values in the low bits, in the order of
-            PlanarFrame.
+        planes: [h, w] of uint8, or uint16 with the values in the low bits, as PlanarFrame orders.
         size: Of the picture, px.
         pixel_format: One of the encoder table.
 

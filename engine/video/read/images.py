@@ -65,8 +65,7 @@ _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
 def picture_codec(path: Path) -> str:
     """FFmpeg's decoder for a file that holds one picture; "" for anything else.
 
-    The content decides, not the name, except for formats without a mark. Animated PNG, WebP and GIF
-    are videos.
+    The content decides; the name only for formats without a mark. Animated images are videos.
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
@@ -193,8 +192,7 @@ def find_sequence(path: Path) -> tuple[str, int, int] | None:
         path: A name with %d or %04d in it that is no file itself, or a folder.
 
     Returns:
-        Pattern (with its folder), first number, number of pictures without a gap; None when `path`
-        is neither.
+        Pattern (with its folder), first index, pictures without a gap; None for other paths.
 
     Raises:
         UnsupportedMedia: There are no numbered pictures.
@@ -203,10 +201,10 @@ def find_sequence(path: Path) -> tuple[str, int, int] | None:
         return _sequence_in(path)
     if _parts_of(path.name) is None or path.exists():
         return None
-    numbers = numbers_of(str(path))
-    if not numbers:
+    indices = numbers_of(str(path))
+    if not indices:
         raise _no_pictures(path)
-    return str(path), numbers[0], _run_length(numbers)
+    return str(path), indices[0], _run_length(indices)
 
 
 def sequence_file(pattern: str, number: int) -> Path:
@@ -233,7 +231,7 @@ def _parts_of(name: str) -> tuple[str, int, str] | None:
 
 
 def numbers_of(pattern: str) -> list[int]:
-    """All numbers with a file, rising."""
+    """Indices of the files of a sequence, ascending."""
     path, found = Path(pattern), list[int]()
     parts = _parts_of(path.name)
     if parts is None or not path.parent.is_dir():
@@ -247,9 +245,9 @@ def numbers_of(pattern: str) -> list[int]:
     return sorted(found)
 
 
-def _run_length(numbers: list[int]) -> int:
+def _run_length(indices: list[int]) -> int:
     count = 1
-    while count < len(numbers) and numbers[count] == numbers[0] + count:
+    while count < len(indices) and indices[count] == indices[0] + count:
         count += 1
     return count
 
@@ -270,10 +268,10 @@ def _sequence_in(folder: Path) -> tuple[str, int, int]:
     groups = _joined(groups)
     if not groups:
         raise _no_pictures(folder)
-    (start, end, width), numbers = max(groups.items(), key=lambda item: len(item[1]))
+    (start, end, width), indices = max(groups.items(), key=lambda item: len(item[1]))
     digits = f"%0{width}d" if width else "%d"
     pattern = start.replace("%", "%%") + digits + end.replace("%", "%%")
-    return str(folder / pattern), min(numbers), _run_length(sorted(numbers))
+    return str(folder / pattern), min(indices), _run_length(sorted(indices))
 
 
 def _joined(
@@ -286,7 +284,7 @@ def _joined(
         groups[start, end, width] += same
         if plain:
             groups[start, end, 0] = [number for number in plain if number not in set(same)]
-    return {key: numbers for key, numbers in groups.items() if numbers}
+    return {key: indices for key, indices in groups.items() if indices}
 
 
 def _no_pictures(path: Path) -> InputError:

@@ -196,10 +196,7 @@ def _picture_codec(video: VideoInfo, output: Path | None) -> str:
 
 
 def allowed_size(size: Size, chroma: Chroma, codec: str = "h264") -> Size:
-    """The nearest size that can be stored: whole chroma samples, larger in case of doubt.
-
-    FFV1 and pictures take every size.
-    """
+    """The nearest size that a codec stores: whole chroma samples, halves rounded up."""
     if not ON_PROCESSOR[codec].needs_whole_chroma:
         return size
     across, down = subsampling(chroma)

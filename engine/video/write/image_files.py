@@ -90,9 +90,8 @@ def export_images(
     """Write the pictures of all segments.
 
     Args:
-        media: The source; a sequence gives its numbers and names to the new pictures.
-        plan: "image" writes the one picture to the file `target`, "sequence" all of them into the
-            new folder `target`.
+        media: The source; pictures of a sequence keep their names and indices.
+        plan: "image" writes the file `target`, "sequence" pictures into a new folder of that name.
         segments: In order.
         target: File or folder; removed again when something goes wrong.
         control: Checked between pictures.

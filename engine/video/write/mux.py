@@ -63,8 +63,7 @@ def mux(
 
     Every frame gets exactly the time stamp of its source frame (MKV: rounded to 1 ms); sound and
     subtitles keep theirs. A job trimmed at its start begins at 0, and so does a source whose clock
-    starts anywhere (MPEG-TS): all streams are shifted by the same time. Pictures and sequences are
-    left to `export_images`.
+    starts anywhere (MPEG-TS): all streams are shifted alike. `export_images` writes pictures.
 
     Args:
         media: The source.

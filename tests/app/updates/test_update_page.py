@@ -193,7 +193,7 @@ def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
     page.engine.update_error = unreachable().info()
     view = page.open()
     for words in (
-        "The place of the updates does not answer",
+        "The update server does not answer",
         "example.org does not give the newest version",
     ):
         assert words in shown(view)

@@ -12,7 +12,7 @@ import pytest
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.downloads import http_client
-from engine.downloads.http_client import HttpError, Refused
+from engine.downloads.http_client import HttpError, PermanentHttpError
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer
 
 
@@ -37,7 +37,7 @@ def certificate(tmp_path: Path, server: FaultyServer) -> Path:
 
 
 def test_an_untrusted_certificate_is_refused(server: FaultyServer, certificate: Path) -> None:
-    with pytest.raises(Refused, match="certificate is not trusted"):
+    with pytest.raises(PermanentHttpError, match="certificate is not trusted"):
         get(server.url + PLACE)
     assert server.asked == []
 
@@ -48,7 +48,7 @@ def test_a_redirect_from_https_to_http_is_refused(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert ssl.get_default_verify_paths().cafile == str(certificate)
     server.faults = [Fault(redirect="http://127.0.0.1:9/x")]
-    with pytest.raises(Refused, match="not encrypted"):
+    with pytest.raises(PermanentHttpError, match="not encrypted"):
         get(server.url + PLACE)
     server.faults = [Fault(redirect="/elsewhere"), Fault(redirect=PLACE)]
     assert get(server.url + PLACE) == CONTENT
@@ -72,7 +72,7 @@ def test_the_proxy_of_the_system_is_used(
 def test_a_proxy_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for proxy in ("socks5://127.0.0.1:1080", "socks4://127.0.0.1:1080", "http://host:port"):
         monkeypatch.setenv("http_proxy", proxy)
-        with pytest.raises(Refused, match="cannot use a proxy"):
+        with pytest.raises(PermanentHttpError, match="cannot use a proxy"):
             get("http://models.invalid" + PLACE)
 
 

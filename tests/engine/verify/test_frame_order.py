@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from engine.verify.frame_order import (
     Edit,
     FrameAlignment,
-    FrameSteps,
+    FrameDifferences,
     SourceWindow,
     edits_of,
     with_frozen,
@@ -103,7 +103,7 @@ def frozen(source: list[Thumbnail], shows: list[int], noise: float) -> list[int]
     """As the comparison feeds it, with an error that stays the same for the whole film."""
     random = np.random.default_rng(5)
     usual = random.normal(0, 3 / 255, CELLS).astype(np.float32)
-    steps = FrameSteps()
+    steps = FrameDifferences()
     for number, shown in enumerate(shows):
         picture = source[shown] + usual + random.normal(0, noise, CELLS).astype(np.float32)
         steps.add(source[number].ravel(), source[max(0, number - 1)].ravel(), picture)

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.bench.timing import peak_rates
 from engine.bench.timing.clock import Timing
-from engine.bench.timing.peak_rates import MatmulReplay
+from engine.bench.timing.peak_rates import MatmulRecorder
 
 
 def test_a_ceiling_is_operations_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,21 +38,21 @@ def test_the_calibration_takes_two_threads_and_restores_them(
 def test_a_replay_has_the_matrix_products_and_attention_only() -> None:
     weight, bias = torch.randn(6, 8), torch.randn(6)
     x = torch.randn(2, 3, 4, 8)
-    with MatmulReplay([weight]) as replay:
+    with MatmulRecorder([weight]) as replay:
         y = torch.nn.functional.linear(x[0, 0], weight, bias).relu()
         torch.mm(y, torch.ones(6, 5))
         torch.nn.functional.scaled_dot_product_attention(x, x[:, :, :2], x[:, :, :2])
     products = 2 * 4 * 6 * 8 + 2 * 4 * 5 * 6
     assert replay.flops == products + 4 * (2 * 3) * 4 * 2 * 8
     assert replay.attention_calls == 1
-    with MatmulReplay([]) as again:
+    with MatmulRecorder([]) as again:
         replay.run()
     assert again.flops == replay.flops
 
 
 def test_a_replay_reads_the_weights_themselves() -> None:
     weight = torch.zeros(6, 8)
-    with MatmulReplay([weight]) as replay:
+    with MatmulRecorder([weight]) as replay:
         torch.nn.functional.linear(torch.randn(4, 8), weight)
     weight.fill_(float("nan"))
     results: list[torch.Tensor] = []
